@@ -9,7 +9,7 @@ from rowtide.core.exports import exporting
 if TYPE_CHECKING:
     from rowtide.adoption import Adoption
     from rowtide.cdc.consumers.consuming import Window
-    from rowtide.cdc.queries.changes import ValidityInterval
+    from rowtide.cdc.queries.published_lake import ValidityInterval
     from rowtide.core.anchors import Anchor
     from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError
     from rowtide.core.lsn import CommitLsn, Position
@@ -59,7 +59,7 @@ _HOMES = {
     "Retryable": "rowtide.core.errors",
     "RowtideError": "rowtide.core.errors",
     "Severity": "rowtide.findings.finding",
-    "ValidityInterval": "rowtide.cdc.queries.changes",
+    "ValidityInterval": "rowtide.cdc.queries.published_lake",
     "Window": "rowtide.cdc.consumers.consuming",
     "connect": "rowtide.handle",
     "register": "rowtide.handle",

@@ -28,7 +28,8 @@ from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.segments import read_segment
 from rowtide.log.state import ManifestState
-from rowtide.log.store import Store, open_store
+from rowtide.log.store import open_store
+from rowtide.storage.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -19,7 +19,8 @@ from rowtide.log.membership import Event, Member
 from rowtide.log.replay import apply
 from rowtide.log.segments import write_segment
 from rowtide.log.state import ManifestState
-from rowtide.log.store import LocalStore, Store
+from rowtide.log.store import LocalStore
+from rowtide.storage.store import Store
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SOURCE = Source(system_identifier="7001", timeline=1, slot="rowtide_5", publication="rowtide_5", publication_id=9)

@@ -91,7 +91,7 @@ class Storm:
 
     def read(self) -> dict[str, History]:
         """Read what a user sees now, by member id; each transaction in it must be whole."""
-        lsn = self.captured.cdc.get_max_lsn(spark=self.captured.spark)
+        lsn = self.captured.cdc.get_max_lsn()
         if lsn is None:
             return {}
         histories = self._read_instances(lsn)
@@ -115,7 +115,7 @@ class Storm:
         return {member: found[member] for _, member, _ in self._list_instances() if member in asked.values()}
 
     def _list_instances(self) -> list[tuple[str, str, CommitLsn]]:
-        recorded = self.captured.cdc.list_recorded_instances(spark=self.captured.spark)
+        recorded = self.captured.cdc.list_recorded_instances()
         return [(found.instance.capture_instance, found.instance.member_id, found.lsn) for found in recorded]
 
     def _kill_log_reader(self) -> None:

@@ -15,7 +15,8 @@ import pytest
 from builders.log_stores import claim_in_child
 from rowtide.core.errors import Remedy
 from rowtide.log.errors import LogStoreNotWritable, LogStoreReadFailed, LogStoreSchemeUnsupported, LogStoreWriteFailed
-from rowtide.log.store import LocalStore, Missing, Store, open_store
+from rowtide.log.store import LocalStore, open_store
+from rowtide.storage.store import Missing, Store
 
 STORES: dict[str, Callable[[Path], Store]] = {"local": lambda directory: LocalStore(str(directory))}
 

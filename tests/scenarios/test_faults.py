@@ -51,7 +51,7 @@ class Story:
 
     def read(self) -> History:
         """Read what a user sees now; each transaction in it must be whole."""
-        lsn = self.captured.cdc.get_max_lsn(spark=self.captured.spark)
+        lsn = self.captured.cdc.get_max_lsn()
         assert lsn is not None
         history = read_changes(self.captured, lsn)
         written = read_history(self.captured.session)

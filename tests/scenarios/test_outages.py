@@ -25,14 +25,14 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine, open_replication_connection
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoFreeSlot
-from rowtide.lake.errors import LakeWriteFailed
+from rowtide.delta.errors import LakeWriteFailed
 from rowtide.log import reader
 from rowtide.log.entries import Segment
 from rowtide.log.errors import LogStoreWriteFailed
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.segments import write_segment
-from rowtide.log.store import Store
+from rowtide.storage.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

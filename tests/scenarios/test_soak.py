@@ -87,7 +87,7 @@ def require_transactions_once_in_order(captured: CapturedDatabase) -> None:
 def require_only_enabled_left(captured: CapturedDatabase) -> None:
     """What is enabled is known, and the rows of what was disabled are gone."""
     enabled = {listed.capture_instance for listed in captured.cdc.list_instances()}
-    known = captured.cdc.list_recorded_instances(spark=captured.spark)
+    known = captured.cdc.list_recorded_instances()
     assert {recorded.instance.capture_instance for recorded in known} == enabled
     for name in INSTANCES.keys() - enabled:
         place = change_table_path(str(captured.lake), name)

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from rowtide.cdc.jobs.history import HistoricRun
     from rowtide.cdc.jobs.parameters import JobParameters, JobType
     from rowtide.cdc.published import MissingTransaction, Publication, RecordedInstance
-    from rowtide.cdc.queries.changes import Changes, ValidityInterval
+    from rowtide.cdc.queries.changes import Changes
     from rowtide.cdc.queries.lsn_times import Bound
+    from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
     from rowtide.cdc.queries.wrappers import WrapperFunction
     from rowtide.cdc.running.context import Watchers
     from rowtide.cdc.scans.sessions import ScanError, ScanFigures, ScanSession
@@ -66,6 +67,7 @@ __all__ = [
     "ListedJob",
     "MissingTransaction",
     "Publication",
+    "PublishedLake",
     "RecordedInstance",
     "RunOutcome",
     "ScanError",
@@ -110,6 +112,7 @@ _HOMES = {
     "ListedJob": "rowtide.cdc.jobs.administration",
     "MissingTransaction": "rowtide.cdc.published",
     "Publication": "rowtide.cdc.published",
+    "PublishedLake": "rowtide.cdc.queries.published_lake",
     "RecordedInstance": "rowtide.cdc.published",
     "RunOutcome": "rowtide.agents.runs",
     "ScanError": "rowtide.cdc.scans.sessions",
@@ -120,7 +123,7 @@ _HOMES = {
     "Status": "rowtide.cdc.status",
     "TransactionUnreadable": "rowtide.log.errors",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
-    "ValidityInterval": "rowtide.cdc.queries.changes",
+    "ValidityInterval": "rowtide.cdc.queries.published_lake",
     "Watchers": "rowtide.cdc.running.context",
     "Window": "rowtide.cdc.consumers.consuming",
     "WrapperFunction": "rowtide.cdc.queries.wrappers",

@@ -17,9 +17,10 @@ from rowtide.cdc.definitions import Instance, read_source
 from rowtide.cdc.errors import InstanceNotReadable, WrapperListsNeedInstance
 from rowtide.cdc.introspection import ListedColumn, ListedInstance, name_instances
 from rowtide.cdc.published import RecordedInstance
-from rowtide.cdc.queries.changes import Changes, ValidityInterval
+from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.cdc.queries.presentation import present, write_parquet
+from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
 from rowtide.cdc.queries.wrappers import WrapperFunction, WrapperRequest, generate_wrappers
 from rowtide.core import mask
 from rowtide.core.lsn import CommitLsn
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class ChangeFunctions:
-    """Queries for a database's changes. Methods that need Spark take `spark`; without it they build a session.
+    """Queries for a database's changes. Those that return change rows take `spark`; without it they build a session.
 
     Calls raise `DatabaseNotEnabled`; those about an instance `InstanceUnknown` and `ReadingDenied`.
     """
@@ -133,39 +134,37 @@ class ChangeFunctions:
         """Write all or net changes to one local Parquet file."""
         write_parquet(*self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=net), file)
 
-    def list_recorded_instances(self, *, spark: SparkSession | None = None) -> tuple[RecordedInstance, ...]:
+    def list_recorded_instances(self) -> tuple[RecordedInstance, ...]:
         """Return the enabled instances that capture has read and the connection's role may read."""
         with translated(), self._engine.connect() as connection:
             lake, reader = read_source(connection, self._name).lake, read_role_access(connection)
-        recorded = Changes(session(spark), lake).list_recorded_instances()
+        recorded = PublishedLake(lake).list_recorded_instances()
         return tuple(one for one in recorded if reader.may_read(one.instance.capture_instance))
 
-    def get_min_lsn(self, capture_instance: str, *, spark: SparkSession | None = None) -> CommitLsn:
+    def get_min_lsn(self, capture_instance: str) -> CommitLsn:
         """Return an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn)."""
         lake = self._readable_lake(capture_instance)
-        return Changes(session(spark), lake).get_min_lsn(capture_instance)
+        return PublishedLake(lake).get_min_lsn(capture_instance)
 
-    def get_max_lsn(self, *, spark: SparkSession | None = None) -> CommitLsn | None:
+    def get_max_lsn(self) -> CommitLsn | None:
         """Return the last published LSN (SQL Server: fn_cdc_get_max_lsn)."""
         lake = self.get_source().lake
-        return Changes(session(spark), lake).get_max_lsn()
+        return PublishedLake(lake).get_max_lsn()
 
-    def get_validity_interval(self, capture_instance: str, *, spark: SparkSession | None = None) -> ValidityInterval:
+    def get_validity_interval(self, capture_instance: str) -> ValidityInterval:
         """Return the LSNs that may be queried of an instance."""
         lake = self._readable_lake(capture_instance)
-        return Changes(session(spark), lake).get_validity_interval(capture_instance)
+        return PublishedLake(lake).get_validity_interval(capture_instance)
 
-    def map_time_to_lsn(
-        self, relational_operator: str, time: datetime, *, spark: SparkSession | None = None
-    ) -> CommitLsn | None:
+    def map_time_to_lsn(self, relational_operator: str, time: datetime) -> CommitLsn | None:
         """Return the LSN next to a time (SQL Server: fn_cdc_map_time_to_lsn)."""
         lake = self.get_source().lake
-        return LsnTimes(session(spark), lake).map_time_to_lsn(relational_operator, time)
+        return LsnTimes(lake).map_time_to_lsn(relational_operator, time)
 
-    def map_lsn_to_time(self, lsn: CommitLsn, *, spark: SparkSession | None = None) -> datetime | None:
+    def map_lsn_to_time(self, lsn: CommitLsn) -> datetime | None:
         """Return when a transaction ended, in UTC (SQL Server: fn_cdc_map_lsn_to_time); None for an unknown LSN."""
         lake = self.get_source().lake
-        return LsnTimes(session(spark), lake).map_lsn_to_time(lsn)
+        return LsnTimes(lake).map_lsn_to_time(lsn)
 
     def get_column_ordinal(self, capture_instance: str, column_name: str) -> int | None:
         """Return a column's bit in masks, None if there is none (SQL Server: fn_cdc_get_column_ordinal)."""
@@ -189,13 +188,13 @@ class ChangeFunctions:
         return position is not None and update_mask is not None and mask.is_bit_set(position, update_mask)
 
     def list_instances(
-        self, source_schema: str | None = None, source_name: str | None = None, *, spark: SparkSession | None = None
+        self, source_schema: str | None = None, source_name: str | None = None, *, with_start_lsn: bool = False
     ) -> tuple[ListedInstance, ...]:
         """Return the instances, or a table's (SQL Server: sp_cdc_help_change_data_capture).
 
-        Without Spark, except that `start_lsn` is known only with `spark`, and once capture has read the instance.
+        `with_start_lsn` reads the lake too: `start_lsn` is known once capture has read the instance.
         """
-        recorded = self.list_recorded_instances(spark=spark) if spark else ()
+        recorded = self.list_recorded_instances() if with_start_lsn else ()
         lows = {one.instance.capture_instance: one.lsn for one in recorded}
         with translated(), self._engine.connect() as connection:
             read_source(connection, self._name)
@@ -207,7 +206,7 @@ class ChangeFunctions:
             read_source(connection, self._name)
             return introspection.list_columns(connection, capture_instance)
 
-    def get_ddl_history(self, capture_instance: str, *, spark: SparkSession | None = None) -> tuple[ListedChange, ...]:
+    def get_ddl_history(self, capture_instance: str) -> tuple[ListedChange, ...]:
         """Return the published DDL on an instance's table, in log order (SQL Server: sp_cdc_get_ddl_history).
 
         Raises `InstanceNotReadable`.
@@ -216,7 +215,7 @@ class ChangeFunctions:
             lake, reader = read_source(connection, self._name).lake, read_role_access(connection)
         if capture_instance not in reader.known or not reader.may_read(capture_instance):
             raise InstanceNotReadable(capture_instance, reader.role)
-        return Changes(session(spark), lake).get_ddl_history(capture_instance)
+        return PublishedLake(lake).get_ddl_history(capture_instance)
 
     def generate_wrapper(
         self,
@@ -225,7 +224,6 @@ class ChangeFunctions:
         closed_high_end_point: bool = True,
         column_list: tuple[str, ...] | None = None,
         update_flag_list: tuple[str, ...] | None = None,
-        spark: SparkSession | None = None,
     ) -> tuple[WrapperFunction, ...]:
         """Return scripts of functions by time (SQL Server: sp_cdc_generate_wrapper_function).
 
@@ -236,10 +234,10 @@ class ChangeFunctions:
         if capture_instance is None:
             if (column_list, update_flag_list) != (None, None):
                 raise WrapperListsNeedInstance
-            wanted = self.list_recorded_instances(spark=spark)
+            wanted = self.list_recorded_instances()
         else:
             lake = self._readable_lake(capture_instance)
-            wanted = (Changes(session(spark), lake).get_recorded_instance(capture_instance),)
+            wanted = (PublishedLake(lake).get_recorded_instance(capture_instance),)
         return tuple(function for one in wanted for function in generate_wrappers(one.instance, request))
 
     def _ask(
@@ -257,7 +255,7 @@ class ChangeFunctions:
         reading = session(spark)
         changes = Changes(reading, lake)
         recorded = changes.get_recorded_instance(capture_instance)
-        window = LsnTimes(reading, lake).find_window(capture_instance, recorded.lsn, start, end)
+        window = LsnTimes(lake).find_window(capture_instance, recorded.lsn, start, end)
         if not net:
             return changes.get_all_changes(capture_instance, *window, row_filter_option), recorded.instance
         rows = changes.get_net_changes(capture_instance, *window, row_filter_option, is_ordered=is_ordered)
@@ -274,7 +272,7 @@ class ChangeFunctions:
         reading = session(spark)
         changes = Changes(reading, lake)
         low = changes.get_recorded_instance(names[0]).lsn
-        window = LsnTimes(reading, lake).find_window(names[0], low, start, end)
+        window = LsnTimes(lake).find_window(names[0], low, start, end)
         return changes.get_table_changes(names, *window, row_filter_option)
 
     def _readable_lake(self, capture_instance: str) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 from rowtide.log.errors import LeaseLost
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
-from rowtide.log.store import Store
+from rowtide.storage.store import Store
 
 LAKE: Final = "lake"
 

@@ -1,11 +1,11 @@
-"""What the lake publishes: the last publication, and the capture instances as of it. Read without a Spark job."""
+"""What the lake publishes: the last publication, and the capture instances as of it. Read without Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,9 +15,6 @@ from rowtide.cdc.lake_tables import INSTANCES, LSN_TIME_MAPPING, arrow_schema, s
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.tables import host_name
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ENABLED, DISABLED, SUSPENDED = "enabled", "disabled", "suspended"
 """States of an instance: enabled from its low endpoint `lsn` on (again when cleanup moves that); disabled at `lsn`;
@@ -65,28 +62,28 @@ class RecordedInstance:
     missing: tuple[MissingTransaction, ...] = ()
 
 
-def read_publication(spark: SparkSession, lake: str) -> Publication | None:
+def read_publication(lake: str) -> Publication | None:
     """Return the last publication, None if there is no such lake. For the writer: clocks do not matter."""
-    return _read_publication(spark, lake, None)
+    return _read_publication(lake, None)
 
 
-def read_visible_publication(spark: SparkSession, lake: str) -> Publication | None:
+def read_visible_publication(lake: str) -> Publication | None:
     """Return the last publication that readers may see, None if there is no such lake.
 
     Its time, stamped after the last change table's commit, is past: a snapshot taken from now on has the rows.
     """
-    return _read_publication(spark, lake, datetime.now(UTC))
+    return _read_publication(lake, datetime.now(UTC))
 
 
-def read_instances(spark: SparkSession, lake: str, cycle: int) -> dict[str, RecordedInstance]:
+def read_instances(lake: str, cycle: int) -> dict[str, RecordedInstance]:
     """Return the latest row of each capture instance up to a published cycle, by name."""
-    table = SmallTable.open(spark, system_table_path(lake, "instances"))
+    table = SmallTable.open(system_table_path(lake, "instances"))
     rows = table.read(arrow_schema(INSTANCES)) if table is not None else pa.table({"cycle": []})
     return _replay_instances(row for row in rows.to_pylist() if row["cycle"] <= cycle)
 
 
-def _read_publication(spark: SparkSession, lake: str, now: datetime | None) -> Publication | None:
-    table = SmallTable.open(spark, system_table_path(lake, "lsn_time_mapping"))
+def _read_publication(lake: str, now: datetime | None) -> Publication | None:
+    table = SmallTable.open(system_table_path(lake, "lsn_time_mapping"))
     if table is None:
         return None
     found = _last(table, max(table.read_latest_cycle() - NEWEST_CYCLES, 0), now)

@@ -116,18 +116,18 @@ class SystemTables:
 
     def read(self) -> LakeState:
         """Read the lake's state."""
-        last = read_publication(self.spark, self.lake) or Publication(0, None, None)
+        last = read_publication(self.lake) or Publication(0, None, None)
         recorded = {cycle.cycle: cycle for cycle in self._read_cycles(last.cycle)}
         return LakeState(
             cycle=last.cycle,
             position=recorded[last.cycle].to_position if last.cycle in recorded else None,
             last_time=last.time,
             open_cycle=recorded.get(last.cycle + 1),
-            instances=read_instances(self.spark, self.lake, last.cycle),
+            instances=read_instances(self.lake, last.cycle),
         )
 
     def _read_cycles(self, from_cycle: int) -> list[RecordedCycle]:
-        table = SmallTable.open(self.spark, self._path("cycles"))
+        table = SmallTable.open(self._path("cycles"))
         columns = arrow_schema(CYCLES, "cycle", "from_position", "to_position")
         rows = table.read(columns, from_cycle=from_cycle).to_pylist() if table is not None else []
         return [

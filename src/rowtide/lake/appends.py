@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rowtide.delta.errors import LakeWriteFailed
 from rowtide.lake.commits import Committer, Range, add_file
-from rowtide.lake.errors import LakeWriteFailed
 from rowtide.lake.kernel import KernelAppend, KernelTable
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rowtide.lake.errors import AppendNotFound, LakeWriteFailed
+from rowtide.delta.errors import AppendNotFound, LakeWriteFailed
 from rowtide.lake.kernel import KernelAppend, KernelTable, describe, is_raised
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
-"""The lake's errors: 3xxx, and 10xx for Java."""
+"""The lake's errors: 3xxx, with those of Delta tables, and 10xx for Java."""
 
 from __future__ import annotations
 
-from rowtide.core.errors import Retryable, RowtideError, numbered
+from rowtide.core.errors import RowtideError, numbered
 
 
 @numbered
@@ -33,39 +33,6 @@ class LakeNotWritable(RowtideError):
     number = 3101
     fact = "the lake {path} is not writable: {reason}"
     hint = "With --lake, give a folder to which this user may write."
-    path: str
-    reason: str
-
-
-@numbered
-class AppendNotFound(RowtideError):
-    """An append was ignored as a repeat, but the table does not have the rows."""
-
-    number = 3102
-    fact = "table {path} does not show the rows of cycle {cycle} after they were appended"
-    hint = "Another process writes this lake, or the table was restored: stop it, then run `rowtide cdc reinitialize`."
-    path: str
-    cycle: int
-
-
-@numbered
-class LakeWriteFailed(Retryable):
-    """Spark or the storage failed while writing."""
-
-    number = 3103
-    fact = "writing {path} failed: {reason}"
-    hint = "Check that the storage is reachable and not full; the write is retried."
-    path: str
-    reason: str
-
-
-@numbered
-class LakeReadFailed(Retryable):
-    """The storage failed while reading, or a table's log is damaged."""
-
-    number = 3104
-    fact = "reading {path} failed: {reason}"
-    hint = "Check that the storage is reachable and that no files were removed from it; capture retries the read."
     path: str
     reason: str
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,6 +36,36 @@ class Files:
         finally:
             stream.close()
         return files.getFileStatus(path)
+
+    def write_lines(self, place: str, lines: Sequence[str]) -> bool:
+        """Write a new file as Delta writes its log; return False if there is one."""
+        from py4j.protocol import Py4JJavaError
+
+        path, _ = self._find(place)
+        written = self._classes.array_list()
+        for line in lines:
+            written.add(line)
+        scheme = path.toUri().getScheme() or "file"
+        store = self._classes.log_stores.getLogStore(self._hadoop, scheme)
+        try:
+            store.write(path, written.iterator(), False, self._hadoop)  # noqa: FBT003 - Java has no named arguments
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() == "FileAlreadyExistsException":
+                return False
+            raise
+        return True
+
+    def walk(self, folder: str) -> Iterator[str]:
+        """Yield the paths of all files in a folder, relative to it; nothing if it is missing."""
+        path, files = self._find(folder)
+        if not files.exists(path):
+            return
+        for found in files.listStatus(path):
+            name = found.getPath().getName()
+            if found.isDirectory():
+                yield from (f"{name}/{below}" for below in self.walk(f"{folder}/{name}"))
+            else:
+                yield name
 
     def read(self, place: str) -> bytes:
         """Return a file's content."""

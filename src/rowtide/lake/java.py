@@ -40,6 +40,7 @@ class JavaClasses:
         self.predicate = kernel.expressions.Predicate
         self.type_json = internal.types.DataTypeJsonSerDe
         self.scan_file = internal.InternalScanFileUtils
+        self.log_stores = kernel.defaults.internal.logstore.LogStoreProvider
         self.iterators = internal.util.Utils
 
 

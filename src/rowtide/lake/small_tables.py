@@ -7,54 +7,58 @@ state, and a Spark write start a job, which takes as long as all the rest (docs/
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rowtide.core.arrow import owned_by_arrow
+from rowtide.delta.snapshot import Snapshot, open_snapshot
+from rowtide.delta.statistics import Between
 from rowtide.lake.commits import Committer, Range, add_file
-from rowtide.lake.kernel import KernelAppend, KernelSnapshot, KernelTable
-from rowtide.lake.tables import IDENTITY, reading
+from rowtide.lake.kernel import KernelAppend, KernelTable
+from rowtide.lake.stores import locate
+from rowtide.lake.tables import IDENTITY
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
-    from pyspark.sql import SparkSession
 
 _CYCLE = "cycle"
 
 
 class SmallTable:
-    """One version of a table that has a bigint column `cycle`, and neither deletion vectors nor mapped columns."""
+    """One version of a table that has a bigint column `cycle`."""
 
-    def __init__(self, path: str, table: KernelTable, snapshot: KernelSnapshot) -> None:
-        self._path = path
-        self._table = table
+    def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
 
     @classmethod
-    def open(cls, spark: SparkSession, path: str) -> SmallTable | None:
-        """Return the current version of a table; None if there is none. Raises `LakeReadFailed`."""
-        with reading(path):
-            table = KernelTable(spark, path)
-            snapshot = table.read_snapshot()
-        return cls(path, table, snapshot) if snapshot is not None else None
+    def open(cls, path: str) -> SmallTable | None:
+        """Return the current version of a table; None if there is none. Raises `LakeReadFailed`, `TableUnreadable`."""
+        snapshot = open_snapshot(locate(path))
+        return cls(snapshot) if snapshot is not None else None
 
     def read_latest_cycle(self) -> int:
-        """Return the last cycle appended under the table's identity, 0 before the first. Raises `LakeReadFailed`."""
-        with reading(self._path):
-            identity = self._snapshot.read_properties().get(IDENTITY)
-            return (self._snapshot.read_latest_cycle(identity) if identity is not None else None) or 0
+        """Return the last cycle appended under the table's identity, 0 before the first."""
+        identity = self._snapshot.properties.get(IDENTITY)
+        return (self._snapshot.get_transaction(identity) if identity is not None else None) or 0
 
     def read(self, columns: pa.Schema, *, from_cycle: int = 0) -> pa.Table:
-        """Return some columns, with `cycle`, of the rows from a cycle on, unordered. Raises `LakeReadFailed`."""
-        with reading(self._path):
-            files = map(self._table.files.read, self._snapshot.list_files(_CYCLE, from_cycle))
-            parts = [pq.read_table(pa.BufferReader(owned_by_arrow(file)), columns=columns.names) for file in files]
-        rows = pa.concat_tables([columns.empty_table(), *(part.cast(columns) for part in parts)])
+        """Return some columns, with `cycle`, of the rows from a cycle on, unordered.
+
+        Raises `LakeReadFailed`, `TableUnreadable`.
+        """
+        rows = self._snapshot.read(columns.names, [Between(_CYCLE, low=from_cycle)]).cast(columns)
         return rows.filter(pc.greater_equal(rows[_CYCLE], pa.scalar(from_cycle)))
+
+    def stream(self, columns: pa.Schema, *ranges: Between) -> Iterator[pa.Table]:
+        """Yield some columns of the rows of the files that may have rows in the ranges, in parts of bounded size.
+
+        Raises as `read`.
+        """
+        for batch in self._snapshot.stream(columns.names, ranges):
+            yield pa.Table.from_batches([batch]).cast(columns)
 
 
 def append_small(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rowtide.lake.errors import LakeReadFailed, LakeWriteFailed
+from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.lake.kernel import KernelSnapshot, KernelTable, describe
 from rowtide.lake.session import spark_watched
 from rowtide.lake.sql_text import quote, table_at

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from rowtide.core.lsn import Position
 from rowtide.log.state import ManifestState, segments_between
-from rowtide.log.store import Store
+from rowtide.storage.store import Store
 
 
 def find_oldest_waiting(store: Store, state: ManifestState, position: Position) -> datetime | None:

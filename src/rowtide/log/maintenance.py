@@ -18,7 +18,7 @@ from rowtide.log.entries import FilesDeleted, Segment, SegmentsMerged, SegmentsT
 from rowtide.log.manifest import Manifest
 from rowtide.log.segments import PENDING, SEGMENTS, read_segment, write_segment
 from rowtide.log.state import ManifestState
-from rowtide.log.store import Store
+from rowtide.storage.store import Store
 
 SMALL_SEGMENT_BYTES = 8 * 1024 * 1024
 """Measured in memory: a few bytes on disk may be a row of many megabytes."""

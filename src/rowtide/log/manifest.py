@@ -18,7 +18,7 @@ from rowtide.log.entries import Entry, LeaseName, LeaseTaken, RangeAppended, dec
 from rowtide.log.errors import ManifestCorrupt, ManifestMissing
 from rowtide.log.replay import apply
 from rowtide.log.state import ManifestState, decode_state, encode_state
-from rowtide.log.store import Missing, Store
+from rowtide.storage.store import Missing, Store
 
 ENTRIES_PER_CHECKPOINT = 100
 

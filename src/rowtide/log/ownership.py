@@ -9,7 +9,8 @@ from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import Source
 from rowtide.log.errors import LogStoreMoved, ServerPromoted
 from rowtide.log.manifest import Manifest
-from rowtide.log.store import Store, open_store
+from rowtide.log.store import open_store
+from rowtide.storage.store import Store
 
 
 def open_own_manifest(source: SourceDefinition, store: Store | None = None) -> Manifest:

@@ -34,7 +34,7 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Event, stamp
 from rowtide.log.segments import write_segment
 from rowtide.log.source import ChangeRefused, Keepalive, LogSource, Received, TransactionReceived, Undecodable
-from rowtide.log.store import Store
+from rowtide.storage.store import Store
 
 _MAX_QUEUED = 2
 _KEEPALIVE_INTERVAL_S = 1.0

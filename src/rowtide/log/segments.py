@@ -23,7 +23,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.records import RECORD
 from rowtide.log.entries import Segment
 from rowtide.log.errors import LogStoreReadFailed, SegmentCorrupt
-from rowtide.log.store import Store
+from rowtide.storage.store import Store
 
 SEGMENTS = "segments/"
 PENDING = "pending/"

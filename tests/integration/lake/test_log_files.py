@@ -73,7 +73,7 @@ def test_versions_before_an_old_checkpoint_go_and_reads_continue(
 
     assert tables.read_table(spark, str(path)).count() == 10
     append_cycles(spark, path, range(11, 12))
-    rows = SmallTable.open(spark, str(path))
+    rows = SmallTable.open(str(path))
     assert rows is not None
     assert rows.read_latest_cycle() == 11
     assert sorted(row.cycle for row in tables.read_table(spark, str(path)).collect()) == list(range(1, 12))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from rowtide.delta.errors import LakeReadFailed
 from rowtide.lake import tables
 from rowtide.lake.appends import append_once
 from rowtide.lake.commits import Committer
-from rowtide.lake.errors import LakeReadFailed
 from rowtide.lake.session import pinned
 from rowtide.lake.small_tables import SmallTable
 
@@ -38,7 +38,7 @@ def make(spark: SparkSession, path: Path, cycles: Sequence[int]) -> str:
 
 
 def open_table(spark: SparkSession, path: str) -> SmallTable:
-    found = SmallTable.open(spark, path)
+    found = SmallTable.open(path)
     assert found is not None
     return found
 
@@ -79,7 +79,7 @@ def test_a_table_before_its_first_cycle_and_no_table(spark: SparkSession, tmp_pa
     path = make(spark, tmp_path / "table", ())
     assert open_table(spark, path).read_latest_cycle() == 0
     assert open_table(spark, path).read(SCHEMA).equals(SCHEMA.empty_table())
-    assert SmallTable.open(spark, str(tmp_path / "none")) is None
+    assert SmallTable.open(str(tmp_path / "none")) is None
 
 
 def test_a_damaged_log_is_an_error(spark: SparkSession, tmp_path: Path) -> None:

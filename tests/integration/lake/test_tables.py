@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rowtide.delta.errors import AppendNotFound, LakeWriteFailed
 from rowtide.lake import tables
 from rowtide.lake.appends import append_once
 from rowtide.lake.commits import Committer
-from rowtide.lake.errors import AppendNotFound, LakeWriteFailed
 from rowtide.lake.session import pinned
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from rowtide.core.operations import NO_TABLE
 from rowtide.core.records import RECORD
 from rowtide.log.errors import LogStoreReadFailed, SegmentCorrupt
 from rowtide.log.segments import MAX_ROW_GROUP_ROWS, MIN_ROW_GROUP_ROWS, read_segment, write_segment
-from rowtide.log.store import LocalStore, Missing
+from rowtide.log.store import LocalStore
+from rowtide.storage.store import Missing
 
 
 @pytest.fixture

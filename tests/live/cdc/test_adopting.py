@@ -273,7 +273,7 @@ def test_publications_beside_capture_go_on(replicated: ReplicatedDatabase, serve
 def test_change_rows_go_on_behind_the_gap(captured: CapturedDatabase, server: EmbeddedServer) -> None:
     begin(captured)
     captured.capture()
-    before = captured.cdc.get_validity_interval("public_item", spark=captured.spark)
+    before = captured.cdc.get_validity_interval("public_item")
     with moved(captured, server) as url, psycopg.connect(url, autocommit=True) as session:
         connect(url).adopt()
         adopted = CapturedDatabase(url, captured.lake, session, captured.spark)

@@ -32,10 +32,10 @@ from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.delta.errors import LakeWriteFailed
 from rowtide.handle import register
 from rowtide.lake import tables
 from rowtide.lake.deletion import delete_rows
-from rowtide.lake.errors import LakeWriteFailed
 from rowtide.lake.session import pinned
 from rowtide.log.postgres.lease import AdvisoryLease
 
@@ -126,11 +126,11 @@ def test_instance_begun_above_the_mark_keeps_its_low_endpoint(written: CapturedD
     written.enable("late")
     written.execute("insert into late values (9)")
     written.capture()
-    low = written.cdc.get_min_lsn("public_late", spark=written.spark)
+    low = written.cdc.get_min_lsn("public_late")
     second = lsns(written)[1]
     clean(written, CleanupOrder(low_water_mark=second))
-    assert written.cdc.get_min_lsn("public_late", spark=written.spark) == low
-    assert written.cdc.get_min_lsn("public_other", spark=written.spark) == second
+    assert written.cdc.get_min_lsn("public_late") == low
+    assert written.cdc.get_min_lsn("public_other") == second
     assert ids(written, "public_late") == [9]
 
 
@@ -175,7 +175,7 @@ def test_low_endpoint_moves_first_and_open_queries_keep_rows(written: CapturedDa
     register(written.spark, str(written.lake))
     with opened(written) as cleanup:
         cleanup.begin(CleanupOrder(low_water_mark=second))
-        assert written.cdc.get_min_lsn("public_item", spark=written.spark) == second
+        assert written.cdc.get_min_lsn("public_item") == second
         assert stored_ids(written) == [1, 2, 3]
         assert written.spark.sql("select fn_cdc_get_min_lsn('public_other') as low").collect() == [(second.value,)]
         with pytest.raises(Exception, match="outside the validity interval"):

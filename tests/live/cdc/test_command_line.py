@@ -140,8 +140,8 @@ def test_instances_are_listed(written: CapturedDatabase) -> None:
         "index_column_list": "[id]",
         "captured_column_list": "[id], [name], [price], [big], [day]",
     }
-    (listed,) = written.cdc.list_instances("public", "item", spark=written.spark)
-    assert listed.start_lsn == written.cdc.get_min_lsn("public_item", spark=written.spark)
+    (listed,) = written.cdc.list_instances("public", "item", with_start_lsn=True)
+    assert listed.start_lsn == written.cdc.get_min_lsn("public_item")
     assert written.cdc.list_instances("public", "nothing") == ()
 
 

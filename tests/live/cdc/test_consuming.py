@@ -55,12 +55,12 @@ def consume(written: CapturedDatabase) -> Callable[[], AbstractContextManager[Wi
     for listed in written.cdc.list_consumers():
         written.cdc.drop_consumer(listed.consumer)
     written.cdc.add_consumer("warehouse", ["public_item", "public_other"])
-    written.cdc.acknowledge("warehouse", last(written), spark=written.spark)
+    written.cdc.acknowledge("warehouse", last(written))
     return lambda: written.cdc.consume("warehouse", spark=written.spark)
 
 
 def last(written: CapturedDatabase) -> CommitLsn:
-    lsn = written.cdc.get_max_lsn(spark=written.spark)
+    lsn = written.cdc.get_max_lsn()
     assert lsn is not None
     return lsn
 
@@ -77,7 +77,7 @@ def ids(window: Window, instance: str = "public_item") -> list[int]:
 
 
 def low(written: CapturedDatabase) -> CommitLsn:
-    return written.cdc.get_min_lsn("public_item", spark=written.spark)
+    return written.cdc.get_min_lsn("public_item")
 
 
 def test_window_repeats_until_acknowledged_then_the_next_begins(
@@ -116,10 +116,10 @@ def test_manual_acknowledgement_is_bounded_and_only_advances(
     write(written, 11)
     end = last(written)
     with pytest.raises(AcknowledgementRefused, match="nothing is published above"):
-        written.cdc.acknowledge("warehouse", end.increment(), spark=written.spark)
-    written.cdc.acknowledge("warehouse", end, spark=written.spark)
+        written.cdc.acknowledge("warehouse", end.increment())
+    written.cdc.acknowledge("warehouse", end)
     with pytest.raises(AcknowledgementRefused, match="it has acknowledged up to"):
-        written.cdc.acknowledge("warehouse", end.decrement(), spark=written.spark)
+        written.cdc.acknowledge("warehouse", end.decrement())
     with consume() as window:
         assert window.is_empty
 
@@ -183,7 +183,7 @@ def test_consumer_passed_by_cleanup_raises_and_can_resume(
     assert low(written) == last(written)
     with pytest.raises(ConsumerPassed, match="removed by the cleanup"), consume():
         pass
-    written.cdc.acknowledge("warehouse", low(written).decrement(), spark=written.spark)
+    written.cdc.acknowledge("warehouse", low(written).decrement())
     with consume() as window:
         assert ids(window) == [42]
 

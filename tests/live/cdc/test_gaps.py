@@ -128,7 +128,7 @@ def test_next_epoch_continues_and_ranges_over_gap_are_refused(captured: Captured
     captured.enable("item", "gone")
     captured.execute("insert into item values (1)")
     captured.capture()
-    before = captured.cdc.get_validity_interval("public_item", spark=captured.spark)
+    before = captured.cdc.get_validity_interval("public_item")
     drop_slot(captured)
     captured.execute("insert into item values (2)", "drop table gone")
     with pytest.raises(SlotMissing):
@@ -138,11 +138,9 @@ def test_next_epoch_continues_and_ranges_over_gap_are_refused(captured: Captured
     captured.execute("insert into item values (3)")
     captured.capture()
     assert captured.values("public_item", "id") == [(2, 3)]
-    low = captured.cdc.get_min_lsn("public_item", spark=captured.spark)
+    low = captured.cdc.get_min_lsn("public_item")
     assert str(low).startswith("1:")
-    assert [row.instance.capture_instance for row in captured.cdc.list_recorded_instances(spark=captured.spark)] == [
-        "public_item"
-    ]
+    assert [row.instance.capture_instance for row in captured.cdc.list_recorded_instances()] == ["public_item"]
     for from_lsn, to_lsn in ((before.low, before.high), (before.low, None), (before.high, None)):
         with pytest.raises(LsnOutOfRange, match="RT-313: .*nothing was captured from .* the slot was dropped"):
             captured.changes("public_item", "all", from_lsn, to_lsn)

@@ -37,7 +37,7 @@ def published(idle: CapturedDatabase) -> list[dict[str, Any]]:
 
 
 def max_lsn(idle: CapturedDatabase) -> CommitLsn:
-    lsn = idle.cdc.get_max_lsn(spark=idle.spark)
+    lsn = idle.cdc.get_max_lsn()
     assert lsn is not None
     return lsn
 
@@ -50,14 +50,14 @@ def test_a_heartbeat_is_published_when_it_is_due_and_only_then(
     idle.capture()
     assert published(idle) == before
     monkeypatch.setattr(planning, "LONGEST_SILENCE", timedelta(0))
-    low, earlier = idle.cdc.get_min_lsn("public_item", spark=idle.spark), max_lsn(idle)
+    low, earlier = idle.cdc.get_min_lsn("public_item"), max_lsn(idle)
     write_heartbeat(idle)
     idle.capture()
     last = published(idle)[-1]
     assert last["tran_id"] == 0
     assert last["tran_end_time"] == last["tran_commit_time"] > before[-1]["tran_end_time"]
     assert CommitLsn(last["start_lsn"]) == max_lsn(idle) > earlier
-    assert idle.cdc.get_min_lsn("public_item", spark=idle.spark) == low
+    assert idle.cdc.get_min_lsn("public_item") == low
     assert idle.values("public_item", "id") == [(2, 1)]
 
 

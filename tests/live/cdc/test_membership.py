@@ -247,7 +247,7 @@ def test_instance_enabled_again_under_its_old_name_begins_empty(captured: Captur
     captured.enable("item", "other")
     captured.execute("insert into item values (1)", "insert into other values (1)")
     captured.capture()
-    first = captured.cdc.get_validity_interval("public_item", spark=captured.spark)
+    first = captured.cdc.get_validity_interval("public_item")
     captured.cdc.disable_table("other")
     captured.execute("insert into item values (2)", "insert into other values (2)")
     captured.cdc.disable_table("item")
@@ -353,7 +353,7 @@ def test_rows_left_by_a_crash_after_disable_go_at_next_capture(captured: Capture
     captured.execute("insert into item values (1)", "insert into other values (1)")
     captured.capture()
     place = f"{captured.lake}/cdc/public_other_CT"
-    member = captured.cdc.list_recorded_instances(spark=captured.spark)[1].instance.member_id
+    member = captured.cdc.list_recorded_instances()[1].instance.member_id
     rows = table_of(captured, "other").localCheckpoint()
     captured.cdc.disable_table("other")
     captured.capture()

@@ -8,7 +8,7 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase, pick
 from rowtide.cdc.errors import InstanceUnknown, LakeUnknown, LsnOutOfRange, NetChangesUnsupported, UnknownRowFilter
-from rowtide.cdc.queries.changes import ValidityInterval
+from rowtide.cdc.queries.published_lake import ValidityInterval
 from rowtide.core.lsn import CommitLsn
 
 
@@ -24,7 +24,7 @@ def written(shared: CapturedDatabase) -> CapturedDatabase:
 
 @pytest.fixture
 def interval(written: CapturedDatabase) -> ValidityInterval:
-    return written.cdc.get_validity_interval("public_item", spark=written.spark)
+    return written.cdc.get_validity_interval("public_item")
 
 
 def ids(database: CapturedDatabase, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None) -> list[int]:
@@ -105,7 +105,7 @@ def test_unknown_row_filter_is_refused_with_the_known_ones(written: CapturedData
 
 
 def test_an_unknown_instance_is_refused(written: CapturedDatabase) -> None:
-    for ask in (written.changes, lambda name: written.cdc.get_min_lsn(name, spark=written.spark)):
+    for ask in (written.changes, written.cdc.get_min_lsn):
         with pytest.raises(InstanceUnknown, match="RT-22960: .*nobody"):
             ask("nobody")
 
@@ -113,4 +113,4 @@ def test_an_unknown_instance_is_refused(written: CapturedDatabase) -> None:
 def test_a_lake_without_capture_says_so(captured: CapturedDatabase) -> None:
     captured.enable()
     with pytest.raises(LakeUnknown, match="RT-4107"):
-        captured.cdc.get_max_lsn(spark=captured.spark)
+        captured.cdc.get_max_lsn()

@@ -14,7 +14,7 @@ from rowtide.cdc.scans.sessions import ScanFigures, ScanPhase
 from rowtide.cdc.scans.tables import ScanWriter
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.lake.errors import LakeWriteFailed
+from rowtide.delta.errors import LakeWriteFailed
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LSN = CommitLsn.parse("1/A0")

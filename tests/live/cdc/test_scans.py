@@ -10,8 +10,8 @@ from builders.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.command_lines import rowtide
 from rowtide.cdc.capture import capture as capture_module
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.delta.errors import AppendNotFound
 from rowtide.lake import tables
-from rowtide.lake.errors import AppendNotFound
 from rowtide.log.postgres.lease import AdvisoryLease
 
 

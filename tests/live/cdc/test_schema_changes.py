@@ -85,7 +85,7 @@ def altered(shared: CapturedDatabase) -> CapturedDatabase:
 
 
 def history(captured: CapturedDatabase, instance: str) -> list[Told]:
-    rows = captured.cdc.get_ddl_history(instance, spark=captured.spark)
+    rows = captured.cdc.get_ddl_history(instance)
     assert [row.ddl_lsn for row in rows] == sorted(row.ddl_lsn for row in rows)
     return [Told(row.ddl_command, row.required_column_update, row.inferred, row.rewrites_values) for row in rows]
 
@@ -132,7 +132,7 @@ def test_second_instance_has_current_columns_and_is_filled_too(
         (4, 2, "c", 6),
         (2, 3, "d", 7),
     ]
-    first, second = (altered.cdc.get_min_lsn(name, spark=altered.spark) for name in ("public_item", "wider"))
+    first, second = (altered.cdc.get_min_lsn(name) for name in ("public_item", "wider"))
     assert first < second < CommitLsn(altered.changes("wider")[0]["__$start_lsn"])
 
 
@@ -148,10 +148,10 @@ def test_the_history_of_each_instance_begins_with_it(altered: CapturedDatabase) 
 
 
 def test_ddl_history_has_names_and_time_of_its_transaction(altered: CapturedDatabase) -> None:
-    *_, last = altered.cdc.get_ddl_history("public_item", spark=altered.spark)
+    *_, last = altered.cdc.get_ddl_history("public_item")
     assert isinstance(last, ListedChange)
     assert (last.source_schema, last.source_table, last.capture_instance) == ("public", "thing", "public_item")
-    assert last.ddl_time == altered.cdc.map_lsn_to_time(last.ddl_lsn, spark=altered.spark)
+    assert last.ddl_time == altered.cdc.map_lsn_to_time(last.ddl_lsn)
 
 
 def test_types_follow_and_values_from_before_are_in_them(altered: CapturedDatabase) -> None:
@@ -209,7 +209,7 @@ def test_table_changes_switch_instances_at_an_lsn(altered: CapturedDatabase) -> 
         ("wider", 4, 2, "c", 6, None, Decimal("3.00")),
         ("wider", 2, 3, "d", 7, None, Decimal("4.00")),
     ]
-    low = altered.cdc.get_min_lsn("wider", spark=altered.spark)
+    low = altered.cdc.get_min_lsn("wider")
     before = altered.cdc.get_table_changes("thing", None, low.decrement(), spark=altered.spark)
     after = altered.cdc.get_table_changes("thing", low, spark=altered.spark)
     assert (before.count(), after.count()) == (1, 4)

@@ -133,11 +133,11 @@ class InPython:
         self._spark = database.spark
 
     def map_time_to_lsn(self, operator: str, time: datetime) -> int | None:
-        lsn = self._cdc.map_time_to_lsn(operator, time, spark=self._spark)
+        lsn = self._cdc.map_time_to_lsn(operator, time)
         return lsn.value if lsn is not None else None
 
     def map_lsn_to_time(self, lsn: int) -> datetime | None:
-        return self._cdc.map_lsn_to_time(CommitLsn(lsn), spark=self._spark)
+        return self._cdc.map_lsn_to_time(CommitLsn(lsn))
 
     def get_column_ordinal(self, instance: str, column: str) -> int | None:
         return self._cdc.get_column_ordinal(instance, column)
@@ -200,7 +200,7 @@ def functions(written: CapturedDatabase, request: pytest.FixtureRequest) -> Func
 
 
 def test_the_ends_of_the_interval_and_neighbours(written: CapturedDatabase) -> None:
-    interval = written.cdc.get_validity_interval("public_item", spark=written.spark)
+    interval = written.cdc.get_validity_interval("public_item")
     low, high = interval.low.value, interval.high.value
     assert ask(written, "select fn_cdc_get_min_lsn('public_item'), fn_cdc_get_max_lsn()") == [(low, high)]
     assert ask(written, "select fn_cdc_get_min_lsn('nobody')") == [(0,)]
@@ -227,7 +227,7 @@ def test_lsns_and_times(written: CapturedDatabase, functions: Functions) -> None
     assert functions.map_time_to_lsn("largest less than", time - timedelta(days=1)) is None
     with pytest.raises((PySparkException, UnknownTimeOperator), match="RT-313"):
         functions.map_time_to_lsn("nearest", time)
-    assert fourth < written.cdc.get_validity_interval("public_item", spark=written.spark).high.value
+    assert fourth < written.cdc.get_validity_interval("public_item").high.value
 
 
 def test_columns_are_found_by_their_names_in_the_source(functions: Functions) -> None:

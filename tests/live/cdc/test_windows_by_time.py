@@ -38,7 +38,7 @@ def written(shared: CapturedDatabase) -> CapturedDatabase:
     shared.capture()
     shared.spark = pinned(shared.spark)
     rowtide.register(shared.spark, str(shared.lake))
-    for wrapper in shared.cdc.generate_wrapper("public_item", update_flag_list=("name", "price"), spark=shared.spark):
+    for wrapper in shared.cdc.generate_wrapper("public_item", update_flag_list=("name", "price")):
         shared.spark.sql(wrapper.create_script)
     return shared
 
@@ -52,7 +52,7 @@ def lsns(written: CapturedDatabase) -> list[CommitLsn]:
 @pytest.fixture(scope="module")
 def times(written: CapturedDatabase, lsns: list[CommitLsn]) -> list[datetime]:
     """When each transaction ended."""
-    found = [written.cdc.map_lsn_to_time(lsn, spark=written.spark) for lsn in lsns]
+    found = [written.cdc.map_lsn_to_time(lsn) for lsn in lsns]
     return [time for time in found if time is not None]
 
 
@@ -144,16 +144,14 @@ def test_net_changes_have_letters_and_flags_with_the_mask_only(
 
 
 def test_an_open_high_end_leaves_the_end_out(written: CapturedDatabase, times: list[datetime]) -> None:
-    (script, _) = written.cdc.generate_wrapper(
-        "public_item", closed_high_end_point=False, column_list=("name",), spark=written.spark
-    )
+    (script, _) = written.cdc.generate_wrapper("public_item", closed_high_end_point=False, column_list=("name",))
     written.spark.sql(script.create_script.replace("fn_all_changes_public_item", "fn_open_item"))
     rows = call(written, f"fn_open_item({literal(times[0])}, {literal(times[2])})")
     assert [tuple(row)[2:] for row in rows] == [("b", "UN")]
 
 
 def test_wrappers_of_every_instance_are_printed(written: CapturedDatabase) -> None:
-    wrappers = written.cdc.generate_wrapper(spark=written.spark)
+    wrappers = written.cdc.generate_wrapper()
     assert [wrapper.function_name for wrapper in wrappers] == [
         "fn_all_changes_public_item",
         "fn_net_changes_public_item",

@@ -51,7 +51,7 @@ from rowtide.lake.appends import append_once
 from rowtide.lake.session import task_memory
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.state import ManifestState
-from rowtide.log.store import Store
+from rowtide.storage.store import Store
 
 _IDLE_ADVANCE_S = 10.0
 _PARALLEL_APPENDS = 4

@@ -13,7 +13,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.tables import TableShape
 from rowtide.lake.views import named
 from rowtide.log.entries import Segment
-from rowtide.log.store import Store
+from rowtide.storage.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,7 @@ from rowtide.core.operations import NO_TABLE
 from rowtide.core.records import RECORD
 from rowtide.log.membership import Heartbeat
 from rowtide.log.segments import read_segment
-from rowtide.log.store import Store
+from rowtide.storage.store import Store
 
 TRANSACTION = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_end_time", "tran_id", "tran_commit_time")
 _TIME = TRANSACTION.field("tran_end_time").type

@@ -31,8 +31,8 @@ from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.system_tables import LakeState, SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
+from rowtide.delta.errors import LakeWriteFailed
 from rowtide.lake.deletion import delete_rows, vacuum
-from rowtide.lake.errors import LakeWriteFailed
 from rowtide.log.entries import LsnText
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ class CleanupsTable:
 
     def read_last(self) -> RecordedCleanup | None:
         """Return the last recorded cleanup, None before the first."""
-        table = SmallTable.open(self._system_tables.spark, self._path)
+        table = SmallTable.open(self._path)
         rows = table.read(arrow_schema(CLEANUPS)).to_pylist() if table is not None else []
         last = max(rows, key=lambda row: int(row["cleanup"]), default=None)
         if last is None:

@@ -27,6 +27,7 @@ from rowtide.cdc.errors import AcknowledgementDenied, AcknowledgementRefused, Co
 from rowtide.cdc.functions import ChangeFunctions, session
 from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote
@@ -150,18 +151,17 @@ class Consuming(ChangeFunctions):
         elif _is_worth_noting(known, published.time):
             self._acknowledge(known, window.after, published.time)
 
-    def acknowledge(self, name: str, lsn: CommitLsn, *, spark: SparkSession | None = None) -> None:
+    def acknowledge(self, name: str, lsn: CommitLsn) -> None:
         """Acknowledge up to an LSN explicitly. Raises `AcknowledgementRefused`, and as `consume` at its end."""
         with translated(), self._engine.connect() as connection:
             lake = read_source(connection, self._name).lake
             known = find_consumer(connection, name)
-        reading = session(spark)
-        high, last = Changes(reading, lake).get_max_lsn(), known.acknowledged_lsn
+        high, last = PublishedLake(lake).get_max_lsn(), known.acknowledged_lsn
         if high is None or lsn > high:
             raise AcknowledgementRefused(name, str(lsn), f"nothing is published above {high or 'it'}")
         if last is not None and lsn < last:
             raise AcknowledgementRefused(name, str(lsn), f"it has acknowledged up to {last}")
-        self._acknowledge(known, lsn, LsnTimes(reading, lake).find_time(lsn))
+        self._acknowledge(known, lsn, LsnTimes(lake).find_time(lsn))
 
     def _acknowledge(self, known: Consumer, lsn: CommitLsn | None, time: datetime | None) -> None:
         with translated(), self._engine.begin() as connection:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -13,9 +12,6 @@ from rowtide.cdc.ddl.schema_changes import SchemaChange
 from rowtide.cdc.lake_tables import DDL_HISTORY, arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.small_tables import SmallTable
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +58,9 @@ def history_rows(cycle: int, history: Sequence[SchemaChange], transactions: pa.T
     return pa.Table.from_pylist(rows, schema=arrow_schema(DDL_HISTORY))
 
 
-def read_history(spark: SparkSession, lake: str, member_id: str, cycle: int) -> tuple[ListedChange, ...]:
-    """Return the DDL on an instance's table, up to a published cycle, in log order; without a Spark job."""
-    table = SmallTable.open(spark, system_table_path(lake, "ddl_history"))
+def read_history(lake: str, member_id: str, cycle: int) -> tuple[ListedChange, ...]:
+    """Return the DDL on an instance's table, up to a published cycle, in log order; without Spark."""
+    table = SmallTable.open(system_table_path(lake, "ddl_history"))
     if table is None:
         return ()
     found = table.read(arrow_schema(DDL_HISTORY)).sort_by([("cycle", "ascending"), ("ordinal", "ascending")])

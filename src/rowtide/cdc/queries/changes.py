@@ -6,24 +6,23 @@ so a plain maximum read in the same statement can be ahead of the rows (in SQL: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from rowtide.cdc.ddl.history import ListedChange, read_history
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import (
     InstanceUnknown,
-    LakeUnknown,
     LsnOutOfRange,
     NetChangesUnsupported,
     RangeOverGap,
     UnknownRowFilter,
 )
 from rowtide.cdc.lake_tables import change_table_path
-from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
+from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_select
+from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_changes import share_out, unite, united_columns
 from rowtide.cdc.rows.expressions import ROW_FILTERS, TRUNCATE
 from rowtide.core.lsn import CommitLsn
@@ -38,14 +37,6 @@ _ORDER = ("`__$start_lsn`", "`__$seqval`", "`__$operation`")
 
 
 @dataclass(frozen=True, slots=True)
-class ValidityInterval:
-    """The LSNs that may be queried of an instance, both inclusive."""
-
-    low: CommitLsn
-    high: CommitLsn
-
-
-@dataclass(frozen=True, slots=True)
 class _AskedWindow:
     """An instance, its change table, and the rows of the window."""
 
@@ -54,44 +45,12 @@ class _AskedWindow:
     rows: DataFrame
 
 
-class Changes:
+class Changes(PublishedLake):
     """The change tables of one lake, read by a Spark session (used with rowtide's pinned settings)."""
 
     def __init__(self, spark: SparkSession, lake: str) -> None:
+        super().__init__(lake)
         self._spark = spark
-        self._lake = lake
-
-    def get_max_lsn(self) -> CommitLsn | None:
-        """Return the last published LSN, None before the first (SQL Server: fn_cdc_get_max_lsn)."""
-        return self._published().lsn
-
-    def get_min_lsn(self, capture_instance: str) -> CommitLsn:
-        """Return an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn). Raises `InstanceUnknown`."""
-        return self.get_recorded_instance(capture_instance).lsn
-
-    def list_recorded_instances(self) -> tuple[RecordedInstance, ...]:
-        """Return the enabled instances that capture has read, by name."""
-        enabled = (recorded for recorded in self.get_published_instances()[1].values() if recorded.state == ENABLED)
-        return tuple(sorted(enabled, key=lambda recorded: recorded.instance.capture_instance))
-
-    def get_published_instances(self) -> tuple[Publication, Mapping[str, RecordedInstance]]:
-        """Return the last publication, and all instances as of it, by name."""
-        published = self._published()
-        return published, read_instances(self._spark, self._lake, published.cycle)
-
-    def get_ddl_history(self, capture_instance: str) -> tuple[ListedChange, ...]:
-        """Return the DDL on an instance's table since it was enabled, in log order. Raises `InstanceUnknown`."""
-        member_id = self.get_recorded_instance(capture_instance).instance.member_id
-        return read_history(self._spark, self._lake, member_id, self._published().cycle)
-
-    def get_recorded_instance(self, capture_instance: str) -> RecordedInstance:
-        """Return one instance. Raises `InstanceUnknown`."""
-        return self._instance_and_high(capture_instance)[0]
-
-    def get_validity_interval(self, capture_instance: str) -> ValidityInterval:
-        """Return the interval that may be queried. Raises `InstanceUnknown`."""
-        recorded, high = self._instance_and_high(capture_instance)
-        return ValidityInterval(recorded.lsn, high)
 
     def get_all_changes(
         self,
@@ -165,30 +124,16 @@ class Changes:
         Reads the high endpoint, then the rows, then the low endpoint: so no published row is missing, and no row that a
         cleanup removed lies above the low endpoint.
         """
-        known, high = self._instance_and_high(capture_instance)
-        path, identity = change_table_path(self._lake, capture_instance), known.instance.member_id
+        known, high = self.read_instance_and_high(capture_instance)
+        path, identity = change_table_path(self.lake, capture_instance), known.instance.member_id
         table = tables.read_identified(self._spark, path, identity=identity)
-        recorded, _ = self._instance_and_high(capture_instance)
+        recorded, _ = self.read_instance_and_high(capture_instance)
         if table is None or recorded.instance.member_id != identity:
             # Disabled since it was read.
             raise InstanceUnknown(capture_instance)
         low, high = _require_valid(recorded, from_lsn, to_lsn, high)
         rows = table.rows.where(f"`__$start_lsn` between {low.value} and {high.value}")
         return _AskedWindow(recorded.instance, table, rows)
-
-    def _instance_and_high(self, capture_instance: str) -> tuple[RecordedInstance, CommitLsn]:
-        """Return an instance and the last published LSN, both of one publication."""
-        published, instances = self.get_published_instances()
-        recorded = instances.get(capture_instance)
-        if recorded is None or recorded.state != ENABLED:
-            raise InstanceUnknown(capture_instance)
-        return recorded, published.lsn if published.lsn is not None else recorded.lsn
-
-    def _published(self) -> Publication:
-        published = read_visible_publication(self._spark, self._lake)
-        if published is None:
-            raise LakeUnknown(self._lake)
-        return published
 
 
 def reduce_changes(changes: DataFrame, instance: Instance, option: str, *, may_truncate: bool = True) -> DataFrame:

@@ -5,19 +5,21 @@ A window by time is (start, end], as in SQL Server's wrapper functions: the wind
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rowtide.cdc.errors import LakeUnknown, TimeOutOfRange, UnknownTimeOperator
-from rowtide.cdc.lake_tables import system_table_path
-from rowtide.cdc.published import CLOCK_MARGIN
+from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
+from rowtide.cdc.published import CLOCK_MARGIN, past
 from rowtide.core.lsn import CommitLsn
+from rowtide.delta.statistics import Between
+from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.sql_text import literal, table_at
-from rowtide.lake.tables import host_name, is_table
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from rowtide.lake.tables import host_name
 
 LARGEST_BEFORE, LARGEST_UP_TO = "largest less than", "largest less than or equal"
 TIME_OPERATORS: Mapping[str, tuple[str, str]] = {
@@ -32,6 +34,15 @@ Bound = CommitLsn | datetime
 """An end of a window: an LSN, which is inclusive, or a time; a time without zone is in UTC."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_COLUMNS = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_end_time", "published_at", "host")
+_COMPARISONS: Mapping[str, Callable[..., Any]] = {
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+_EXTREMES: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {"max": (pc.max, max), "min": (pc.min, min)}
 
 
 def visible_mapping(lake: str, host: str) -> str:
@@ -42,10 +53,9 @@ def visible_mapping(lake: str, host: str) -> str:
 
 
 class LsnTimes:
-    """The published LSNs and times of one lake. Calls raise `LakeUnknown`."""
+    """The published LSNs and times of one lake, read without Spark. Calls raise `LakeUnknown`."""
 
-    def __init__(self, spark: SparkSession, lake: str) -> None:
-        self._spark = spark
+    def __init__(self, lake: str) -> None:
         self._lake = lake
 
     def map_time_to_lsn(self, relational_operator: str, time: datetime) -> CommitLsn | None:
@@ -54,18 +64,16 @@ class LsnTimes:
         if found is None:
             raise UnknownTimeOperator(relational_operator, ", ".join(TIME_OPERATORS))
         end, comparison = found
-        (lsn,) = self._ask(f"{end}(start_lsn)", f"tran_end_time {comparison} {_timestamp(time)}")
+        lsn = _extreme(end, (_lsns(rows, comparison, time) for rows in self._published()))
         return CommitLsn(lsn) if lsn is not None else None
 
     def map_lsn_to_time(self, lsn: CommitLsn) -> datetime | None:
         """Return when a transaction ended, None for an unknown LSN."""
-        (time,) = self._ask("unix_micros(max(tran_end_time))", f"start_lsn = {lsn.value}")
-        return _EPOCH + timedelta(microseconds=time) if time is not None else None
+        return self._last_end(lsn.value, lsn.value)
 
     def find_time(self, lsn: CommitLsn) -> datetime | None:
         """Return when the last transaction up to an LSN ended, None if there is none."""
-        (time,) = self._ask("unix_micros(max(tran_end_time))", f"start_lsn <= {lsn.value}")
-        return _EPOCH + timedelta(microseconds=time) if time is not None else None
+        return self._last_end(None, lsn.value)
 
     def find_window(
         self, capture_instance: str, low: CommitLsn, start: Bound | None, end: Bound | None
@@ -84,28 +92,54 @@ class LsnTimes:
 
     def _last_until(self, capture_instance: str, low: CommitLsn, time: datetime) -> CommitLsn:
         """Return the last LSN up to a time inside the validity interval."""
-        is_before = f"tran_end_time <= {_timestamp(time)}"
-        lsn, first, last = self._ask(
-            f"max(start_lsn) filter (where {is_before}), unix_micros(min(tran_end_time)), "
-            "unix_micros(max(tran_end_time))",
-            f"start_lsn >= {low.value}",
-        )
-        ends = [_EPOCH + timedelta(microseconds=micros) for micros in (first, last) if micros is not None]
-        if lsn is None or _as_utc(time) > ends[-1]:
-            shown = [end.isoformat() for end in ends] or ["-", "-"]
+        published = list(self._published(low.value))
+        lsn = _extreme("max", (_lsns(rows, "<=", time) for rows in published))
+        ends = [_moment(_extreme(end, map(_ends, published))) for end in ("min", "max")]
+        last = ends[-1]
+        if lsn is None or last is None or _as_utc(time) > last:
+            shown = [end.isoformat() if end is not None else "-" for end in ends]
             raise TimeOutOfRange(capture_instance, _as_utc(time).isoformat(), *shown)
         return CommitLsn(lsn)
 
-    def _ask(self, columns: str, condition: str) -> tuple[int | None, ...]:
-        if not is_table(self._spark, system_table_path(self._lake, "lsn_time_mapping")):
+    def _last_end(self, low: int | None, high: int | None) -> datetime | None:
+        return _moment(_extreme("max", map(_ends, self._published(low, high))))
+
+    def _published(self, low: int | None = None, high: int | None = None) -> Iterator[pa.Table]:
+        """Yield the transactions with LSNs in [low, high] that a reader on this host may see."""
+        now = datetime.now(UTC)
+        table = SmallTable.open(system_table_path(self._lake, "lsn_time_mapping"))
+        if table is None:
             raise LakeUnknown(self._lake)
-        mapping = visible_mapping(self._lake, host_name())
-        return tuple(self._spark.sql(f"select {columns} from {mapping} where {condition}").collect()[0])
+        for rows in table.stream(_COLUMNS, Between("start_lsn", low, high)):
+            visible = past(rows, now, host_name())
+            lsns = visible["start_lsn"]
+            is_above = pc.greater_equal(lsns, pa.scalar(low if low is not None else _LEAST))
+            is_below = pc.less_equal(lsns, pa.scalar(high if high is not None else _MOST))
+            yield visible.filter(pc.and_(is_above, is_below))
+
+
+def _lsns(rows: pa.Table, comparison: str, time: datetime) -> pa.ChunkedArray[Any]:
+    """Return the LSNs of the transactions whose end compares so with a time."""
+    compared = _COMPARISONS[comparison](rows["tran_end_time"], pa.scalar(_as_utc(time), _COLUMNS.field(1).type))
+    return rows["start_lsn"].filter(compared)
+
+
+def _ends(rows: pa.Table) -> pa.ChunkedArray[Any]:
+    """Return when transactions ended, in microseconds."""
+    return rows["tran_end_time"].cast(pa.int64())
+
+
+def _extreme(end: str, columns: Iterable[pa.ChunkedArray[Any]]) -> int | None:
+    """Return the greatest or least value of columns, None if there is none."""
+    of_column, of_values = _EXTREMES[end]
+    found = (of_column(column).as_py() for column in columns)
+    extreme: int | None = of_values((value for value in found if value is not None), default=None)
+    return extreme
+
+
+def _moment(micros: int | None) -> datetime | None:
+    return _EPOCH + timedelta(microseconds=micros) if micros is not None else None
 
 
 def _as_utc(time: datetime) -> datetime:
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-
-
-def _timestamp(time: datetime) -> str:
-    return f"timestamp_micros({(_as_utc(time) - _EPOCH) // timedelta(microseconds=1)})"

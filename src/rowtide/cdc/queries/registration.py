@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rowtide.cdc.queries.changes import Changes
+from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.sql_functions import sql_functions
 from rowtide.lake.tables import host_name
 
@@ -17,7 +17,7 @@ def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
 
     Call again for instances that are enabled later. Raises `LakeUnknown`.
     """
-    instances = [recorded.instance for recorded in Changes(spark, lake).list_recorded_instances()]
+    instances = [recorded.instance for recorded in PublishedLake(lake).list_recorded_instances()]
     functions = tuple(sql_functions(lake, instances, host_name()))
     for function in functions:
         spark.sql(function.statement)

@@ -35,7 +35,8 @@ from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import find_owner, verify_provenance
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.table_publications import Making
-from rowtide.log.store import Store, open_store
+from rowtide.log.store import open_store
+from rowtide.storage.store import Store
 
 _LEASE_PATIENCE_S = 10.0
 

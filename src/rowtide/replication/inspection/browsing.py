@@ -19,13 +19,14 @@ from rowtide.log.membership import Enabled
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.segments import read_segment
 from rowtide.log.state import ManifestState, segments_between
-from rowtide.log.store import Store, open_store
+from rowtide.log.store import open_store
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.call_formats import CallFormat, Part, parts_of
 from rowtide.replication.distribution.batches import in_order
 from rowtide.replication.distribution.encoding import Arguments, Calls, encode
 from rowtide.replication.errors import ArticleUnknown
+from rowtide.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)

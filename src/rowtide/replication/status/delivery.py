@@ -11,12 +11,13 @@ from rowtide.databases.postgres.catalogue import has_table, read_server_time
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.commit_times import find_oldest_waiting
 from rowtide.log.state import ManifestState
-from rowtide.log.store import Store, open_store
+from rowtide.log.store import open_store
 from rowtide.replication import definitions, history
 from rowtide.replication.definitions import APPLICATION_NAME, Subscription, SubscriptionState
 from rowtide.replication.history import HistoricState
 from rowtide.replication.retention import read_max_retention
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
+from rowtide.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.log.state import ManifestState, segments_between
-from rowtide.log.store import Store
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat
 from rowtide.replication.definitions import Subscription
+from rowtide.storage.store import Store
 
 _COLUMNS = ("commit_lsn", "operation", "table_id")
 _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)

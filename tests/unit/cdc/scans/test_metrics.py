@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from rowtide.cdc.scans.metrics import KEPT_SESSIONS, ScanMetrics
 from rowtide.cdc.scans.sessions import ScanFigures, ScanPhase
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.lake.errors import LakeWriteFailed
+from rowtide.delta.errors import LakeWriteFailed
 
 FIGURES = ScanFigures(
     from_position=Position(10),

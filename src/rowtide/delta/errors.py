@@ -1,0 +1,60 @@
+"""The errors of Delta tables: 3xxx, with the lake's."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import Invalid, Retryable, RowtideError, numbered
+
+
+@numbered
+class AppendNotFound(RowtideError):
+    """An append was ignored as a repeat, but the table does not have the rows."""
+
+    number = 3102
+    fact = "table {path} does not show the rows of cycle {cycle} after they were appended"
+    hint = "Another process writes this lake, or the table was restored: stop it, then run `rowtide cdc reinitialize`."
+    path: str
+    cycle: int
+
+
+@numbered
+class LakeWriteFailed(Retryable):
+    """Spark or the storage failed while writing."""
+
+    number = 3103
+    fact = "writing {path} failed: {reason}"
+    hint = "Check that the storage is reachable and not full; the write is retried."
+    path: str
+    reason: str
+
+
+@numbered
+class LakeReadFailed(Retryable):
+    """The storage failed while reading, or a table's log is damaged."""
+
+    number = 3104
+    fact = "reading {path} failed: {reason}"
+    hint = "Check that the storage is reachable and that no files were removed from it; capture retries the read."
+    path: str
+    reason: str
+
+
+@numbered
+class TableUnreadable(Invalid):
+    """A table has a feature of Delta's that rowtide reads only with Spark."""
+
+    number = 3106
+    fact = "table {path} has {feature}, which is not read without Spark"
+    hint = "Another program switched it on: read the table with Spark, or `alter table … drop feature`."
+    path: str
+    feature: str
+
+
+@numbered
+class TableUnwritable(Invalid):
+    """A table has a feature of Delta's that an append of rowtide's would not honour."""
+
+    number = 3107
+    fact = "table {path} has {feature}, which appends do not honour"
+    hint = "Another program switched it on: `alter table … unset tblproperties`, or `alter table … drop feature`."
+    path: str
+    feature: str

@@ -1,0 +1,78 @@
+"""Features of Delta's protocol: which of them a reader, and which an append, honours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rowtide.delta.actions import Metadata, Protocol
+
+COLUMN_MAPPING, TIMESTAMP_NTZ = "columnMapping", "timestampNtz"
+
+_READ = frozenset(
+    {
+        COLUMN_MAPPING,
+        TIMESTAMP_NTZ,
+        "typeWidening",
+        "typeWidening-preview",
+        # Files that have one are refused; the feature alone says only that some may.
+        "deletionVectors",
+        "vacuumProtocolCheck",
+    }
+)
+_APPENDED_TO = _READ | {
+    "appendOnly",
+    # Of these the table may have none in use, see `find_unappendable`.
+    "changeDataFeed",
+    "checkConstraints",
+    "generatedColumns",
+    "identityColumns",
+    "invariants",
+}
+_LAST_READER, _LAST_WRITER = 3, 7
+_SWITCHES = {
+    "delta.enableChangeDataFeed": "a change data feed",
+    "delta.enableDeletionVectors": "deletion vectors",
+    "delta.enableInCommitTimestamps": "in-commit timestamps",
+    "delta.enableRowTracking": "row tracking",
+}
+_PROPERTIES = {"delta.setTransactionRetentionDuration": "a retention of transaction identifiers"}
+_CONSTRAINT = "delta.constraints."
+_COLUMN_RULES = {
+    "delta.invariants": "an invariant",
+    "delta.generationExpression": "a generated column",
+    "delta.identity.start": "an identity column",
+    "CURRENT_DEFAULT": "a column with a default",
+}
+
+
+def find_unreadable(protocol: Protocol, metadata: Metadata) -> Iterator[str]:
+    """Yield what keeps a table from being read."""
+    if protocol.min_reader > _LAST_READER:
+        yield f"reader version {protocol.min_reader}"
+    for name in sorted(protocol.reader_features - _READ):
+        yield f"feature {name}"
+    if metadata.partition_columns:
+        yield "partition columns"
+
+
+def find_unappendable(protocol: Protocol, metadata: Metadata, domains: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what keeps a readable table from being appended to."""
+    if protocol.min_writer > _LAST_WRITER:
+        yield f"writer version {protocol.min_writer}"
+    for name in sorted(protocol.writer_features - _APPENDED_TO):
+        yield f"feature {name}"
+    for name, said in _SWITCHES.items():
+        if metadata.properties.get(name, "false").lower() == "true":
+            yield f"{said} ({name})"
+    for name, said in _PROPERTIES.items():
+        if name in metadata.properties:
+            yield f"{said} ({name})"
+    for name in metadata.properties:
+        if name.startswith(_CONSTRAINT):
+            yield f"the check constraint {name.removeprefix(_CONSTRAINT)}"
+    for name, said in _COLUMN_RULES.items():
+        if f'"{name}"' in metadata.schema_text:
+            yield said
+    for name in domains:
+        yield f"metadata of domain {name}"

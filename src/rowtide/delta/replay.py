@@ -1,0 +1,123 @@
+"""Replay a table's log: the checkpoint, then the commits above it, give the state of a version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rowtide.delta.actions import AddFile, Metadata, Protocol, RemoveFile, Transaction
+
+_COLUMNS = {
+    "txn": ("appId", "version", "lastUpdated"),
+    "add": ("path", "partitionValues", "size", "modificationTime", "stats", "tags", "deletionVector"),
+    "remove": ("path", "deletionTimestamp", "size"),
+    "metaData": (),
+    "protocol": (),
+    "domainMetadata": (),
+    "sidecar": ("path",),
+}
+"""Actions in checkpoints, and those of their fields that are read; none: all."""
+
+_BATCH_ROWS = 4096
+
+
+class DamagedLog(ValueError):
+    """A log file has no such content as Delta's protocol says."""
+
+
+@dataclass(slots=True)
+class State:
+    """What a version's actions add up to."""
+
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    files: dict[str, AddFile] = field(default_factory=dict)
+    removed: dict[str, RemoveFile] = field(default_factory=dict)
+    transactions: dict[str, Transaction] = field(default_factory=dict)
+    domains: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    has_sidecars: bool = False
+
+    def apply(self, kind: str, values: Mapping[str, Any]) -> None:
+        """Apply one action; those that change no state are ignored."""
+        match kind:
+            case "add":
+                added = AddFile.parse(values)
+                self.removed.pop(added.path, None)
+                self.files[added.path] = added
+            case "remove":
+                gone = RemoveFile.parse(values)
+                self.files.pop(gone.path, None)
+                self.removed[gone.path] = gone
+            case "txn":
+                transaction = Transaction.parse(values)
+                self.transactions[transaction.application] = transaction
+            case "metaData":
+                self.metadata = Metadata(values)
+            case "protocol":
+                self.protocol = Protocol.parse(values)
+            case "domainMetadata" if values.get("removed"):
+                self.domains.pop(values["domain"], None)
+            case "domainMetadata":
+                self.domains[values["domain"]] = values
+            case "sidecar":
+                self.has_sidecars = True
+
+    def apply_commit(self, content: bytes) -> None:
+        """Apply a commit's actions. Raises `DamagedLog`.
+
+        A file that the commit removes and adds, with other properties, stays.
+        """
+        with _checked():
+            actions = list(read_commit(content))
+            for kind, values in sorted(actions, key=lambda action: action[0] != "remove"):
+                self.apply(kind, values)
+
+    def apply_checkpoint(self, file: pa.NativeFile) -> None:
+        """Apply the actions of a checkpoint, or of one part. Raises `DamagedLog`."""
+        with _checked():
+            for kind, values in _read_checkpoint(file):
+                self.apply(kind, values)
+
+
+class _checked:  # noqa: N801 - a context manager used as a statement
+    """Raise `DamagedLog` for what a malformed file lets Python or Arrow raise."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, DamagedLog):
+            return
+        if isinstance(error, KeyError):
+            raise DamagedLog(f"an action has no {error}") from error
+        if isinstance(error, (ValueError, TypeError, AttributeError)):
+            raise DamagedLog(str(error).strip().splitlines()[0]) from error
+
+
+def read_commit(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the actions of a commit by kind."""
+    for line in content.splitlines():
+        if line.strip():
+            [(kind, values)] = json.loads(line).items()
+            yield kind, values
+
+
+def _read_checkpoint(file: pa.NativeFile) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    with pq.ParquetFile(file, pre_buffer=False) as parquet:
+        wanted = list(_wanted(parquet.schema_arrow))
+        for batch in parquet.iter_batches(_BATCH_ROWS, columns=wanted, use_threads=False):
+            for kind, column in zip(batch.schema.names, batch.columns, strict=True):
+                rows: list[Any] = column.drop_null().to_pylist(maps_as_pydicts="strict")
+                yield from ((kind, values) for values in rows)
+
+
+def _wanted(schema: pa.Schema) -> Iterator[str]:
+    for kind, names in _COLUMNS.items():
+        if kind in schema.names:
+            has: Sequence[str] = [field.name for field in schema.field(kind).type]
+            yield from (f"{kind}.{name}" for name in has if not names or name in names)

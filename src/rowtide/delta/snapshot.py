@@ -1,0 +1,221 @@
+"""One version of a table: its columns, properties, transactions and data files, and their rows.
+
+A version is read from the log of a table that others go on changing. Log files that vanish, because a checkpoint
+replaced them, are looked for again; a data file that vanishes is an error, since the version's rows are gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from rowtide.delta.actions import AddFile, Metadata, Protocol
+from rowtide.delta.data_files import FileReader
+from rowtide.delta.errors import LakeReadFailed, TableUnreadable
+from rowtide.delta.features import find_unreadable
+from rowtide.delta.log_files import LAST_CHECKPOINT, LOG, CheckpointUnknown, LogFiles, LogIncomplete, Segment
+from rowtide.delta.replay import DamagedLog, State
+from rowtide.delta.schema import Struct, TypeUnknown, parse_schema
+from rowtide.delta.statistics import Between, prune
+from rowtide.storage.store import Missing, Store
+
+_LOOKS = 5
+_BATCH_ROWS = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Location:
+    """A table's folder, as errors name it, and the store of its files."""
+
+    path: str
+    store: Store
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of a table."""
+
+    location: Location
+    version: int
+    state: State
+    checkpoint_version: int | None = None
+    """The checkpoint from which it was read."""
+
+    @property
+    def protocol(self) -> Protocol:
+        """The versions and features that the table needs."""
+        assert self.state.protocol is not None
+        return self.state.protocol
+
+    @property
+    def metadata(self) -> Metadata:
+        """Schema and properties."""
+        assert self.state.metadata is not None
+        return self.state.metadata
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties."""
+        return self.metadata.properties
+
+    @property
+    def files(self) -> Mapping[str, AddFile]:
+        """The data files, by their paths in the log."""
+        return self.state.files
+
+    @cached_property
+    def columns(self) -> Struct:
+        """The table's columns. Raises `TableUnreadable`, `LakeReadFailed`."""
+        path = self.location.path
+        try:
+            found = parse_schema(self.metadata.schema_text, is_mapped=self.metadata.is_mapped)
+        except TypeUnknown as error:
+            raise TableUnreadable(path, f"a column of type {error}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise LakeReadFailed(path, f"its schema is damaged: {error}") from error
+        return found
+
+    def get_transaction(self, application: str) -> int | None:
+        """Return the last version that an application committed."""
+        found = self.state.transactions.get(application)
+        return found.version if found is not None else None
+
+    def list_files(self, *ranges: Between) -> list[AddFile]:
+        """Return the data files, without those that by their statistics have no rows in the ranges.
+
+        The ranges' columns are named as the table's. Raises `KeyError`.
+        """
+        physical = {field.name: field.physical_name for field in self.columns.fields}
+        wanted = [replace(each, column=physical[each.column]) for each in ranges]
+        return list(prune(self.files.values(), wanted))
+
+    def read(self, columns: Sequence[str] | None = None, ranges: Iterable[Between] = ()) -> pa.Table:
+        """Return columns of the rows of all files that may have rows in the ranges; see `stream`."""
+        batches = list(self.stream(columns, ranges))
+        return pa.Table.from_batches(batches, schema=self.select(columns).schema)
+
+    def stream(
+        self, columns: Sequence[str] | None = None, ranges: Iterable[Between] = (), *, batch_rows: int = _BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the same in batches, one file after the other.
+
+        A column that a file lacks is null; a narrower one is widened. Rows outside the ranges are among them.
+        Raises `LakeReadFailed`, `TableUnreadable`, and `KeyError` for a column that is not there.
+        """
+        self.require_readable()
+        reader = FileReader(self.select(columns), by_id=self.metadata.is_mapped_by_id)
+        for file in self.list_files(*ranges):
+            with self._reading(file) as opened:
+                yield from reader.read(opened, batch_rows)
+
+    def require_readable(self) -> None:
+        """Raise `TableUnreadable` if the table's rows cannot be read here."""
+        path = self.location.path
+        for feature in find_unreadable(self.protocol, self.metadata):
+            raise TableUnreadable(path, feature)
+        if any(file.has_deletion_vector for file in self.files.values()):
+            raise TableUnreadable(path, "files with deletion vectors")
+
+    def select(self, names: Sequence[str] | None) -> Struct:
+        """Return columns by name, by default all. Raises `KeyError`."""
+        return self.columns if names is None else self.columns.select(list(names))
+
+    @contextmanager
+    def _reading(self, file: AddFile) -> Iterator[pa.NativeFile]:
+        path, name = self.location.path, unquote(file.path)
+        if "://" in name or name.startswith(("/", "file:")):
+            raise TableUnreadable(path, f"a data file outside its folder ({name})")
+        try:
+            with self.location.store.open(name) as opened:
+                yield opened
+        except Missing as error:
+            said = f"its file {name} was removed, by a vacuum after version {self.version} was opened or by hand"
+            raise LakeReadFailed(path, said) from error
+        except (pa.ArrowException, OSError) as error:
+            raise LakeReadFailed(path, f"file {name}: {_first_line(error)}") from error
+
+
+def open_snapshot(location: Location, version: int | None = None) -> Snapshot | None:
+    """Return a version of a table, by default the current one; None if there is no table.
+
+    Raises `LakeReadFailed` if the log is damaged or no longer has the version, and `TableUnreadable` if only a newer
+    form of checkpoint has it.
+    """
+    for look in range(_LOOKS):
+        try:
+            # Another writer's cleanup may remove files between the listing and the reading.
+            return _look(location, version, with_hint=look == 0)
+        except Missing as error:
+            missing = error
+    raise LakeReadFailed(location.path, f"{missing.args[0]} is gone") from missing
+
+
+def _look(location: Location, version: int | None, *, with_hint: bool) -> Snapshot | None:
+    segment = find_segment(location, version, with_hint=with_hint)
+    if segment is None:
+        return None
+    state = State()
+    for path in segment.checkpoint:
+        with _damage_named(location, path), location.store.open(path) as file:
+            state.apply_checkpoint(file)
+    for _, path in segment.commits:
+        content = location.store.get(path)
+        with _damage_named(location, path):
+            state.apply_commit(content)
+    if state.has_sidecars:
+        raise TableUnreadable(location.path, "V2 checkpoints")
+    if state.protocol is None or state.metadata is None:
+        raise LakeReadFailed(location.path, "its log has no protocol or no schema")
+    return Snapshot(location, segment.version, state, segment.checkpoint_version)
+
+
+def find_segment(location: Location, version: int | None = None, *, with_hint: bool = True) -> Segment | None:
+    """Return the log files of a version, by default the last; None if there is no table.
+
+    `with_hint`: list the log only from the checkpoint on that `_last_checkpoint` names, if that is enough. Raises as
+    `open_snapshot`.
+    """
+    hinted = read_hint(location.store) if with_hint else None
+    if hinted is not None and (version is None or hinted <= version):
+        files = LogFiles.of(location.store.list(LOG, after=f"{LOG}{hinted:020d}"))
+        if hinted in files.checkpoints:
+            return _make_up(location, files, version)
+    files = LogFiles.of(location.store.list(LOG))
+    return _make_up(location, files, version) if not files.is_empty else None
+
+
+def read_hint(store: Store) -> int | None:
+    """Return the last checkpoint's version by the file that names it, which may be old; None without that file."""
+    try:
+        found = json.loads(store.get(LAST_CHECKPOINT))
+    except (Missing, ValueError):
+        return None
+    version = found.get("version") if isinstance(found, dict) else None
+    return version if isinstance(version, int) else None
+
+
+def _make_up(location: Location, files: LogFiles, version: int | None) -> Segment:
+    try:
+        return files.make_up(version)
+    except CheckpointUnknown as error:
+        raise TableUnreadable(location.path, "V2 checkpoints") from error
+    except LogIncomplete as error:
+        raise LakeReadFailed(location.path, str(error)) from error
+
+
+@contextmanager
+def _damage_named(location: Location, path: str) -> Iterator[None]:
+    try:
+        yield
+    except (DamagedLog, OSError) as error:
+        raise LakeReadFailed(location.path, f"{path} is damaged: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,175 @@
+"""A store in a folder of a local file system."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rowtide.databases.file_access import make_folder_in, mask_of
+from rowtide.storage.store import Missing, StoreErrors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TEMPORARY = ".tmp"
+_TEMPORARY_MAX_AGE_S = 3600.0
+
+
+class LocalFolder:
+    """A folder of a local file system with hard links and `fsync`; safe for many processes.
+
+    Nothing is created before the first write. New files are readable by those who may read the folder.
+    """
+
+    def __init__(self, root: str, errors: StoreErrors) -> None:
+        self._root = Path(root).absolute()
+        self._temporaries = self._root / _TEMPORARY
+        self._folders: set[Path] = set()
+        self._errors = errors
+
+    def put_durable(self, path: str, data: bytes) -> None:
+        self.write_durable(path, lambda file: file.write(data))
+
+    def write_durable(self, path: str, write: Callable[[pa.NativeFile], object]) -> int:
+        with self._write_errors(path), self._temporary(write) as temporary:
+            size = temporary.stat().st_size
+            target = self._prepare(path)
+            temporary.rename(target)
+            sync_folder(target.parent)
+        return size
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        with self._write_errors(path), self._temporary(lambda file: file.write(data)) as temporary:
+            target = self._prepare(path)
+            try:
+                # Not rename: a link fails where the name is taken, and that decides the race.
+                target.hardlink_to(temporary)
+            except FileExistsError:
+                return False
+            sync_folder(target.parent)
+        return True
+
+    def get(self, path: str) -> bytes:
+        with self._read_errors(path):
+            return (self._root / path).read_bytes()
+
+    def open(self, path: str) -> pa.NativeFile:
+        import pyarrow as pa
+
+        with self._read_errors(path):
+            return pa.OSFile(str(self._root / path), "rb")
+
+    def list(self, prefix: str, *, after: str = "") -> Sequence[str]:
+        with self._read_errors(prefix):
+            found = _walk(self._root, prefix.rpartition("/")[0])
+            return sorted(path for path in found if path.startswith(prefix) and path > after)
+
+    def delete(self, path: str) -> None:
+        with self._write_errors(path):
+            (self._root / path).unlink(missing_ok=True)
+
+    def url(self, path: str) -> str:
+        return f"file://{self._root / path}"
+
+    def test_writing(self) -> None:
+        """Delete temporary files of killed writers, and write one. Raises `OSError`."""
+        self._make_folder(self._temporaries)
+        _delete_old_files(self._temporaries)
+        with self._temporary(None):
+            pass
+
+    def _prepare(self, path: str) -> Path:
+        """Return the file's full path, its folder durable."""
+        target = self._root / path
+        if target.parent not in self._folders:
+            self._make_folder(target.parent)
+            # Also if it existed: its writer may have been killed before this.
+            sync_folder(self._root)
+            self._folders.add(target.parent)
+        return target
+
+    def _make_folder(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        self._make_folder(folder.parent)
+        make_folder_in(folder, mask_of(folder.parent))
+        sync_folder(folder.parent)
+
+    @contextmanager
+    def _read_errors(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise Missing(path) from None
+        except OSError as error:
+            raise self._errors.read_failed(str(self._root / path), reason_of(error)) from error
+
+    @contextmanager
+    def _write_errors(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._errors.write_failed(str(self._root / path), reason_of(error)) from error
+
+    @contextmanager
+    def _temporary(self, write: Callable[[pa.NativeFile], object] | None) -> Iterator[Path]:
+        """Write and sync a file under a temporary name, removed afterwards; without content, only test whether that
+        works.
+        """
+        if self._temporaries not in self._folders:
+            self._make_folder(self._temporaries)
+            self._folders.add(self._temporaries)
+        temporary = self._temporaries / uuid.uuid4().hex
+        try:
+            with temporary.open("xb") as made:
+                os.fchmod(made.fileno(), 0o666 & ~mask_of(self._root))
+                if write is not None:
+                    import pyarrow as pa
+
+                    with pa.OSFile(str(temporary), "wb") as file:
+                        write(file)
+                    os.fsync(made.fileno())
+            yield temporary
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def reason_of(error: OSError) -> str:
+    """Return the system's words for an error."""
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _walk(root: Path, folder: str) -> Iterator[str]:
+    try:
+        entries = list(os.scandir(root / folder))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        path = f"{folder}/{entry.name}" if folder else entry.name
+        if not entry.is_dir():
+            yield path
+        elif path != _TEMPORARY:
+            yield from _walk(root, path)
+
+
+def _delete_old_files(folder: Path) -> None:
+    """Delete what killed writers left; a running writer's file is younger."""
+    oldest = time.time() - _TEMPORARY_MAX_AGE_S
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime < oldest:
+                path.unlink()

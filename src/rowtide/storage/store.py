@@ -1,0 +1,61 @@
+"""The few operations on files that durability needs.
+
+Paths are relative, with `/`. A file never changes once it has its name: readers see all of it or nothing, after a crash
+at any point. The errors are those of the store's owner, see `StoreErrors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from rowtide.core.errors import RowtideError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Missing(KeyError):
+    """No file of the store has this path."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreErrors:
+    """The errors that a store raises, made from a file's place and a reason."""
+
+    read_failed: Callable[[str, str], RowtideError]
+    write_failed: Callable[[str, str], RowtideError]
+
+
+class Store(Protocol):
+    """A flat space of immutable files."""
+
+    def put_durable(self, path: str, data: bytes) -> None:
+        """Make the file durable, replacing one of that name. Raises `write_failed`."""
+
+    def write_durable(self, path: str, write: Callable[[pa.NativeFile], object]) -> int:
+        """Make a file durable that `write` writes incrementally, as `put_durable`; return its size. Raises
+        `write_failed`.
+        """
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Make the file durable unless the name is taken; of concurrent callers one gets True.
+
+        Raises `write_failed`, after which the file may exist.
+        """
+
+    def get(self, path: str) -> bytes:
+        """Return the file's bytes. Raises `Missing`, `read_failed`."""
+
+    def open(self, path: str) -> pa.NativeFile:
+        """Open the file for random access. Raises `Missing`, `read_failed`."""
+
+    def list(self, prefix: str, *, after: str = "") -> Sequence[str]:
+        """Return the paths that begin with the prefix and sort above `after`, sorted. Raises `read_failed`."""
+
+    def delete(self, path: str) -> None:
+        """Delete the file if it exists. Raises `write_failed`."""
+
+    def url(self, path: str) -> str:
+        """Return the URL by which Spark reads the file."""

@@ -1,0 +1,118 @@
+"""A log's actions add up to a table's state."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rowtide.delta.actions import Protocol
+from rowtide.delta.replay import DamagedLog, State
+
+
+def commit(*actions: dict[str, Any]) -> bytes:
+    return "".join(json.dumps(action) + "\n" for action in actions).encode()
+
+
+def add(path: str, **values: Any) -> dict[str, Any]:
+    return {
+        "add": {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 2, "dataChange": True, **values}
+    }
+
+
+def remove(path: str) -> dict[str, Any]:
+    return {"remove": {"path": path, "deletionTimestamp": 7, "dataChange": True}}
+
+
+def replay(*commits: bytes) -> State:
+    state = State()
+    for content in commits:
+        state.apply_commit(content)
+    return state
+
+
+def test_a_file_is_there_from_its_add_to_its_remove() -> None:
+    state = replay(commit(add("a"), add("b")), commit(remove("a")), commit(add("c")))
+    assert (list(state.files), list(state.removed)) == (["b", "c"], ["a"])
+
+
+def test_a_file_that_comes_back_is_no_longer_removed() -> None:
+    state = replay(commit(add("a")), commit(remove("a")), commit(add("a", size=9)))
+    assert (state.files["a"].size, state.removed) == (9, {})
+
+
+@pytest.mark.parametrize("actions", [(add("a", size=3), remove("a")), (remove("a"), add("a", size=3))])
+def test_a_file_removed_and_added_by_one_commit_stays(actions: tuple[dict[str, Any], ...]) -> None:
+    assert replay(commit(add("a")), commit(*actions)).files["a"].size == 3
+
+
+def test_the_last_of_protocol_schema_and_transaction_counts() -> None:
+    state = replay(
+        commit(
+            {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+            {"metaData": {"id": "x", "schemaString": "{}", "configuration": {"a": "1"}}},
+            {"txn": {"appId": "one", "version": 3}},
+        ),
+        commit(
+            {"commitInfo": {"operation": "x"}},
+            {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["f"], "writerFeatures": []}},
+            {"metaData": {"id": "x", "schemaString": "{}", "configuration": {"a": "2"}}},
+            {"txn": {"appId": "one", "version": 4}},
+            {"txn": {"appId": "two", "version": 1}},
+        ),
+    )
+    assert state.protocol == Protocol(3, 7, frozenset({"f"}))
+    assert state.metadata is not None
+    assert state.metadata.properties == {"a": "2"}
+    assert {name: found.version for name, found in state.transactions.items()} == {"one": 4, "two": 1}
+
+
+def test_metadata_of_a_domain_goes_when_it_is_removed() -> None:
+    kept = {"domainMetadata": {"domain": "a", "configuration": "{}", "removed": False}}
+    gone = {"domainMetadata": {"domain": "a", "configuration": "{}", "removed": True}}
+    assert list(replay(commit(kept)).domains) == ["a"]
+    assert replay(commit(kept), commit(gone)).domains == {}
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"add": {"size": 1}}', b'{"add": 5}', b'{"add": {}, "remove": {}}'])
+def test_a_malformed_commit_is_damage(content: bytes) -> None:
+    with pytest.raises(DamagedLog):
+        replay(content)
+
+
+def test_a_malformed_checkpoint_is_damage() -> None:
+    with pytest.raises(DamagedLog):
+        State().apply_checkpoint(pa.BufferReader(b"no Parquet"))
+
+
+def test_a_checkpoint_is_read_without_the_fields_that_are_not_used() -> None:
+    strings = pa.map_(pa.string(), pa.string())
+    added = pa.struct(
+        [("path", pa.string()), ("partitionValues", strings), ("size", pa.int64()), ("modificationTime", pa.int64())]
+    )
+    rows = [
+        {"add": {"path": "a", "partitionValues": {}, "size": 5, "modificationTime": 6}},
+        {"txn": {"appId": "one", "version": 4, "lastUpdated": None}},
+        {"remove": {"path": "b", "deletionTimestamp": 3}},
+        {"domainMetadata": {"domain": "d", "configuration": "{}", "removed": False}},
+    ]
+    schema = pa.schema(
+        {
+            "add": added,
+            "txn": pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())]),
+            "remove": pa.struct([("path", pa.string()), ("deletionTimestamp", pa.int64())]),
+            "domainMetadata": pa.struct(
+                [("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]
+            ),
+            "unknown": pa.int32(),
+        }
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink)
+    state = State()
+    state.apply_checkpoint(pa.BufferReader(sink.getvalue()))
+    assert (state.files["a"].size, state.transactions["one"].version) == (5, 4)
+    assert (state.removed["b"].deleted_at, list(state.domains)) == (3, ["d"])
