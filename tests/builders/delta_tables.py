@@ -1,16 +1,30 @@
-"""Delta tables written by hand, commit by commit."""
+"""Delta tables: written by hand, commit by commit, and by rowtide's own committer."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-SCHEMA = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
+from rowtide.delta.actions import AddFile
+from rowtide.delta.appends import write_rows
+from rowtide.delta.commits import Committer, TableState
+from rowtide.delta.creation import create_table
+from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
+from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
+from rowtide.storage.local import LocalFolder
+from rowtide.storage.store import StoreErrors
+
+ERRORS = StoreErrors(LakeReadFailed, LakeWriteFailed)
+SCHEMA: dict[str, Any] = {
+    "type": "struct",
+    "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}],
+}
 PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 
 
@@ -44,3 +58,42 @@ def make_table(path: Path, *, commits: int = 0) -> Path:
     for version in range(1, commits + 1):
         write_ids(path, version, version)
     return path
+
+
+def locate(path: Path) -> Location:
+    """Return a local table's location."""
+    return Location(str(path), LocalFolder(str(path), ERRORS))
+
+
+def own(path: Path, version: int | None = None) -> Snapshot:
+    """Return a version of a table that is there."""
+    snapshot = open_snapshot(locate(path), version)
+    assert snapshot is not None
+    return snapshot
+
+
+def create(path: Path, **properties: str) -> Path:
+    """Create a table of one bigint column `id`."""
+    create_table(locate(path), json.dumps(SCHEMA), properties)
+    return path
+
+
+def append(
+    committer: Committer, location: Location, cycle: int, rows: pa.Table | None = None, identity: str = "one"
+) -> bool:
+    """Append a cycle's rows, by default its number as id."""
+    given = rows if rows is not None else pa.table({"id": pa.array([cycle], pa.int64())})
+
+    def write(state: TableState) -> list[AddFile]:
+        name = f"{identity}-{cycle}-{state.version}.parquet"
+        return [write_rows(location, state.columns, state.metadata, given, name)]
+
+    return committer.commit_once(location, identity=identity, cycle=cycle, write=write)
+
+
+def append_cycles_in_child(path: str, identity: str, cycles: Sequence[int], barrier: Barrier, results: str) -> None:
+    """Append cycles once everybody is at the barrier, and write down which were new."""
+    committer, location = Committer(), locate(Path(path))
+    barrier.wait()
+    done = [append(committer, location, cycle, identity=identity) for cycle in cycles]
+    Path(results).write_text(json.dumps(done))

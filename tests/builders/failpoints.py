@@ -60,6 +60,14 @@ SNAPSHOT_FAILPOINTS = tuple(
 DEACTIVATION_FAILPOINTS = ("deactivation.before", "deactivation.after")
 SQLITE_DELIVERY_FAILPOINTS = ("sqlite_subscriber_commit.before", "sqlite_subscriber_commit.after")
 
+DELTA_FAILPOINTS = (
+    *(
+        f"{step}.{side}"
+        for step in ("delta_creation", "delta_file", "delta_commit", "delta_checkpoint")
+        for side in ("before", "after")
+    ),
+    "delta_last_checkpoint.after",
+)
 MERGE_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("sqlite_merge_commit", "postgres_merge_commit") for side in ("before", "after")
 )

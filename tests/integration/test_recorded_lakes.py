@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 import rowtide
+from builders.delta_values import require_same
 from builders.recordings import Recording, as_plain, read_change_rows
 from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.system_tables import SystemTables
@@ -49,6 +52,28 @@ def test_the_changes_of_an_instance_are_those_recorded(
 def test_no_other_instance_is_there(spark: SparkSession, shared_recording: Recording) -> None:
     instances = Changes(pinned(spark), str(shared_recording.folder / "lake")).list_recorded_instances()
     assert [recorded.instance.capture_instance for recorded in instances] == list(INSTANCES)
+
+
+def test_what_a_lake_publishes_is_read_without_pyspark(shared_recording: Recording) -> None:
+    program = """
+import sys
+sys.modules["pyspark"] = sys.modules["py4j"] = None
+from rowtide.cdc import PublishedLake
+from rowtide.cdc.queries.lsn_times import LsnTimes
+lake = PublishedLake(sys.argv[1])
+for recorded in lake.list_recorded_instances():
+    print(recorded.instance.capture_instance, LsnTimes(lake.lake).find_time(lake.get_max_lsn()) is not None)
+"""
+    place = str(shared_recording.folder / "lake")
+    printed = subprocess.run([sys.executable, "-c", program, place], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines() == [f"{name} True" for name in INSTANCES]
+
+
+def test_our_own_reading_of_every_table_is_sparks(spark: SparkSession, shared_recording: Recording) -> None:
+    tables = sorted(path.parent for path in shared_recording.folder.glob("*/cdc/*/_delta_log"))
+    assert len(tables) > 15
+    for path in tables:
+        require_same(spark, path)
 
 
 @pytest.mark.exhaustive

@@ -61,17 +61,8 @@ DDL_HISTORY = [
     ("rewrites_values", "boolean"),
 ]
 
-RANGED = {
-    "cleanups": ("cleanup", "cycle"),
-    "cycles": ("cycle",),
-    "ddl_history": ("ddl_lsn", "cycle"),
-    "instances": ("cycle",),
-    "lsn_time_mapping": ("start_lsn", "cycle"),
-}
-"""Columns by which rows are searched."""
-
 CHANGES_RANGED = ("__$start_lsn", "__$operation")
-"""The same for change tables: rows by LSN, and truncates, which most files lack."""
+"""Columns by which change rows are searched: by LSN, and truncates, which most files lack."""
 
 _ARROW: dict[str, pa.DataType] = {
     "bigint": pa.int64(),

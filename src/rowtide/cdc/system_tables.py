@@ -20,7 +20,6 @@ from rowtide.cdc.lake_tables import (
     DDL_HISTORY,
     INSTANCES,
     LSN_TIME_MAPPING,
-    RANGED,
     arrow_schema,
     change_table_path,
     system_table_path,
@@ -28,6 +27,7 @@ from rowtide.cdc.lake_tables import (
 from rowtide.cdc.published import Publication, RecordedInstance, apply_event, read_instances, read_publication
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.delta.commits import Committer as SmallCommitter
 from rowtide.lake import tables
 from rowtide.lake.access import follow_place
 from rowtide.lake.commits import Committer
@@ -96,6 +96,7 @@ class SystemTables:
         follow_place(spark, lake)
         self.host = tables.host_name()
         self.committer = Committer(spark)
+        self.small_committer = SmallCommitter()
 
     def compact_in_turn(self, cycle: int, capture_instances: Sequence[str]) -> None:
         """Compact the tables whose turn it is after a cycle, of those that cycles add to.
@@ -185,7 +186,7 @@ class SystemTables:
     def _append(self, name: str, rows: pa.Table, cycle: int) -> bool:
         """Append to one of the tables; return False if it has the cycle already."""
         path, identity = self._path(name), self._identity(name)
-        return append_small(self.committer, rows, path, identity=identity, cycle=cycle, ranged=RANGED[name])
+        return append_small(self.small_committer, rows, path, identity=identity, cycle=cycle)
 
     def _path(self, name: str) -> str:
         return system_table_path(self.lake, name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -145,3 +147,22 @@ class Transaction:
         """Return the action's values."""
         updated = {"lastUpdated": self.updated_at} if self.updated_at is not None else {}
         return {"appId": self.application, "version": self.version, **updated}
+
+
+def commit_info(operation: str, parameters: Mapping[str, object], **more: object) -> dict[str, Any]:
+    """Return the values of a commit's `commitInfo`; its `txnId` is no other commit's."""
+    return {
+        "timestamp": int(time.time() * 1000),
+        "operation": operation,
+        "operationParameters": dict(parameters),
+        "isBlindAppend": True,
+        "engineInfo": "rowtide",
+        "txnId": str(uuid.uuid4()),
+        **more,
+    }
+
+
+def format_commit(actions: Iterable[tuple[str, Mapping[str, Any]]]) -> bytes:
+    """Return a commit's content."""
+    lines = (json.dumps({kind: values}, separators=(",", ":"), ensure_ascii=False) for kind, values in actions)
+    return "".join(f"{line}\n" for line in lines).encode()

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rowtide.delta.schema import Field, FieldType, ListOf, MapOf, Primitive, Struct
+from rowtide.delta.schema import PARQUET_ID, Field, FieldType, ListOf, MapOf, Primitive, Struct
 
-_PARQUET_ID = b"PARQUET:field_id"
 _READ_BYTES = 1024 * 1024
 
 
@@ -86,7 +85,9 @@ class FileReader:
         """Return the place of a field in a file; None if the file has no such column."""
         if self.by_id and field.field_id is not None:
             wanted = str(field.field_id).encode()
-            found = (place for place, each in enumerate(there) if (each.metadata or {}).get(_PARQUET_ID) == wanted)
+            found = (
+                place for place, each in enumerate(there) if (each.metadata or {}).get(PARQUET_ID.encode()) == wanted
+            )
         else:
             found = (place for place, each in enumerate(there) if each.name == field.physical_name)
         return next(found, None)

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 PHYSICAL_NAME, FIELD_ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 
+PARQUET_ID = "PARQUET:field_id"
+
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _PRIMITIVES: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -40,6 +42,11 @@ class Primitive:
 
     arrow: pa.DataType
 
+    @property
+    def in_files(self) -> pa.DataType:
+        """The type in data files."""
+        return self.arrow
+
 
 @dataclass(frozen=True)
 class ListOf:
@@ -51,6 +58,11 @@ class ListOf:
     def arrow(self) -> pa.DataType:
         """The type in Arrow."""
         return pa.list_(self.element.arrow)
+
+    @property
+    def in_files(self) -> pa.DataType:
+        """The type in data files."""
+        return pa.list_(self.element.in_files)
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,11 @@ class MapOf:
     def arrow(self) -> pa.DataType:
         """The type in Arrow."""
         return pa.map_(self.key.type.arrow, self.value.type.arrow)
+
+    @property
+    def in_files(self) -> pa.DataType:
+        """The type in data files."""
+        return pa.map_(self.key.type.in_files, self.value.type.in_files)
 
 
 @dataclass(frozen=True)
@@ -81,6 +98,16 @@ class Struct:
     def schema(self) -> pa.Schema:
         """The fields as a table's columns."""
         return pa.schema([field.arrow for field in self.fields])
+
+    @cached_property
+    def file_schema(self) -> pa.Schema:
+        """The fields as a data file's columns: with physical names and field ids."""
+        return pa.schema([field.in_files for field in self.fields])
+
+    @property
+    def in_files(self) -> pa.DataType:
+        """The type in data files."""
+        return pa.struct([field.in_files for field in self.fields])
 
     def select(self, names: list[str]) -> Struct:
         """Return fields by name. Raises `KeyError`."""
@@ -106,6 +133,12 @@ class Field:
     def arrow(self) -> pa.Field[Any]:
         """The field in Arrow, as readers see it; always nullable, since a file may lack the column."""
         return pa.field(self.name, self.type.arrow)
+
+    @property
+    def in_files(self) -> pa.Field[Any]:
+        """The field in data files."""
+        known_as = {PARQUET_ID: str(self.field_id)} if self.field_id is not None else None
+        return pa.field(self.physical_name, self.type.in_files, metadata=known_as)
 
 
 def parse_schema(text: str, *, is_mapped: bool) -> Struct:

@@ -1,11 +1,24 @@
-"""Statistics of data files: which files a range of values may be in."""
+"""Statistics of data files: which files a range of values may be in, and those of rows to be written."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rowtide.delta.actions import AddFile
+from rowtide.delta.schema import Field
+
+_PREFIX_CHARACTERS = 32
+"""Of longer texts the bounds are of their beginnings."""
+_LAST_ASCII, _LAST_CHARACTER = "\x7f", "\U0010ffff"
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - counts from it, in whatever zone
+_MILLI = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +51,68 @@ def prune(files: Iterable[AddFile], ranges: Iterable[Between]) -> Iterator[AddFi
     """Yield the files that may have rows in all ranges."""
     wanted = tuple(ranges)
     return (file for file in files if all(each.may_be_in(file) for each in wanted))
+
+
+def describe_rows(rows: pa.Table, fields: Iterable[Field]) -> str:
+    """Return the statistics of rows, in JSON: their number, and bounds and nulls of some of their columns.
+
+    There are bounds of integers, dates, timestamps and texts; those of timestamps are in milliseconds and include the
+    values, those of texts are of at most 33 characters.
+    """
+    bounds = {field.physical_name: _bounds(rows[field.name]) for field in fields}
+    statistics = {
+        "numRecords": rows.num_rows,
+        "minValues": {name: found[0] for name, found in bounds.items() if found[0] is not None},
+        "maxValues": {name: found[1] for name, found in bounds.items() if found[1] is not None},
+        "nullCount": {field.physical_name: rows[field.name].null_count for field in fields},
+    }
+    return json.dumps(statistics, separators=(",", ":"), ensure_ascii=False)
+
+
+def _bounds(values: pa.ChunkedArray[Any]) -> tuple[object, object]:
+    """Return the least and the greatest value as statistics have them; None where there is none."""
+    kind: Any = values.type
+    if pa.types.is_integer(kind):
+        return _min_max(values)
+    if pa.types.is_date32(kind):
+        least, most = _min_max(values.cast(pa.int32()))
+        return _day(least), _day(most)
+    if pa.types.is_timestamp(kind):
+        zone = "Z" if kind.tz is not None else ""
+        least, most = _min_max(values.cast(pa.int64()))
+        return _moment(least, zone), _moment(-(-most // _MILLI) * _MILLI if most is not None else None, zone)
+    if pa.types.is_string(kind):
+        least, most = _min_max(values)
+        return least[:_PREFIX_CHARACTERS] if least is not None else None, _above(most)
+    return None, None
+
+
+def _min_max(values: pa.ChunkedArray[Any]) -> tuple[Any, Any]:
+    found: Any = pc.min_max(values).as_py()
+    return found["min"], found["max"]
+
+
+def _day(days: int | None) -> str | None:
+    """Return a date as text; None for one beyond year 9999."""
+    try:
+        return (_EPOCH + timedelta(days=days)).date().isoformat() if days is not None else None
+    except OverflowError:
+        return None
+
+
+def _moment(micros: int | None, zone: str) -> str | None:
+    try:
+        moment = _EPOCH + timedelta(microseconds=micros) if micros is not None else None
+    except OverflowError:
+        return None
+    return moment.isoformat(timespec="milliseconds") + zone if moment is not None else None
+
+
+def _above(text: str | None) -> str | None:
+    """Return a text of at most 33 characters that sorts, by its bytes, at or above one; None if there is none."""
+    if text is None or len(text) <= _PREFIX_CHARACTERS:
+        return text
+    following = text[_PREFIX_CHARACTERS]
+    if following >= _LAST_CHARACTER:
+        return None
+    return text[:_PREFIX_CHARACTERS] + (_LAST_ASCII if following < _LAST_ASCII else _LAST_CHARACTER)

@@ -18,7 +18,7 @@ _LOCAL = "file:"
 
 
 class Files:
-    """Reads, writes and lists small files; a written or listed file is a Hadoop FileStatus.
+    """Reads, writes and lists small files; a listed file is a Hadoop FileStatus.
 
     Failures are raised as `Py4JJavaError`, and as `OSError` for local files.
     """
@@ -27,15 +27,14 @@ class Files:
         self._classes = classes
         self._hadoop = hadoop
 
-    def write(self, place: str, data: bytes) -> JavaObject:
-        """Write a new file."""
+    def write(self, place: str, data: bytes) -> None:
+        """Write a file, replacing one of that name."""
         path, files = self._find(place)
-        stream = files.create(path, False)  # noqa: FBT003 - Java has no named arguments
+        stream = files.create(path, True)  # noqa: FBT003 - Java has no named arguments
         try:
             stream.write(bytearray(data))
         finally:
             stream.close()
-        return files.getFileStatus(path)
 
     def write_lines(self, place: str, lines: Sequence[str]) -> bool:
         """Write a new file as Delta writes its log; return False if there is one."""

@@ -17,6 +17,7 @@ from rowtide.lake.files import Files
 from rowtide.lake.java import java_classes
 from rowtide.lake.kernel import describe
 from rowtide.lake.session import spark_watched
+from rowtide.storage.local import reason_of
 from rowtide.storage.store import Missing
 
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ class HadoopFolder:
         try:
             with spark_watched():
                 yield
+        except FileNotFoundError:
+            raise Missing(path) from None
+        except OSError as error:
+            raise LakeReadFailed(self.url(path), reason_of(error)) from error
         except Py4JJavaError as error:
             if _is_missing(error):
                 raise Missing(path) from None

@@ -27,7 +27,6 @@ class JavaClasses:
         self.io_utils = jvm.org.apache.commons.io.IOUtils
         self.default_engine = kernel.defaults.engine.DefaultEngine
         self.table = kernel.Table
-        self.table_manager = kernel.TableManager
         self.transaction = kernel.Transaction
         self.write = kernel.Operation.WRITE
         self.closeable_iterable = kernel.utils.CloseableIterable

@@ -110,14 +110,6 @@ class KernelTable:
             if name is not None
         ]
 
-    def create(self, schema: StructType, properties: Mapping[str, str]) -> None:
-        """Create the table, empty."""
-        java_schema = self._classes.type_json.deserializeStructType(schema.json())
-        settings = self._classes.hash_map(dict(properties))
-        builder = self._classes.table_manager.buildCreateTableTransaction(self._path, java_schema, _ENGINE_NAME)
-        transaction = builder.withTableProperties(settings).build(self._engine)
-        transaction.commit(self._engine, self._classes.closeable_iterable.emptyIterable())
-
     def begin_append(self, identity: str, cycle: int) -> KernelAppend:
         """Begin a transaction on the snapshot that our last commit left, else on the current one.
 

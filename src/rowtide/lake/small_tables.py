@@ -1,28 +1,23 @@
-"""Small append-only tables: a few rows per cycle, written and read without a Spark job.
+"""Small append-only tables: a few rows per cycle, written and read without Spark.
 
-Used for the lake's system tables, whose newest rows are read repeatedly. A Spark query would first rebuild the table's
-state, and a Spark write start a job, which takes as long as all the rest (docs/decisions/0006).
+Used for the lake's system tables, whose newest rows are read repeatedly.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from rowtide.delta.actions import AddFile
+from rowtide.delta.appends import write_rows
+from rowtide.delta.commits import Committer, TableState
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
-from rowtide.lake.commits import Committer, Range, add_file
-from rowtide.lake.kernel import KernelAppend, KernelTable
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import IDENTITY
-
-if TYPE_CHECKING:
-    from py4j.java_gateway import JavaObject
 
 _CYCLE = "cycle"
 
@@ -61,29 +56,16 @@ class SmallTable:
             yield pa.Table.from_batches([batch]).cast(columns)
 
 
-def append_small(
-    committer: Committer, rows: pa.Table, path: str, *, identity: str, cycle: int, ranged: Sequence[str]
-) -> bool:
+def append_small(committer: Committer, rows: pa.Table, path: str, *, identity: str, cycle: int) -> bool:
     """Append a cycle's rows, in the table's columns; return False if the table already has that cycle.
 
-    Readers skip files by the ranges of the `ranged` columns, bigints. Raises as `Committer.commit_once`.
+    Raises as `Committer.commit_once`.
     """
+    location = locate(path)
 
-    def write(table: KernelTable, append: KernelAppend) -> None:
-        ranges = {name: _range(rows[name]) for name in ranged}
-        # As Spark's appends: what a crash leaves uncommitted goes with the next vacuum.
-        file = _write_file(table, f"{path}/{cycle:010d}-{uuid.uuid4().hex[:12]}/part-0.parquet", rows)
-        add_file(append, file, rows.num_rows, ranges)
+    def write(state: TableState) -> list[AddFile]:
+        # What a crash leaves uncommitted goes with the next vacuum.
+        name = f"{cycle:010d}-{uuid.uuid4().hex[:12]}.parquet"
+        return [write_rows(location, state.columns, state.metadata, rows, name)] if rows.num_rows else []
 
-    return committer.commit_once(path, identity=identity, cycle=cycle, write=write)
-
-
-def _range(column: pa.ChunkedArray[Any]) -> Range:
-    return Range(pc.min(column).as_py(), pc.max(column).as_py(), column.null_count)
-
-
-def _write_file(table: KernelTable, place: str, rows: pa.Table) -> JavaObject:
-    """Write a Parquet file and return its Hadoop FileStatus."""
-    data = pa.BufferOutputStream()
-    pq.write_table(rows, data, compression="zstd")
-    return table.files.write(place, data.getvalue().to_pybytes())
+    return committer.commit_once(location, identity=identity, cycle=cycle, write=write)

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from rowtide.delta.creation import create_table
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
+from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.kernel import KernelSnapshot, KernelTable, describe
 from rowtide.lake.session import spark_watched
 from rowtide.lake.sql_text import quote, table_at
+from rowtide.lake.stores import locate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,15 +37,15 @@ def ensure_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, st
     """Create a table of the given (name, type) columns, unless the one at `path` already has this identity.
 
     One of another identity is emptied and gets these columns: an instance enabled again under its old name starts
-    empty. Raises `LakeWriteFailed` if the storage failed.
+    empty. Raises `LakeWriteFailed`, `LakeReadFailed` if the storage failed.
     """
     with writing(path):
-        table = KernelTable(spark, path)
-        snapshot = table.read_snapshot()
+        location = locate(path)
+        snapshot = open_snapshot(location)
         if snapshot is None:
             properties = {**_PROPERTIES, **_mapping_properties(columns), IDENTITY: identity}
-            table.create(_nothing(spark, columns).schema, properties)
-        elif snapshot.read_properties().get(IDENTITY) != identity:
+            create_table(location, _nothing(spark, columns).schema.json(), properties)
+        elif snapshot.properties.get(IDENTITY) != identity:
             renew_table(spark, path, columns, identity)
 
 

@@ -15,6 +15,7 @@ from builders.failpoints import (
     CLEANUP_FAILPOINTS,
     DEACTIVATION_FAILPOINTS,
     DELIVERY_FAILPOINTS,
+    DELTA_FAILPOINTS,
     DISOWNING_FAILPOINTS,
     LEAVING_OUT_FAILPOINTS,
     LOG_READER_FAILPOINTS,
@@ -100,6 +101,7 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + RETYPING_FAILPOINTS
         + SKIP_FAILPOINTS
         + DELIVERY_FAILPOINTS
+        + DELTA_FAILPOINTS
         + LEAVING_OUT_FAILPOINTS
         + SUSPENSION_FAILPOINTS
         + SNAPSHOT_FAILPOINTS

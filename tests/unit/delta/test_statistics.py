@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from rowtide.delta.actions import AddFile
-from rowtide.delta.statistics import Between
+from rowtide.delta.schema import parse_schema
+from rowtide.delta.statistics import Between, describe_rows
 
 STATISTICS = {"numRecords": 4, "minValues": {"a": 5}, "maxValues": {"a": 9}, "nullCount": {"a": 1, "n": 4}}
 
@@ -41,3 +43,39 @@ def test_a_file_without_bounds_may_have_any_row(statistics: dict[str, Any] | Non
 def test_a_file_whose_values_are_all_null_has_none() -> None:
     assert not Between("n", 0).may_be_in(file(STATISTICS))
     assert Between("a", 6).may_be_in(file(STATISTICS))
+
+
+TYPES = {"n": "long", "d": "date", "t": "timestamp", "l": "timestamp_ntz", "s": "string"}
+COLUMNS = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in TYPES.items()]
+FIELDS = parse_schema(json.dumps({"fields": COLUMNS}), is_mapped=False)
+
+
+def describe(name: str, *values: object) -> tuple[Any, Any, Any]:
+    rows = pa.table({name: pa.array(values, FIELDS.schema.field(name).type)})
+    found = json.loads(describe_rows(rows, [field for field in FIELDS.fields if field.name == name]))
+    assert found["numRecords"] == len(values)
+    return found["minValues"].get(name), found["maxValues"].get(name), found["nullCount"][name]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("n", (5, None, -3), (-3, 5, 1)),
+        ("n", (None, None), (None, None, 2)),
+        ("n", (), (None, None, 0)),
+        ("d", (0, -719162, None), ("0001-01-01", "1970-01-01", 1)),
+        ("d", (3_000_000,), (None, None, 0)),
+        ("t", (1_001, 1), ("1970-01-01T00:00:00.000Z", "1970-01-01T00:00:00.002Z", 0)),
+        ("t", (-1_001, 1_000), ("1969-12-31T23:59:59.998Z", "1970-01-01T00:00:00.001Z", 0)),
+        ("l", (0,), ("1970-01-01T00:00:00.000", "1970-01-01T00:00:00.000", 0)),
+        ("s", ("b", "a", None), ("a", "b", 1)),
+        ("s", ("x" * 32,), ("x" * 32, "x" * 32, 0)),
+        ("s", ("x" * 33,), ("x" * 32, "x" * 32 + "\x7f", 0)),
+        ("s", ("x" * 32 + "\x7f",), ("x" * 32, "x" * 32 + "\U0010ffff", 0)),
+        ("s", ("x" * 32 + "\U0010ffff",), ("x" * 32, None, 0)),
+    ],
+)
+def test_rows_are_within_the_bounds_that_are_written(
+    name: str, values: tuple[object, ...], expected: tuple[object, ...]
+) -> None:
+    assert describe(name, *values) == expected

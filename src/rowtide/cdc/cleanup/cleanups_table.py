@@ -12,7 +12,7 @@ from datetime import datetime
 
 from rowtide.cdc.cleanup.retention import Mark
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.lake_tables import CLEANUPS, INSTANCES, RANGED, arrow_schema, system_table_path
+from rowtide.cdc.lake_tables import CLEANUPS, INSTANCES, arrow_schema, system_table_path
 from rowtide.cdc.published import ENABLED
 from rowtide.cdc.system_tables import InstanceEvent, SystemTables, instance_row, rows_of
 from rowtide.core.failpoints import failpoint
@@ -83,10 +83,9 @@ class CleanupsTable:
 
     def _append(self, name: str, columns: list[tuple[str, str]], rows: list[dict[str, object]], number: int) -> None:
         append_small(
-            self._system_tables.committer,
+            self._system_tables.small_committer,
             rows_of(columns, rows),
             system_table_path(self._system_tables.lake, name),
             identity=self._identity,
             cycle=number,
-            ranged=RANGED[name],
         )

@@ -1,0 +1,60 @@
+"""Data files of our own: Parquet as Delta wants it, with statistics, under the names that the table has for files."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rowtide.core.failpoints import failpoint
+from rowtide.delta.actions import AddFile, Metadata
+from rowtide.delta.errors import LakeWriteFailed
+from rowtide.delta.schema import Struct
+from rowtide.delta.snapshot import Location
+from rowtide.delta.statistics import describe_rows
+
+_INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
+_USUALLY_INDEXED = 32
+
+
+def write_rows(location: Location, columns: Struct, metadata: Metadata, rows: pa.Table, name: str) -> AddFile:
+    """Write rows to a durable data file of a name, which no version has before a commit adds it.
+
+    The rows have some of the table's columns, in its types; the others are null. Raises `LakeWriteFailed`.
+    """
+    written = _match(location, columns, rows)
+    renamed = pa.Table.from_arrays(
+        [_in_files(rows[field.name], field.in_files.type) for field in written.fields], schema=written.file_schema
+    )
+    failpoint("delta_file.before")
+    size = location.store.write_durable(
+        name, lambda file: pq.write_table(renamed, file, compression="zstd", store_schema=False)
+    )
+    failpoint("delta_file.after")
+    indexed = int(metadata.properties.get(_INDEXED_COLUMNS, _USUALLY_INDEXED))
+    described = columns.fields if indexed < 0 else columns.fields[:indexed]
+    statistics = describe_rows(rows, [field for field in described if field.name in rows.column_names])
+    return AddFile(quote(name), size, int(time.time() * 1000), statistics)
+
+
+def _match(location: Location, columns: Struct, rows: pa.Table) -> Struct:
+    """Return the table's columns that rows have. Raises `LakeWriteFailed` for one that does not fit."""
+    fields = {field.name: field for field in columns.fields}
+    for given in rows.schema:
+        if given.name not in fields or fields[given.name].type.arrow != given.type:
+            raise LakeWriteFailed(location.path, f"it has no column {given.name} of type {given.type}")
+    for field in columns.fields:
+        if not field.is_nullable and (field.name not in rows.column_names or rows[field.name].null_count):
+            raise LakeWriteFailed(location.path, f"its column {field.name} takes no null")
+    return columns.select(rows.column_names)
+
+
+def _in_files(values: pa.ChunkedArray[Any], kind: Any) -> pa.ChunkedArray[Any]:
+    """Return values with the names that data files have for the parts of their type."""
+    if values.type == kind:
+        return values
+    chunks: list[Any] = [chunk.view(kind) for chunk in values.chunks]
+    return pa.chunked_array(chunks, type=kind)

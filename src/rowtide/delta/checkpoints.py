@@ -1,0 +1,151 @@
+"""Checkpoints: a version's whole state in one Parquet file, so that the commits before it need not be read.
+
+What the checkpoint makes superfluous is deleted once it is older than the table's retention of its log.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rowtide.core.failpoints import failpoint
+from rowtide.delta.durations import parse_duration
+from rowtide.delta.log_files import LAST_CHECKPOINT, LOG, LogFiles, checkpoint_path, commit_path, version_of
+from rowtide.delta.replay import read_commit
+from rowtide.delta.snapshot import Location, Snapshot
+from rowtide.storage.store import Missing
+
+log = logging.getLogger("rowtide.delta")
+
+_INTERVAL, _USUAL_INTERVAL = "delta.checkpointInterval", 10
+_REMOVED_FOR, _USUALLY_REMOVED_FOR = "delta.deletedFileRetentionDuration", timedelta(days=7)
+_LOG_FOR, _USUALLY_LOG_FOR = "delta.logRetentionDuration", timedelta(days=30)
+_CLEANUP = "delta.enableExpiredLogCleanup"
+
+_STRINGS = pa.map_(pa.string(), pa.string())
+
+
+def _struct(**fields: pa.DataType) -> pa.DataType:
+    return pa.struct(list(fields.items()))
+
+
+_SCHEMA = pa.schema(
+    {
+        "txn": _struct(appId=pa.string(), version=pa.int64(), lastUpdated=pa.int64()),
+        "add": _struct(
+            path=pa.string(),
+            partitionValues=_STRINGS,
+            size=pa.int64(),
+            modificationTime=pa.int64(),
+            dataChange=pa.bool_(),
+            tags=_STRINGS,
+            stats=pa.string(),
+        ),
+        "remove": _struct(path=pa.string(), deletionTimestamp=pa.int64(), dataChange=pa.bool_(), size=pa.int64()),
+        "metaData": _struct(
+            id=pa.string(),
+            name=pa.string(),
+            description=pa.string(),
+            format=_struct(provider=pa.string(), options=_STRINGS),
+            schemaString=pa.string(),
+            partitionColumns=pa.list_(pa.string()),
+            configuration=_STRINGS,
+            createdTime=pa.int64(),
+        ),
+        "protocol": _struct(
+            minReaderVersion=pa.int32(),
+            minWriterVersion=pa.int32(),
+            readerFeatures=pa.list_(pa.string()),
+            writerFeatures=pa.list_(pa.string()),
+        ),
+    }
+)
+
+
+def is_checkpoint_due(version: int, properties: Mapping[str, str]) -> bool:
+    """Return whether a version is to have a checkpoint."""
+    interval = properties.get(_INTERVAL, "")
+    return version > 0 and version % (int(interval) if interval.isdigit() else _USUAL_INTERVAL) == 0
+
+
+def write_checkpoint(snapshot: Snapshot, now: datetime) -> None:
+    """Write a version's checkpoint, then say in `_last_checkpoint` that it is there. Raises `LakeWriteFailed`."""
+    store = snapshot.location.store
+    actions = list(_actions(snapshot, now))
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_pylist([{kind: values} for kind, values in actions], schema=_SCHEMA)
+    pq.write_table(table, sink, compression="zstd", store_schema=False)
+    failpoint("delta_checkpoint.before")
+    # Another writer's checkpoint of this version says the same.
+    store.put_if_absent(checkpoint_path(snapshot.version), sink.getvalue().to_pybytes())
+    failpoint("delta_checkpoint.after")
+    hint = {"version": snapshot.version, "size": len(actions), "numOfAddFiles": len(snapshot.files)}
+    store.put_durable(LAST_CHECKPOINT, json.dumps(hint).encode())
+    failpoint("delta_last_checkpoint.after")
+
+
+def _actions(snapshot: Snapshot, now: datetime) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    state = snapshot.state
+    yield "protocol", snapshot.protocol.values()
+    yield "metaData", snapshot.metadata.found
+    for transaction in state.transactions.values():
+        yield "txn", transaction.values()
+    kept_for = _duration(snapshot.properties, _REMOVED_FOR, _USUALLY_REMOVED_FOR)
+    oldest = _millis(now - kept_for)
+    for gone in state.removed.values():
+        if gone.deleted_at >= oldest:
+            values = {"path": gone.path, "deletionTimestamp": gone.deleted_at, "dataChange": False, "size": gone.size}
+            yield "remove", values
+    for file in state.files.values():
+        yield "add", file.values(changes_data=False)
+
+
+def forget_versions(location: Location, properties: Mapping[str, str], now: datetime) -> None:
+    """Delete the log below the last checkpoint whose version is older than the table's retention of its log.
+
+    Raises `LakeWriteFailed`, `LakeReadFailed`.
+    """
+    if properties.get(_CLEANUP, "true").lower() == "false":
+        return
+    paths = location.store.list(LOG)
+    before = _millis(now - _duration(properties, _LOG_FOR, _USUALLY_LOG_FOR))
+    versions = sorted(LogFiles.of(paths).checkpoints)
+    # Times ascend with versions, nearly; so only a few are looked up.
+    place = bisect.bisect_left(versions, x=True, key=lambda version: not _is_older(location, version, before))
+    if place == 0:
+        return
+    oldest = versions[place - 1]
+    for path in paths:
+        version = version_of(path)
+        if version is not None and version < oldest:
+            location.store.delete(path)
+
+
+def _is_older(location: Location, version: int, before: int) -> bool:
+    """Return whether a version was committed before a time in milliseconds; not if that is unknown."""
+    try:
+        actions = dict(read_commit(location.store.get(commit_path(version))))
+    except (Missing, ValueError):
+        return False
+    time = actions.get("commitInfo", {}).get("timestamp")
+    return isinstance(time, int) and time < before
+
+
+def _duration(properties: Mapping[str, str], name: str, usual: timedelta) -> timedelta:
+    """Return a retention; nothing has reached one that cannot be read."""
+    text = properties.get(name)
+    if text is None:
+        return usual
+    found = parse_duration(text)
+    return found if found is not None else datetime.now(UTC) - datetime(1971, 1, 1, tzinfo=UTC)
+
+
+def _millis(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,91 @@
+"""Create tables: the first commit."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rowtide.core.failpoints import failpoint
+from rowtide.delta.actions import Protocol, commit_info, format_commit
+from rowtide.delta.features import COLUMN_MAPPING, TIMESTAMP_NTZ
+from rowtide.delta.log_files import commit_path
+from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME
+from rowtide.delta.snapshot import Location
+
+_MAPPING, _LAST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
+_OLD_FEATURES = frozenset({"appendOnly", "invariants"})
+"""What writer version 2 stands for; from version 7 on features are listed."""
+
+
+def create_table(location: Location, schema_text: str, properties: Mapping[str, str]) -> bool:
+    """Create an empty table of the columns of a schema (Delta's or Spark's JSON); return False if there is a table.
+
+    With property `delta.columnMapping.mode`, columns get names and ids for data files. Raises `write_failed` of the
+    store, after which the table may be there.
+    """
+    schema = json.loads(schema_text)
+    configuration = dict(properties)
+    if configuration.get(_MAPPING, "none") != "none":
+        configuration[_LAST_ID] = str(_give_names(schema))
+    metadata = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(schema, separators=(",", ":")),
+        "partitionColumns": [],
+        "configuration": configuration,
+        "createdTime": int(time.time() * 1000),
+    }
+    actions = [
+        ("commitInfo", commit_info("CREATE TABLE", {})),
+        ("protocol", _choose_protocol(schema, configuration).values()),
+        ("metaData", metadata),
+    ]
+    failpoint("delta_creation.before")
+    is_new = location.store.put_if_absent(commit_path(0), format_commit(actions))
+    failpoint("delta_creation.after")
+    return is_new
+
+
+def _choose_protocol(schema: Any, properties: Mapping[str, str]) -> Protocol:
+    """Return the least protocol that the columns need."""
+    is_mapped = properties.get(_MAPPING, "none") != "none"
+    read = {COLUMN_MAPPING} if is_mapped else set()
+    if TIMESTAMP_NTZ.lower() in {name.replace("_", "") for name in _type_names(schema)}:
+        read.add(TIMESTAMP_NTZ)
+        return Protocol(3, 7, frozenset(read), _OLD_FEATURES | read)
+    return Protocol(2, 7, frozenset(), _OLD_FEATURES | read) if is_mapped else Protocol(1, 2)
+
+
+def _type_names(found: Any) -> Iterator[str]:
+    """Yield the names of all types within one."""
+    if isinstance(found, str):
+        yield found
+        return
+    for name in ("elementType", "keyType", "valueType"):
+        if name in found:
+            yield from _type_names(found[name])
+    for field in found.get("fields", ()):
+        yield from _type_names(field["type"])
+
+
+def _give_names(schema: Any) -> int:
+    """Give all fields of a schema physical names and field ids, in place; return the last id."""
+    last = 0
+    for field in _fields(schema):
+        last += 1
+        field["metadata"] = {**(field.get("metadata") or {}), FIELD_ID: last, PHYSICAL_NAME: f"col-{uuid.uuid4()}"}
+    return last
+
+
+def _fields(found: Any) -> Iterator[Any]:
+    if isinstance(found, str):
+        return
+    for field in found.get("fields", ()):
+        yield field
+        yield from _fields(field["type"])
+    for name in ("elementType", "keyType", "valueType"):
+        if name in found:
+            yield from _fields(found[name])

@@ -1,0 +1,316 @@
+"""A cycle is committed once, whoever commits beside it, wherever its writer is killed, and however late it comes."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from builders.delta_tables import (
+    ERRORS,
+    PROTOCOL,
+    SCHEMA,
+    append,
+    append_cycles_in_child,
+    create,
+    locate,
+    metadata,
+    own,
+    write_commit,
+)
+from builders.failpoints import DELTA_FAILPOINTS
+from builders.killed_programs import KILLED, run_program
+from rowtide.delta import commits
+from rowtide.delta.appends import write_rows
+from rowtide.delta.checkpoints import forget_versions, write_checkpoint
+from rowtide.delta.commits import Committer
+from rowtide.delta.creation import create_table
+from rowtide.delta.errors import AppendNotFound, LakeWriteFailed, TableUnwritable
+from rowtide.delta.log_files import LAST_CHECKPOINT, checkpoint_path, commit_path
+from rowtide.delta.snapshot import Location
+from rowtide.storage.local import LocalFolder
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def ids(path: Path) -> list[Any]:
+    return sorted(own(path).read()["id"].to_pylist())
+
+
+def race(path: Path, tmp_path: Path, claims: Sequence[tuple[str, Sequence[int]]]) -> list[list[bool]]:
+    """Append cycles from a process for each identity; return which appends were new."""
+    barrier = SPAWN.Barrier(len(claims))
+    results = [str(tmp_path / f"result-{number}") for number in range(len(claims))]
+    children = [
+        SPAWN.Process(target=append_cycles_in_child, args=(str(path), identity, cycles, barrier, result))
+        for (identity, cycles), result in zip(claims, results, strict=True)
+    ]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+        assert child.exitcode == 0
+    return [json.loads(Path(result).read_text()) for result in results]
+
+
+def test_appends_of_several_processes_are_all_there_once(tmp_path: Path) -> None:
+    path = create(tmp_path / "table", **{"delta.checkpointInterval": "7"})
+    cycles = list(range(1, 31))
+    done = race(path, tmp_path, [(name, cycles) for name in ("a", "b", "c")])
+    assert done == [[True] * 30] * 3
+    assert ids(path) == sorted(cycles * 3)
+    found = own(path)
+    assert found.version == 90
+    assert found.checkpoint_version == 84
+    assert [found.get_transaction(name) for name in ("a", "b", "c")] == [30, 30, 30]
+
+
+def test_of_several_processes_one_commits_a_cycle(tmp_path: Path) -> None:
+    path = create(tmp_path / "table")
+    done = race(path, tmp_path, [("one", [1])] * 3)
+    assert sorted(done) == [[False], [False], [True]]
+    assert ids(path) == [1]
+
+
+def test_a_repeat_is_refused_also_by_who_remembers_another_version(tmp_path: Path) -> None:
+    path = create(tmp_path / "table")
+    first, second, location = Committer(), Committer(), locate(path)
+    assert append(first, location, 1)
+    assert append(second, location, 2)
+    assert not append(first, location, 2)
+    assert append(first, location, 3)
+    assert not append(second, location, 3)
+    with pytest.raises(AppendNotFound, match="RT-3102: .*cycle 2"):
+        append(first, location, 2)
+    assert ids(path) == [1, 2, 3]
+
+
+def test_commits_of_other_identities_are_passed(tmp_path: Path) -> None:
+    path = create(tmp_path / "table")
+    one, other, location = Committer(), Committer(), locate(path)
+    append(one, location, 1)
+    for cycle in range(1, 6):
+        append(other, location, cycle, identity="two")
+    assert append(one, location, 2)
+    assert own(path).version == 7
+
+
+def test_a_commit_is_known_by_its_id_where_the_reply_was_lost(tmp_path: Path) -> None:
+    class LosingFolder(LocalFolder):
+        def put_if_absent(self, path: str, data: bytes) -> bool:
+            super().put_if_absent(path, data)
+            return False
+
+    path = create(tmp_path / "table")
+    assert append(Committer(), Location(str(path), LosingFolder(str(path), ERRORS)), 1)
+    assert ids(path) == [1]
+
+
+def test_changed_columns_are_taken_into_account(tmp_path: Path) -> None:
+    path = create(tmp_path / "table")
+    committer, location = Committer(), locate(path)
+    append(committer, location, 1)
+    renamed = json.dumps(SCHEMA).replace('"id"', '"key"')
+    write_commit(path, 2, {"metaData": {**metadata()["metaData"], "schemaString": renamed}})
+    with pytest.raises(LakeWriteFailed, match="RT-3103: .*no column id of type int64"):
+        append(committer, location, 2)
+    assert append(committer, location, 2, pa.table({"key": pa.array([7], pa.int64())}))
+    assert own(path).read()["key"].to_pylist() == [None, 7]
+
+
+@pytest.mark.parametrize("failpoint", DELTA_FAILPOINTS)
+def test_a_writer_that_is_killed_repeats_its_cycle(tmp_path: Path, failpoint: str) -> None:
+    path = tmp_path / "table"
+    program = """
+import sys
+from pathlib import Path
+from builders.delta_tables import append, create, locate
+from rowtide.delta.commits import Committer
+path = create(Path(sys.argv[1]), **{"delta.checkpointInterval": "2"})
+committer = Committer()
+for cycle in (1, 2, 3):
+    append(committer, locate(path), cycle) or print("again")
+"""
+    assert run_program(program, str(path), failpoint=failpoint) == KILLED
+    create(path, **{"delta.checkpointInterval": "2"})
+    committer, location = Committer(), locate(path)
+    last = own(path).get_transaction("one") or 0
+    assert append(committer, location, last) is False if last else True
+    for cycle in range(last + 1, 4):
+        assert append(committer, location, cycle)
+    assert ids(path) == [1, 2, 3]
+    assert own(path).version == 3
+    assert [file for file in (path / ".tmp").iterdir() if file.stat().st_mtime < time.time() - 3600] == []
+
+
+def test_a_cycle_is_known_after_checkpoints_and_cleanup(tmp_path: Path) -> None:
+    path = create(
+        tmp_path / "table", **{"delta.checkpointInterval": "3", "delta.logRetentionDuration": "interval 0 days"}
+    )
+    committer, location = Committer(), locate(path)
+    append(committer, location, 1, identity="rare")
+    for cycle in range(1, 12):
+        append(committer, location, cycle)
+        time.sleep(0.002)
+    assert own(path).checkpoint_version == 12
+    assert not (path / commit_path(8)).exists()
+    assert not append(Committer(), location, 11)
+    assert not append(Committer(), location, 1, identity="rare")
+    assert ids(path) == sorted([1, *range(1, 12)])
+
+
+def test_the_log_keeps_what_is_younger_than_its_retention(tmp_path: Path) -> None:
+    path = create(tmp_path / "table", **{"delta.logRetentionDuration": "interval 1 days"})
+    committer, location = Committer(), locate(path)
+    for cycle in range(1, 6):
+        append(committer, location, cycle)
+    for version in (2, 4):
+        write_checkpoint(own(path, version), datetime.now(UTC))
+    properties = own(path).properties
+    forget_versions(location, properties, datetime.now(UTC) + timedelta(hours=23))
+    assert (path / commit_path(0)).exists()
+    forget_versions(
+        location, {**properties, "delta.enableExpiredLogCleanup": "false"}, datetime(2100, 1, 1, tzinfo=UTC)
+    )
+    assert (path / commit_path(0)).exists()
+    (path / commit_path(4)).write_bytes(
+        (path / commit_path(4)).read_bytes().replace(b'"timestamp":1', b'"timestamp":9')
+    )
+    forget_versions(location, properties, datetime.now(UTC) + timedelta(days=2))
+    assert not (path / commit_path(1)).exists()
+    assert (path / commit_path(2)).exists(), "version 4 is younger, by its own time"
+    assert [own(path, version).version for version in (2, 3, 5)] == [2, 3, 5]
+
+
+def test_a_checkpoint_forgets_files_removed_long_ago(tmp_path: Path) -> None:
+    path = create(tmp_path / "table", **{"delta.deletedFileRetentionDuration": "interval 1 hour"})
+    now = datetime.now(UTC)
+    removals = {"old": now - timedelta(hours=2), "young": now - timedelta(minutes=30)}
+    for version, (name, time_of) in enumerate(removals.items(), 1):
+        millis = int(time_of.timestamp() * 1000)
+        write_commit(path, version, {"remove": {"path": name, "deletionTimestamp": millis, "dataChange": True}})
+    write_checkpoint(own(path), now)
+    (path / commit_path(0)).unlink()
+    found = own(path)
+    assert found.checkpoint_version == 2
+    assert list(found.state.removed) == ["young"]
+
+
+def test_a_commit_in_a_hole_of_the_log_is_made_again(tmp_path: Path) -> None:
+    """A writer sleeps; others go on, write a checkpoint, and cleanup removes the numbers that it takes for free."""
+    path = create(tmp_path / "table")
+    sleeper, other, location = Committer(), Committer(), locate(path)
+    append(sleeper, location, 1)
+    for cycle in range(1, 6):
+        append(other, location, cycle, identity="two")
+    write_checkpoint(own(path), datetime.now(UTC))
+    for version in range(6):
+        (path / commit_path(version)).unlink()
+    assert append(sleeper, location, 2)
+    assert own(path).version == 7
+    assert ids(path) == [1, 1, 2, 2, 3, 4, 5]
+
+
+def test_a_hole_is_found_without_the_file_that_names_checkpoints(tmp_path: Path) -> None:
+    path = create(tmp_path / "table")
+    sleeper, other, location = Committer(), Committer(), locate(path)
+    append(sleeper, location, 1)
+    for cycle in range(1, 4):
+        append(other, location, cycle, identity="two")
+    write_checkpoint(own(path), datetime.now(UTC))
+    for version in range(4):
+        (path / commit_path(version)).unlink()
+    (path / LAST_CHECKPOINT).unlink()
+    assert append(sleeper, location, 2)
+    assert ids(path) == [1, 1, 2, 2, 3]
+
+
+def test_what_was_last_seen_a_minute_ago_is_looked_up(tmp_path: Path) -> None:
+    path = create(tmp_path / "table")
+    now, location = [0.0], locate(path)
+    committer = Committer(clock=lambda: now[0])
+    append(committer, location, 1)
+    stolen = path / "elsewhere"
+    (path / commit_path(1)).rename(stolen)
+    now[0] = 59.0
+    append(committer, location, 2)
+    assert (path / commit_path(2)).exists(), "still built on what it remembers"
+    (path / commit_path(2)).unlink()
+    now[0] = 59.0 + 61.0
+    append(committer, location, 3)
+    assert (path / commit_path(1)).exists()
+
+
+@pytest.mark.parametrize(
+    ("actions", "said"),
+    [
+        ([metadata(**{"delta.enableInCommitTimestamps": "true"})], "in-commit timestamps"),
+        ([metadata(**{"delta.enableRowTracking": "true"})], "row tracking"),
+        ([metadata(**{"delta.enableDeletionVectors": "true"})], "deletion vectors"),
+        ([metadata(**{"delta.enableChangeDataFeed": "true"})], "a change data feed"),
+        ([metadata(**{"delta.setTransactionRetentionDuration": "interval 1 days"})], "transaction identifiers"),
+        ([metadata(**{"delta.constraints.positive": "id > 0"})], "the check constraint positive"),
+        ([{"domainMetadata": {"domain": "delta.clustering", "configuration": "{}", "removed": False}}], "clustering"),
+        ([{"protocol": {**PROTOCOL, "minWriterVersion": 8}}], "writer version 8"),
+        *(
+            (
+                [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [name]}}],
+                f"feature {name}",
+            )
+            for name in ("clustering", "inCommitTimestamp", "rowTracking", "checkpointProtection", "icebergCompatV2")
+        ),
+    ],
+)
+def test_what_an_append_would_not_honour_is_refused(
+    tmp_path: Path, actions: Sequence[dict[str, Any]], said: str
+) -> None:
+    path = create(tmp_path / "table")
+    committer, location = Committer(), locate(path)
+    append(committer, location, 1)
+    write_commit(path, 2, *actions)
+    for who in (committer, Committer()):
+        with pytest.raises(TableUnwritable, match=f"RT-3107: .* has .*{said}"):
+            append(who, location, 2)
+    assert ids(path) == [1]
+
+
+def test_no_table_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LakeWriteFailed, match="RT-3103: .*no table"):
+        append(Committer(), locate(tmp_path / "none"), 1)
+
+
+def test_a_checkpoint_that_fails_is_no_failed_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_given: object) -> None:
+        raise LakeWriteFailed("a checkpoint", "no space")
+
+    path = create(tmp_path / "table", **{"delta.checkpointInterval": "1"})
+    monkeypatch.setattr(commits, "write_checkpoint", fail)
+    assert append(Committer(), locate(path), 1)
+    assert ids(path) == [1]
+    assert not (path / checkpoint_path(1)).exists()
+
+
+def test_rows_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    strict = json.dumps(SCHEMA).replace('"nullable": true', '"nullable": false')
+    create_table(locate(path), strict, {})
+    state = own(path)
+
+    def write(rows: pa.Table) -> None:
+        write_rows(locate(path), state.columns, state.metadata, rows, "a")
+
+    for rows, said in (
+        (pa.table({"id": pa.array([1], pa.int32())}), "no column id of type int32"),
+        (pa.table({"other": pa.array([1], pa.int64())}), "no column other"),
+        (pa.table({"id": pa.array([None], pa.int64())}), "id takes no null"),
+        (pa.table({}), "id takes no null"),
+    ):
+        with pytest.raises(LakeWriteFailed, match=said):
+            write(rows)
