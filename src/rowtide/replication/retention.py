@@ -20,7 +20,6 @@ from rowtide.log.manifest import Manifest
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription, SubscriptionState, metadata
 from rowtide.replication.errors import DistributionRetentionInvalid, NotADistributor
-from rowtide.storage.store import Store
 
 MAX_RETENTION_HOURS = 72
 

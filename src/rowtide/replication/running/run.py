@@ -29,7 +29,6 @@ from rowtide.replication.retention import deactivate_expired
 from rowtide.replication.running.agent_history import LogReaderErrors
 from rowtide.replication.running.subscription_runs import SubscriptionRuns
 from rowtide.replication.subscribing.readers import remove_lost_readers
-from rowtide.storage.store import Store
 
 _POLL_S = 0.5
 _CLEANUP_S = 600.0
