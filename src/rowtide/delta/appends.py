@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import AddFile, Metadata
-from rowtide.delta.errors import LakeWriteFailed
+from rowtide.delta.errors import RowsUnfit
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location
 from rowtide.delta.statistics import describe_rows
@@ -23,7 +23,7 @@ _USUALLY_INDEXED = 32
 def write_rows(location: Location, columns: Struct, metadata: Metadata, rows: pa.Table, name: str) -> AddFile:
     """Write rows to a durable data file of a name, which no version has before a commit adds it.
 
-    The rows have some of the table's columns, in its types; the others are null. Raises `LakeWriteFailed`.
+    The rows have some of the table's columns, in its types; the others are null. Raises `RowsUnfit`, `LakeWriteFailed`.
     """
     written = _match(location, columns, rows)
     renamed = pa.Table.from_arrays(
@@ -41,14 +41,14 @@ def write_rows(location: Location, columns: Struct, metadata: Metadata, rows: pa
 
 
 def _match(location: Location, columns: Struct, rows: pa.Table) -> Struct:
-    """Return the table's columns that rows have. Raises `LakeWriteFailed` for one that does not fit."""
+    """Return the table's columns that rows have. Raises `RowsUnfit` for one that does not fit."""
     fields = {field.name: field for field in columns.fields}
     for given in rows.schema:
         if given.name not in fields or fields[given.name].type.arrow != given.type:
-            raise LakeWriteFailed(location.path, f"it has no column {given.name} of type {given.type}")
+            raise RowsUnfit(location.path, f"it has no column {given.name} of type {given.type}")
     for field in columns.fields:
         if not field.is_nullable and (field.name not in rows.column_names or rows[field.name].null_count):
-            raise LakeWriteFailed(location.path, f"its column {field.name} takes no null")
+            raise RowsUnfit(location.path, f"its column {field.name} takes no null")
     return columns.select(rows.column_names)
 
 

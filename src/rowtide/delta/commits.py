@@ -17,7 +17,7 @@ from rowtide.core.errors import Retryable
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import AddFile, Metadata, Protocol, commit_info, format_commit
 from rowtide.delta.checkpoints import forget_versions, is_checkpoint_due, write_checkpoint
-from rowtide.delta.errors import AppendNotFound, LakeReadFailed, LakeWriteFailed, TableUnwritable
+from rowtide.delta.errors import AppendNotFound, LakeReadFailed, LakeWriteFailed, RowsUnfit, TableUnwritable
 from rowtide.delta.features import find_unappendable
 from rowtide.delta.log_files import LOG, LogFiles, commit_path
 from rowtide.delta.replay import read_commit
@@ -90,18 +90,20 @@ class Committer:
         after which the cycle may be there.
         """
         # Taken out: what a commit leaves that failed is for the next one to find out.
-        state, since = self._known.pop(location.path, (None, 0.0))
-        if state is None or self._clock() - since > _KNOWN_FOR_S:
-            state = _load(location)
+        known, since = self._known.pop(location.path, (None, 0.0))
+        is_fresh = known is None or self._clock() - since > _KNOWN_FOR_S
+        state = _load(location) if known is None or is_fresh else known
         while True:
             if _has_cycle(location, state, identity, cycle):
                 self._known[location.path] = state, self._clock()
                 return False
-            claim = _claim(location, identity, cycle, write(state))
             try:
+                claim = _claim(location, identity, cycle, write(state))
                 committed = self._commit(claim, state)
-            except CommitLost:
-                state = _load(location)
+            except (CommitLost, RowsUnfit) as error:
+                if isinstance(error, RowsUnfit) and is_fresh:
+                    raise
+                state, is_fresh = _load(location), True
                 continue
             self._known[location.path] = replace(committed, cycles={**committed.cycles, identity: cycle}), self._clock()
             _maintain(location, committed)

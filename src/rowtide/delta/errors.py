@@ -27,6 +27,10 @@ class LakeWriteFailed(Retryable):
     reason: str
 
 
+class RowsUnfit(LakeWriteFailed):
+    """Rows do not have columns of the table, as it is known to the writer."""
+
+
 @numbered
 class LakeReadFailed(Retryable):
     """The storage failed while reading, or a table's log is damaged."""

@@ -40,7 +40,8 @@ class Files:
         """Write a new file as Delta writes its log; return False if there is one."""
         from py4j.protocol import Py4JJavaError
 
-        path, _ = self._find(place)
+        path, files = self._find(place)
+        files.mkdirs(path.getParent())
         written = self._classes.array_list()
         for line in lines:
             written.add(line)

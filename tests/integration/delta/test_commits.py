@@ -123,6 +123,8 @@ def test_changed_columns_are_taken_into_account(tmp_path: Path) -> None:
         append(committer, location, 2)
     assert append(committer, location, 2, pa.table({"key": pa.array([7], pa.int64())}))
     assert own(path).read()["key"].to_pylist() == [None, 7]
+    write_commit(path, 4, metadata())
+    assert append(committer, location, 3), "what it remembers has no such column; the table has"
 
 
 @pytest.mark.parametrize("failpoint", DELTA_FAILPOINTS)

@@ -26,7 +26,8 @@ def values(spark: SparkSession, path: Path, start: int, end: int) -> tuple[str, 
     """Return the schema and rows of every type."""
     frame = pinned(spark).sql(VALUES.format(start=start, end=end))
     frame.coalesce(1).write.format("delta").mode("append").save(str(path))
-    return frame.schema.json(), own(path).read()
+    # Spark cannot show nulls in parts that a schema calls not null; its own writes call all of them nullable.
+    return frame.schema.json().replace('"nullable":false', '"nullable":true'), own(path).read()
 
 
 @pytest.mark.parametrize("mode", ["none", "name", "id"])
@@ -85,7 +86,7 @@ def test_spark_finds_rows_at_the_bounds_of_our_statistics(spark: SparkSession, t
             "text": [LONG + "b" * 10, LONG + "\U0001f600" * 2, None],
             "moment": pa.array([-1, 1_234_567, None], pa.timestamp("us", tz="UTC")),
             "local": pa.array([-62_135_596_799_999_999, 253_402_300_799_999_999, None], pa.timestamp("us")),
-            "day": pa.array([-719_162, 5_000_000, None], pa.date32()),
+            "day": pa.array([-719_162, 2_932_896, None], pa.date32()),
             "number": pa.array([-(1 << 63), (1 << 63) - 1, None], pa.int64()),
         }
     )
