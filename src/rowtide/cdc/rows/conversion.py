@@ -1,0 +1,233 @@
+"""Converts log records into rows of change tables, in Arrow. Pure.
+
+An update is two rows, 3 (before) and 4 (after); an update of the key is 1 and 2 with one seqval, as SQL Server logs it;
+a truncate is one row, 6, without values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.rows.column_places import find_places
+from rowtide.cdc.rows.exact_values import ExactValues
+from rowtide.cdc.rows.expressions import (
+    DELETE,
+    INSERT,
+    TRUNCATE,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    change_columns,
+    column_type,
+)
+from rowtide.cdc.rows.packed_masks import Masks, as_binary, empty_masks, full_masks, set_bits
+from rowtide.cdc.rows.partial_images import NO_PLACE, column_places
+from rowtide.cdc.rows.row_images import Booleans, Integers, RowImages, complete_images, read_images
+from rowtide.core.operations import Operation
+from rowtide.core.tables import TableShape, TableVersion
+from rowtide.databases.lake_values.arrow_types import arrow_schema, arrow_type
+from rowtide.databases.postgres.typed_values import typed_values as postgres_values
+
+TYPED_VALUES = {"postgres": postgres_values}
+"""How texts become typed values, by the kind of the database."""
+
+BATCH_ROWS = 64 * 1024
+"""So many records are converted at a time: their texts stay near the processor."""
+BATCH_BYTES = 1 << 30
+"""Texts of both images are joined, and Arrow's offsets end at 2 GiB."""
+
+_NO_OPERATION = 0
+_FIRST_OPERATION = np.full(max(Operation) + 1, _NO_OPERATION, np.int32)
+"""`__$operation` of the first row of a record, by the record's operation."""
+_FIRST_OPERATION[[Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE]] = (
+    *(INSERT, UPDATE_BEFORE, DELETE, TRUNCATE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LsnRange:
+    """Commit LSNs with first <= LSN < end."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An instance that takes the records of a table version within a range."""
+
+    instance: Instance
+    version: TableVersion
+    lsns: LsnRange
+
+
+def change_schema(instance: Instance) -> pa.Schema:
+    """Return the Arrow schema of an instance's change table."""
+    return arrow_schema([(column.name, column.type_name) for column in change_columns(instance)])
+
+
+def convert_records(
+    records: pa.Table | pa.RecordBatch, instance: Instance, shape: TableShape, lsns: LsnRange
+) -> pa.Table:
+    """Return the change rows of log records of one shape, in the records' order, with `change_schema`.
+
+    Raises `ValueError` if a row image does not have the shape's columns.
+    """
+    schema = change_schema(instance)
+    table = records if isinstance(records, pa.Table) else pa.Table.from_batches([records])
+    batches = [
+        _convert_batch(piece, instance, shape, lsns, schema)
+        for batch in table.to_batches(max_chunksize=BATCH_ROWS)
+        for piece in _within_bytes(batch)
+    ]
+    return pa.Table.from_batches(batches, schema)
+
+
+def convert_segment(records: pa.Table, wanted: Sequence[Wanted]) -> Mapping[str, pa.Table]:
+    """Return the change rows of log records of any number of tables, by the instances' member ids.
+
+    An instance without change rows is left out. Raises `ValueError` as `convert_records`.
+    """
+    by_table = dict(_group_by_table(records))
+    found: dict[str, list[pa.Table]] = {}
+    for one in wanted:
+        of_table = by_table.get(one.version.table_id)
+        if of_table is not None:
+            rows = convert_records(of_table, one.instance, one.version.shape, one.lsns)
+            found.setdefault(one.instance.member_id, []).append(rows)
+    whole = {member_id: pa.concat_tables(parts) for member_id, parts in found.items()}
+    return {member_id: rows for member_id, rows in whole.items() if rows.num_rows}
+
+
+def _group_by_table(records: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the records of each table; a segment has them in this order already."""
+    table_ids = records["table_id"].to_numpy()
+    if (np.diff(table_ids) < 0).any():
+        by_table = np.argsort(table_ids, kind="stable")
+        records, table_ids = records.take(pa.array(by_table)), table_ids[by_table]
+    begins = np.flatnonzero(np.diff(table_ids, prepend=table_ids[:1] - 1))
+    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(table_ids)], strict=True):
+        yield int(table_ids[begin]), records.slice(begin, end - begin)
+
+
+def _within_bytes(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.num_rows > 1 and batch.nbytes > BATCH_BYTES:
+        half = batch.num_rows // 2
+        yield from _within_bytes(batch.slice(0, half))
+        yield from _within_bytes(batch.slice(half))
+    else:
+        yield batch
+
+
+def _convert_batch(
+    records: pa.RecordBatch, instance: Instance, shape: TableShape, lsns: LsnRange, schema: pa.Schema
+) -> pa.RecordBatch:
+    commit_lsns, operations = records["commit_lsn"].to_numpy(), records["operation"].to_numpy()
+    in_range = (commit_lsns >= lsns.first) & (commit_lsns < lsns.end)
+    chosen = np.flatnonzero(in_range & (_FIRST_OPERATION[operations] != _NO_OPERATION))
+    operations = operations[chosen]
+    logged = read_images(records, chosen, len(shape.columns))
+    images = complete_images(logged, operations, records["image"].to_numpy()[chosen], instance, shape)
+    moves = _moves(images, np.flatnonzero(operations == Operation.UPDATE))
+    versions = _row_versions(operations, moves)
+    places = column_places(instance, shape)
+    masks, is_null = _update_masks(images, operations, moves, places)
+    *values, exact = _values(images, versions, instance, shape)
+    columns = [
+        pa.array(commit_lsns[chosen][versions.record]),
+        pa.nulls(len(versions.record), pa.int64()),
+        pa.array(records["seqval"].to_numpy()[chosen][versions.record]),
+        pa.array(versions.operation),
+        as_binary(masks[versions.record], is_null[versions.record]),
+        *values,
+        _absent_masks(images, versions, places),
+        exact,
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _RowVersions:
+    """The rows to be written: of which record, and with which `__$operation`; `is_before`: the record's old row."""
+
+    record: Integers
+    operation: npt.NDArray[np.int32]
+    is_before: Booleans
+
+    def choose(self, before: npt.NDArray[Any], after: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return what belongs to each row, of what belongs to the records' old and new rows."""
+        if not self.is_before.any():
+            return after[self.record]
+        return np.where(self.is_before, before[self.record], after[self.record])
+
+
+def _row_versions(operations: npt.NDArray[np.int8], moves: Booleans) -> _RowVersions:
+    is_update = operations == Operation.UPDATE
+    record = np.repeat(np.arange(len(operations)), np.where(is_update, 2, 1))
+    first = _FIRST_OPERATION[operations]
+    first[is_update] = np.where(moves, DELETE, UPDATE_BEFORE)
+    is_second = np.diff(record, prepend=-1) == 0
+    second = np.where(first == DELETE, INSERT, UPDATE_AFTER).astype(np.int32)
+    operation = np.where(is_second, second[record], first[record])
+    return _RowVersions(record, operation, (operation == DELETE) | (operation == UPDATE_BEFORE))
+
+
+def _moves(images: RowImages, updates: Integers) -> Booleans:
+    """Return which updates changed the key; a key that was not carried did not change."""
+    moves = np.zeros(len(updates), np.bool_)
+    for place in images.keys if len(updates) else ():
+        moves |= images.is_key_changed(place, updates)
+    return moves
+
+
+def _update_masks(
+    images: RowImages, operations: npt.NDArray[np.int8], moves: Booleans, places: Sequence[int]
+) -> tuple[Masks, Booleans]:
+    """Return `__$update_mask` of each record, and whose is null: all bits, or those of what an update may have changed.
+
+    A value may have changed if it was carried, and no carried value shows that it is the old one.
+    """
+    masks = full_masks(len(operations), len(places))
+    updates = np.flatnonzero(operations == Operation.UPDATE)[~moves]
+    if len(updates):
+        changed = empty_masks(len(updates), len(places))
+        for ordinal, place in enumerate(places, 1):
+            if place != NO_PLACE:
+                set_bits(changed, ordinal, images.may_have_changed(place, updates))
+        masks[updates] = changed
+    return masks, operations == Operation.TRUNCATE
+
+
+def _absent_masks(images: RowImages, versions: _RowVersions, places: Sequence[int]) -> pa.Array:
+    """Return `__$absent_mask` of each row: null where every captured value is known."""
+    if not images.may_lack_values:
+        return pa.nulls(len(versions.record), pa.binary())
+    masks = empty_masks(len(versions.record), len(places))
+    for ordinal, place in enumerate(places, 1):
+        if place != NO_PLACE:
+            known = versions.choose(images.is_known_before(place), images.is_known_after(place))
+            set_bits(masks, ordinal, ~known)
+    return as_binary(masks, ~masks.any(axis=1))
+
+
+def _values(images: RowImages, versions: _RowVersions, instance: Instance, shape: TableShape) -> list[pa.Array]:
+    """Return the captured columns, and `__$exact`."""
+    places = find_places(instance, shape)
+    typed_values = TYPED_VALUES[instance.database_kind]
+    exact = ExactValues(len(versions.record))
+    columns: list[pa.Array] = []
+    for ordinal, column in enumerate(instance.columns, 1):
+        lake_type, place = column_type(instance, column), places.get(column.name)
+        if place is None:
+            columns.append(pa.nulls(len(versions.record), arrow_type(lake_type.name)))
+            continue
+        texts = images.logged.take(versions.choose(images.before_at(place), images.after_at(place)))
+        columns.append(typed_values(texts, lake_type))
+        exact.add(ordinal, texts, columns[-1])
+    return [*columns, exact.as_maps()]

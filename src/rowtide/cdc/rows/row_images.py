@@ -1,0 +1,222 @@
+"""The old and the new row of log records, place by place, each completed from the other.
+
+A log record's old row may be its key alone, or be left out if the key did not change (replica identity); its new row
+lacks unchanged TOAST values. A value missing in one image may be in the other; one missing in both is null, and is not
+known. Values stay where the log has them: a row image is the index of its first text, until a column's are taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.rows.partial_images import key_places, may_occur
+from rowtide.core.operations import Operation
+from rowtide.core.tables import ImageKind, TableShape
+
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+NOWHERE = -1
+"""The index of a value that no image has."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedImages:
+    """Row images as logged: the texts of all, and where in them the images begin; `NOWHERE` if there is none.
+
+    `absent` has a row of bytes for each record, as `RECORD.absent`; None if every record carries every value.
+    `is_null` is None if no text is null.
+    """
+
+    texts: pa.StringArray
+    is_null: Booleans | None
+    before: Integers
+    after: Integers
+    absent: npt.NDArray[np.uint8] | None
+
+    def before_at(self, place: int) -> Integers:
+        return _at(self.before, place)
+
+    def after_at(self, place: int) -> Integers:
+        return _at(self.after, place)
+
+    def is_absent(self, place: int) -> Booleans | None:
+        """Return whose new row lacks the value of a place; None if nobody's."""
+        if self.absent is None:
+            return None
+        return (self.absent[:, place // 8] >> (place % 8) & 1).astype(np.bool_)
+
+    def has_value(self, index: Integers) -> Booleans:
+        """Return which indexes lead to a text that is not null."""
+        is_there = index != NOWHERE
+        return is_there if self.is_null is None else is_there & ~self.is_null[index]
+
+    def take(self, index: Integers) -> pa.StringArray:
+        """Return the texts at indexes, null for `NOWHERE`."""
+        is_nowhere = index == NOWHERE
+        return self.texts.take(pa.array(index, mask=is_nowhere if is_nowhere.any() else None))
+
+
+def read_images(records: pa.RecordBatch, chosen: Integers, places: int) -> LoggedImages:
+    """Return the row images of some records of a batch, whose images have a number of places.
+
+    Raises `ValueError` if an image has another number of values.
+    """
+    before_texts, before = _read_column(records["before"], chosen, places)
+    after_texts, after = _read_column(records["after"], chosen, places)
+    if len(before_texts) and len(after_texts):
+        texts = pa.concat_arrays([before_texts, after_texts])
+        after = np.where(after == NOWHERE, NOWHERE, after + len(before_texts))
+    else:
+        texts = before_texts if len(before_texts) else after_texts
+    is_null = texts.is_null().to_numpy(zero_copy_only=False) if texts.null_count else None
+    return LoggedImages(texts, is_null, before, after, _read_absent(records["absent"], chosen, places))
+
+
+def _read_column(images: pa.ListArray[pa.StringScalar], chosen: Integers, places: int) -> tuple[pa.StringArray, Integers]:
+    """Return a column's texts, and where in them the images of some records begin."""
+    if images.null_count == len(images):
+        return images.values[:0], np.full(len(chosen), NOWHERE)
+    offsets = images.offsets.to_numpy().astype(np.int64)
+    begins, lengths = offsets[:-1][chosen] - offsets[0], np.diff(offsets)[chosen]
+    is_missing = images.is_null().to_numpy(zero_copy_only=False)[chosen]
+    if (lengths != places)[~is_missing].any():
+        raise ValueError(f"a row image has not {places} values")
+    return images.values[offsets[0] : offsets[-1]], np.where(is_missing, NOWHERE, begins)
+
+
+def _read_absent(bitmaps: pa.BinaryArray, chosen: Integers, places: int) -> npt.NDArray[np.uint8] | None:
+    if bitmaps.null_count == len(bitmaps):
+        return None
+    absent = np.zeros((len(bitmaps), (places + 7) // 8), np.uint8)
+    is_there = bitmaps.is_valid().to_numpy(zero_copy_only=False)
+    packed = b"".join(bitmaps.drop_null().to_pylist())
+    absent[is_there] = np.frombuffer(packed, np.uint8).reshape(-1, absent.shape[1])
+    return absent[chosen] if absent[chosen].any() else None
+
+
+def _at(begins: Integers, place: int) -> Integers:
+    return np.where(begins == NOWHERE, NOWHERE, begins + place)
+
+
+@dataclass(frozen=True, slots=True)
+class RowImages:
+    """Both rows of log records, completed.
+
+    `lacks_before` are the records whose old row is known in part, `lacks_after` those whose new row is; None: nobody's.
+    `keeps_key` are the updates without an old row: its key is that of the new one.
+    """
+
+    logged: LoggedImages
+    keys: tuple[int, ...]
+    lacks_before: Booleans | None = None
+    lacks_after: Booleans | None = None
+    keeps_key: Booleans | None = None
+
+    def before_at(self, place: int) -> Integers:
+        """Return where the old value of a place is."""
+        before = self.logged.before_at(place)
+        if self.keeps_key is None:
+            return before
+        return np.where(self.keeps_key, self.logged.after_at(place) if place in self.keys else NOWHERE, before)
+
+    def after_at(self, place: int) -> Integers:
+        """Return where the new value of a place is."""
+        after, is_absent = self.logged.after_at(place), self.logged.is_absent(place)
+        if is_absent is None:
+            return after
+        return np.where(is_absent & (after != NOWHERE), self.logged.before_at(place), after)
+
+    @property
+    def may_lack_values(self) -> bool:
+        """Return whether a value may be in neither image."""
+        return self.lacks_before is not None
+
+    def is_known_before(self, place: int) -> Booleans:
+        """Return whose old value of a place is known."""
+        logged = self.logged.has_value(self.logged.before_at(place))
+        if self.lacks_before is None or self.keeps_key is None:
+            return np.ones(len(logged), np.bool_)
+        # A key has no null, and a null in other columns of an old row that is known in part proves nothing.
+        known = ~self.lacks_before | logged
+        if place not in self.keys:
+            return known
+        is_absent = self.logged.is_absent(place)
+        return known | (self.keeps_key if is_absent is None else self.keeps_key & ~is_absent)
+
+    def is_known_after(self, place: int) -> Booleans:
+        """Return whose new value of a place is known."""
+        logged, is_absent = self.logged.has_value(self.logged.before_at(place)), self.logged.is_absent(place)
+        if self.lacks_after is None or is_absent is None:
+            return np.ones(len(logged), np.bool_)
+        return ~self.lacks_after | ~is_absent | logged
+
+    def may_have_changed(self, place: int, chosen: Integers) -> Booleans:
+        """Return whose value of a place may have changed: it is known, and the old one is not known to equal it."""
+        differs = self._differs(place, chosen)
+        if not self.may_lack_values:
+            return differs
+        return self.is_known_after(place)[chosen] & (differs | ~self.is_known_before(place)[chosen])
+
+    def is_key_changed(self, place: int, chosen: Integers) -> Booleans:
+        """Return whose value of a place of the key changed; a value that is not known did not."""
+        differs = self._differs(place, chosen)
+        if not self.may_lack_values:
+            return differs
+        before, after = self.before_at(place)[chosen], self.after_at(place)[chosen]
+        return differs & self.logged.has_value(before) & self.logged.has_value(after)
+
+    def _differs(self, place: int, chosen: Integers) -> Booleans:
+        """Return whose old and new value of a place differ; null differs from every value."""
+        before, after = self.before_at(place)[chosen], self.after_at(place)[chosen]
+        equal = pc.equal(self.logged.take(before), self.logged.take(after))
+        is_equal: Booleans = equal.fill_null(False).to_numpy(zero_copy_only=False)
+        if equal.null_count:
+            is_equal = is_equal | ~(self.logged.has_value(before) | self.logged.has_value(after))
+        return ~is_equal
+
+
+def complete_images(
+    logged: LoggedImages, operations: npt.NDArray[np.int8], images: npt.NDArray[np.int8], instance: Instance, shape: TableShape
+) -> RowImages:
+    """Complete the row images of records, given with what `RECORD.operation` and `RECORD.image` say of each."""
+    keys = tuple(key_places(instance, shape))
+    if not may_occur(instance, shape):
+        return RowImages(logged, keys)
+    is_full = _is_full(logged, images, keys, instance, shape)
+    is_update = operations == Operation.UPDATE
+    return RowImages(
+        logged,
+        keys,
+        lacks_before=(is_update | (operations == Operation.DELETE)) & ~is_full,
+        lacks_after=None if logged.absent is None else ~is_full,
+        keeps_key=is_update & (images == ImageKind.NONE),
+    )
+
+
+def _is_full(
+    logged: LoggedImages,
+    images: npt.NDArray[np.int8],
+    keys: tuple[int, ...],
+    instance: Instance,
+    shape: TableShape,
+) -> Booleans:
+    """Return whose old row is whole.
+
+    The log describes old rows of a partitioned table by its own replica identity, but a partition with another one may
+    log only the key. Such a row looks like one whose other values are all null.
+    """
+    is_full: Booleans = images == ImageKind.FULL
+    others = [place for place in range(len(shape.columns)) if place not in keys]
+    if not (instance.is_partitioned and others):
+        return is_full
+    has_more = np.zeros(len(images), np.bool_)
+    for place in others:
+        has_more |= logged.has_value(logged.before_at(place))
+    return is_full & has_more
