@@ -52,7 +52,9 @@ def random_table(chosen: random.Random, member_id: str = "m1") -> Logged:
     made = instance(member_id, table=table, before_images=before_images)
     if chosen.random() < 0.2:
         generated = chosen.randrange(count)
-        columns = [replace(one, is_computed=place == generated and place not in keys) for place, one in enumerate(made.columns)]
+        columns = [
+            replace(one, is_computed=place == generated and place not in keys) for place, one in enumerate(made.columns)
+        ]
         made = replace(made, columns=tuple(columns))
     has_numbers = chosen.random() < 0.8
     kept: list[tuple[ColumnShape, str]] = []
@@ -60,14 +62,20 @@ def random_table(chosen: random.Random, member_id: str = "m1") -> Logged:
         if chosen.random() < 0.1 and (place not in keys or before_images is BeforeImages.FULL):
             continue
         name = f"renamed{place}" if has_numbers and chosen.random() < 0.1 else f"c{place}"
-        kept.append((ColumnShape(name, 25, -1, place in keys, place + 1 if has_numbers else None), type_text))
+        kept.append(
+            (ColumnShape(name, 25, -1, is_key=place in keys, number=place + 1 if has_numbers else None), type_text)
+        )
         if chosen.random() < 0.1:
-            kept.append((ColumnShape(f"added{place}", 25, -1, False, 1000 + place if has_numbers else None), "text"))
+            kept.append((_other_column(f"added{place}", 1000 + place if has_numbers else None), "text"))
     if not kept:
-        kept.append((ColumnShape("other", 25, -1, False, 2000), "text"))
+        kept.append((_other_column("other", 2000), "text"))
     identity = chosen.choice([_IDENTITIES[before_images], ImageKind.FULL])
     shape = TableShape(table.source_id, "public", "t1", identity, tuple(column for column, _ in kept))
     return Logged(made, shape, tuple(type_text for _, type_text in kept))
+
+
+def _other_column(name: str, number: int | None) -> ColumnShape:
+    return ColumnShape(name, 25, -1, is_key=False, number=number)
 
 
 def random_records(chosen: random.Random, logged: Logged, count: int, table_id: int = 1) -> pa.Table:
@@ -75,9 +83,13 @@ def random_records(chosen: random.Random, logged: Logged, count: int, table_id: 
     rows = []
     for seqval in range(1, count + 1):
         operation, image, before, after, absent = _random_change(chosen, logged)
-        rows.append((100 + seqval // 50, _TIME, 7, None, seqval, operation, table_id, image, before, after, absent, None))
+        rows.append(
+            (100 + seqval // 50, _TIME, 7, None, seqval, operation, table_id, image, before, after, absent, None)
+        )
     columns: list[list[Any]] = [list(values) for values in zip(*rows, strict=True)]
-    return pa.table([pa.array(values, field.type) for values, field in zip(columns, RECORD, strict=True)], schema=RECORD)
+    return pa.table(
+        [pa.array(values, field.type) for values, field in zip(columns, RECORD, strict=True)], schema=RECORD
+    )
 
 
 def _random_change(
@@ -87,7 +99,7 @@ def _random_change(
     keys = set(key_places(logged.instance, logged.shape))
     is_partial = logged.instance.is_partitioned or logged.shape.identity is not ImageKind.FULL
     operation = chosen.choice([Operation.INSERT, *[Operation.UPDATE] * 4, *[Operation.DELETE] * 2, *_rare(chosen)])
-    old = [random_text(chosen, one, place in keys and is_partial) for place, one in enumerate(logged.types)]
+    old = [random_text(chosen, one, is_key=place in keys and is_partial) for place, one in enumerate(logged.types)]
     if operation is Operation.INSERT:
         return operation, ImageKind.NONE, None, old, None
     if operation not in (Operation.UPDATE, Operation.DELETE):
@@ -103,7 +115,7 @@ def _random_change(
     new = [
         old[place]
         if chosen.random() < is_kept or (image is ImageKind.NONE and place in keys)
-        else random_text(chosen, one, place in keys and is_partial)
+        else random_text(chosen, one, is_key=place in keys and is_partial)
         for place, one in enumerate(logged.types)
     ]
     unsent = [place for place in places if chosen.random() < 0.2] if chosen.random() < 0.4 else []
@@ -117,7 +129,7 @@ def _rare(chosen: random.Random) -> Iterator[Operation]:
         yield from (Operation.TRUNCATE, Operation.DDL)
 
 
-def random_text(chosen: random.Random, type_text: str, is_key: bool = False) -> str | None:
+def random_text(chosen: random.Random, type_text: str, *, is_key: bool) -> str | None:
     """Return a text of a type: as a server prints it, or odd; now and then null, unless it is of a key."""
     if is_key or type_text == "text":
         return chosen.choice(["1", "2", "3"]) if is_key else chosen.choice([None, "", "x", "y"])

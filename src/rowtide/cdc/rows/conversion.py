@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.cdc.definitions import Instance
+from rowtide.cdc.rows.bitmasks import NO_PLACE
 from rowtide.cdc.rows.column_places import find_places
 from rowtide.cdc.rows.exact_values import ExactValues
 from rowtide.cdc.rows.expressions import (
@@ -27,11 +28,12 @@ from rowtide.cdc.rows.expressions import (
     column_type,
 )
 from rowtide.cdc.rows.packed_masks import Masks, as_binary, empty_masks, full_masks, set_bits
-from rowtide.cdc.rows.partial_images import NO_PLACE, column_places
+from rowtide.cdc.rows.partial_images import column_places
 from rowtide.cdc.rows.row_images import Booleans, Integers, RowImages, complete_images, read_images
 from rowtide.core.operations import Operation
 from rowtide.core.tables import TableShape, TableVersion
 from rowtide.databases.lake_values.arrow_types import arrow_schema, arrow_type
+from rowtide.databases.lake_values.casting import Column, kernels
 from rowtide.databases.postgres.typed_values import typed_values as postgres_values
 
 TYPED_VALUES = {"postgres": postgres_values}
@@ -110,7 +112,7 @@ def _group_by_table(records: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     table_ids = records["table_id"].to_numpy()
     if (np.diff(table_ids) < 0).any():
         by_table = np.argsort(table_ids, kind="stable")
-        records, table_ids = records.take(pa.array(by_table)), table_ids[by_table]
+        records, table_ids = records.take(by_table), table_ids[by_table]
     begins = np.flatnonzero(np.diff(table_ids, prepend=table_ids[:1] - 1))
     for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(table_ids)], strict=True):
         yield int(table_ids[begin]), records.slice(begin, end - begin)
@@ -204,7 +206,7 @@ def _update_masks(
     return masks, operations == Operation.TRUNCATE
 
 
-def _absent_masks(images: RowImages, versions: _RowVersions, places: Sequence[int]) -> pa.Array:
+def _absent_masks(images: RowImages, versions: _RowVersions, places: Sequence[int]) -> Column:
     """Return `__$absent_mask` of each row: null where every captured value is known."""
     if not images.may_lack_values:
         return pa.nulls(len(versions.record), pa.binary())
@@ -213,19 +215,20 @@ def _absent_masks(images: RowImages, versions: _RowVersions, places: Sequence[in
         if place != NO_PLACE:
             known = versions.choose(images.is_known_before(place), images.is_known_after(place))
             set_bits(masks, ordinal, ~known)
-    return as_binary(masks, ~masks.any(axis=1))
+    is_known: Booleans = np.logical_not(masks.any(axis=1))
+    return as_binary(masks, is_known)
 
 
-def _values(images: RowImages, versions: _RowVersions, instance: Instance, shape: TableShape) -> list[pa.Array]:
+def _values(images: RowImages, versions: _RowVersions, instance: Instance, shape: TableShape) -> list[Column]:
     """Return the captured columns, and `__$exact`."""
     places = find_places(instance, shape)
     typed_values = TYPED_VALUES[instance.database_kind]
     exact = ExactValues(len(versions.record))
-    columns: list[pa.Array] = []
+    columns: list[Column] = []
     for ordinal, column in enumerate(instance.columns, 1):
         lake_type, place = column_type(instance, column), places.get(column.name)
         if place is None:
-            columns.append(pa.nulls(len(versions.record), arrow_type(lake_type.name)))
+            columns.append(kernels.cast(pa.nulls(len(versions.record)), arrow_type(lake_type.name)))
             continue
         texts = images.logged.take(versions.choose(images.before_at(place), images.after_at(place)))
         columns.append(typed_values(texts, lake_type))

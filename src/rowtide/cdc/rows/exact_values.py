@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from rowtide.databases.lake_values.casting import Column, Texts, kernels
 
 EXACT = pa.map_(pa.int32(), pa.string())
 
@@ -17,17 +19,17 @@ class ExactValues:
     """Collects the misfits of a number of rows, column by column in the order of ordinals."""
 
     rows: int
-    _found: list[tuple[npt.NDArray[np.int64], int, pa.StringArray]] = field(default_factory=list)
+    _found: list[tuple[npt.NDArray[np.int64], int, Texts]] = field(default_factory=list)
 
-    def add(self, ordinal: int, texts: pa.StringArray, typed: pa.Array) -> None:
+    def add(self, ordinal: int, texts: Texts, typed: Column) -> None:
         """Add the texts of a column whose typed values are null."""
         if typed.null_count == texts.null_count:
             return
-        is_misfit = pc.and_(texts.is_valid(), typed.is_null())
+        is_misfit = kernels.and_(texts.is_valid(), typed.is_null())
         rows = np.flatnonzero(is_misfit.to_numpy(zero_copy_only=False))
         self._found.append((rows, ordinal, texts.filter(is_misfit)))
 
-    def as_maps(self) -> pa.MapArray:
+    def as_maps(self) -> Column:
         """Return a map for each row, null if everything fits."""
         if not self._found:
             return pa.nulls(self.rows, EXACT)
@@ -36,6 +38,7 @@ class ExactValues:
         texts = pa.concat_arrays([texts for _, _, texts in self._found])
         by_row = np.argsort(rows, kind="stable")
         counts = np.bincount(rows, minlength=self.rows)
-        offsets = pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
-        keys = pa.array(ordinals[by_row].astype(np.int32))
-        return pa.MapArray.from_arrays(offsets, keys, texts.take(pa.array(by_row)), EXACT, mask=pa.array(counts == 0))
+        offsets: Column = pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
+        keys: Column = pa.array(ordinals[by_row].astype(np.int32))
+        maps: Any = pa.MapArray
+        return maps.from_arrays(offsets, keys, texts.take(by_row), EXACT, mask=pa.array(counts == 0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -26,10 +28,10 @@ def set_bits(masks: Masks, ordinal: int, is_set: npt.NDArray[np.bool_]) -> None:
     masks[:, -1 - (ordinal - 1) // 8] |= is_set.astype(np.uint8) << (ordinal - 1) % 8
 
 
-def as_binary(masks: Masks, is_null: npt.NDArray[np.bool_]) -> pa.BinaryArray:
+def as_binary(masks: Masks, is_null: npt.NDArray[np.bool_]) -> pa.Array[Any]:
     """Return masks as an Arrow array, null for some rows."""
     rows, length = masks.shape
     offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(length)
-    valid = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null.any() else None
-    buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(masks))]
+    valid = pa.py_buffer(np.packbits(~is_null, bitorder="little").data) if is_null.any() else None
+    buffers = [valid, pa.py_buffer(offsets.data), pa.py_buffer(np.ascontiguousarray(masks).data)]
     return pa.Array.from_buffers(pa.binary(), rows, buffers)

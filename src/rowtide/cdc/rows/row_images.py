@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.rows.partial_images import key_places, may_occur
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
+from rowtide.databases.lake_values.casting import Column, Texts, kernels
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -34,7 +34,7 @@ class LoggedImages:
     `is_null` is None if no text is null.
     """
 
-    texts: pa.StringArray
+    texts: Texts
     is_null: Booleans | None
     before: Integers
     after: Integers
@@ -50,17 +50,19 @@ class LoggedImages:
         """Return whose new row lacks the value of a place; None if nobody's."""
         if self.absent is None:
             return None
-        return (self.absent[:, place // 8] >> (place % 8) & 1).astype(np.bool_)
+        is_absent: Booleans = (self.absent[:, place // 8] >> (place % 8) & 1).astype(np.bool_)
+        return is_absent
 
     def has_value(self, index: Integers) -> Booleans:
         """Return which indexes lead to a text that is not null."""
-        is_there = index != NOWHERE
+        is_there: Booleans = index != NOWHERE
         return is_there if self.is_null is None else is_there & ~self.is_null[index]
 
-    def take(self, index: Integers) -> pa.StringArray:
+    def take(self, index: Integers) -> Texts:
         """Return the texts at indexes, null for `NOWHERE`."""
         is_nowhere = index == NOWHERE
-        return self.texts.take(pa.array(index, mask=is_nowhere if is_nowhere.any() else None))
+        at: Column = pa.array(index, mask=is_nowhere if is_nowhere.any() else None)
+        return self.texts.take(at)
 
 
 def read_images(records: pa.RecordBatch, chosen: Integers, places: int) -> LoggedImages:
@@ -79,10 +81,10 @@ def read_images(records: pa.RecordBatch, chosen: Integers, places: int) -> Logge
     return LoggedImages(texts, is_null, before, after, _read_absent(records["absent"], chosen, places))
 
 
-def _read_column(images: pa.ListArray[pa.StringScalar], chosen: Integers, places: int) -> tuple[pa.StringArray, Integers]:
+def _read_column(images: Column, chosen: Integers, places: int) -> tuple[Texts, Integers]:
     """Return a column's texts, and where in them the images of some records begin."""
     if images.null_count == len(images):
-        return images.values[:0], np.full(len(chosen), NOWHERE)
+        return images.values[:0], np.full(len(chosen), NOWHERE, np.int64)
     offsets = images.offsets.to_numpy().astype(np.int64)
     begins, lengths = offsets[:-1][chosen] - offsets[0], np.diff(offsets)[chosen]
     is_missing = images.is_null().to_numpy(zero_copy_only=False)[chosen]
@@ -91,7 +93,7 @@ def _read_column(images: pa.ListArray[pa.StringScalar], chosen: Integers, places
     return images.values[offsets[0] : offsets[-1]], np.where(is_missing, NOWHERE, begins)
 
 
-def _read_absent(bitmaps: pa.BinaryArray, chosen: Integers, places: int) -> npt.NDArray[np.uint8] | None:
+def _read_absent(bitmaps: Column, chosen: Integers, places: int) -> npt.NDArray[np.uint8] | None:
     if bitmaps.null_count == len(bitmaps):
         return None
     absent = np.zeros((len(bitmaps), (places + 7) // 8), np.uint8)
@@ -175,15 +177,19 @@ class RowImages:
     def _differs(self, place: int, chosen: Integers) -> Booleans:
         """Return whose old and new value of a place differ; null differs from every value."""
         before, after = self.before_at(place)[chosen], self.after_at(place)[chosen]
-        equal = pc.equal(self.logged.take(before), self.logged.take(after))
-        is_equal: Booleans = equal.fill_null(False).to_numpy(zero_copy_only=False)
+        equal = kernels.equal(self.logged.take(before), self.logged.take(after))
+        is_equal: Booleans = equal.fill_null(fill_value=False).to_numpy(zero_copy_only=False)
         if equal.null_count:
             is_equal = is_equal | ~(self.logged.has_value(before) | self.logged.has_value(after))
         return ~is_equal
 
 
 def complete_images(
-    logged: LoggedImages, operations: npt.NDArray[np.int8], images: npt.NDArray[np.int8], instance: Instance, shape: TableShape
+    logged: LoggedImages,
+    operations: npt.NDArray[np.int8],
+    images: npt.NDArray[np.int8],
+    instance: Instance,
+    shape: TableShape,
 ) -> RowImages:
     """Complete the row images of records, given with what `RECORD.operation` and `RECORD.image` say of each."""
     keys = tuple(key_places(instance, shape))

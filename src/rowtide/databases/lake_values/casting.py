@@ -7,14 +7,19 @@ neighbours are still cast at full speed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
-Texts = pa.StringArray
-Cast = Callable[[Texts], pa.Array]
+Column: TypeAlias = Any
+"""An Arrow array whose type is known at run time only: pyarrow's stubs cannot say so."""
+Texts: TypeAlias = Any
+"""An Arrow array of strings."""
+Cast = Callable[[Texts], Column]
+kernels: Any = pyarrow.compute
 
 _SMALL_PIECE = 512
 _HIGHEST_DIGIT = ord("9")
@@ -24,16 +29,23 @@ class Odd(ValueError):
     """A quick cast may not be right for these texts."""
 
 
-def cast_in_pieces(texts: Texts, quick: Cast, careful: Cast, *, smallest: int = _SMALL_PIECE) -> pa.Array:
+def cast_in_pieces(
+    texts: Texts, quick: Cast, careful: Cast, *, never: Cast | None = None, smallest: int = _SMALL_PIECE
+) -> Column:
     """Cast texts by `quick`, which raises `Odd` or Arrow's error; the smallest pieces that it refuses by `careful`.
 
-    `careful` takes every text that `quick` takes, with the same result.
+    `careful` takes every text that `quick` takes, with the same result. `never` says which texts neither takes: they
+    are known cheaply, and left out if `quick` refuses the column.
     """
-    pieces = list(_cast_pieces(texts, quick, careful, smallest))
-    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+    try:
+        return quick(texts)
+    except (Odd, pa.ArrowInvalid):
+        likely = texts if never is None else where(kernels.invert(never(texts)), texts)
+        pieces = list(_cast_pieces(likely, quick, careful, smallest))
+        return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
 
-def _cast_pieces(texts: Texts, quick: Cast, careful: Cast, smallest: int) -> Iterator[pa.Array]:
+def _cast_pieces(texts: Texts, quick: Cast, careful: Cast, smallest: int) -> Iterator[Column]:
     try:
         yield quick(texts)
     except (Odd, pa.ArrowInvalid):
@@ -64,10 +76,10 @@ def fields_of(texts: Texts, pattern: str) -> dict[str, Texts]:
     """Return the named groups of a pattern that matches a whole text; null where it does not, empty where a group is
     left out.
     """
-    found = pc.extract_regex(texts, f"^(?:{pattern})$")
-    return {field.name: pc.struct_field(found, field.name) for field in found.type}
+    found = kernels.extract_regex(texts, f"^(?:{pattern})$")
+    return {field.name: kernels.struct_field(found, field.name) for field in found.type}
 
 
-def where(condition: pa.BooleanArray, values: pa.Array) -> pa.Array:
+def where(condition: Column, values: Column) -> Column:
     """Return the values that meet a condition; null in place of others."""
-    return pc.if_else(condition, values, pa.scalar(None, values.type))
+    return kernels.if_else(condition, values, pa.scalar(None, values.type))

@@ -1,7 +1,7 @@
 """Dates and timestamps in ISO form, in the whole range of Spark's types.
 
-Not taken, though `try_cast` takes them, because no server prints them: a year or month alone, a time without seconds, or
-without a day, and zones by name.
+Not taken, though `try_cast` takes them, because no server prints them: a year or month alone, a time without seconds
+or without a day, and zones by name.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from rowtide.databases.lake_values.casting import Odd, Texts, bytes_of, cast_in_pieces, fields_of
+from rowtide.databases.lake_values.casting import Column, Odd, Texts, bytes_of, cast_in_pieces, fields_of, kernels
 
 _Integers = npt.NDArray[np.int64]
 _Booleans = npt.NDArray[np.bool_]
@@ -42,22 +41,24 @@ _WITH_SECONDS = len("2024-02-29 12:34:56")
 _UTC = np.frombuffer(b"+00", np.uint8)
 
 
-def dates(texts: Texts) -> pa.Array:
+def dates(texts: Texts) -> Column:
     """Cast texts to dates; what follows a day behind a space is ignored."""
     return cast_in_pieces(texts, lambda texts: texts.cast(pa.date32()), _careful_dates)
 
 
-def timestamps(texts: Texts) -> pa.Array:
+def timestamps(texts: Texts) -> Column:
     """Cast texts to moments; without an offset they are in UTC."""
     return cast_in_pieces(texts, _quick_timestamps, partial(_careful_timestamps, to=TIMESTAMP))
 
 
-def timestamps_without_zone(texts: Texts) -> pa.Array:
+def timestamps_without_zone(texts: Texts) -> Column:
     """Cast texts to timestamps without zone; an offset is ignored."""
-    return cast_in_pieces(texts, _quick_timestamps_without_zone, partial(_careful_timestamps, to=TIMESTAMP_WITHOUT_ZONE))
+    return cast_in_pieces(
+        texts, _quick_timestamps_without_zone, partial(_careful_timestamps, to=TIMESTAMP_WITHOUT_ZONE)
+    )
 
 
-def _quick_timestamps(texts: Texts) -> pa.Array:
+def _quick_timestamps(texts: Texts) -> Column:
     """Arrow takes offsets of a day, and times without seconds: only the form that UTC has is left to it."""
     _require_length(texts, _WITH_SECONDS + len(_UTC))
     offsets, data = bytes_of(texts)
@@ -67,18 +68,18 @@ def _quick_timestamps(texts: Texts) -> pa.Array:
     return texts.cast(TIMESTAMP)
 
 
-def _quick_timestamps_without_zone(texts: Texts) -> pa.Array:
+def _quick_timestamps_without_zone(texts: Texts) -> Column:
     _require_length(texts, _WITH_SECONDS)
     return texts.cast(TIMESTAMP_WITHOUT_ZONE)
 
 
 def _require_length(texts: Texts, shortest: int) -> None:
-    length = pc.min(pc.binary_length(texts)).as_py()
+    length = kernels.min(kernels.binary_length(texts)).as_py()
     if length is not None and length < shortest:
         raise Odd
 
 
-def _careful_dates(texts: Texts) -> pa.Array:
+def _careful_dates(texts: Texts) -> Column:
     fields = fields_of(texts, _DATE)
     year = _signed(fields["sign"]) * _integers(fields["year"], 1)
     days, is_day = _days(year, _integers(fields["month"], 1), _integers(fields["day"], 1))
@@ -86,7 +87,7 @@ def _careful_dates(texts: Texts) -> pa.Array:
     return pa.array(np.where(fits, days, 0).astype(np.int32), mask=~fits | _is_null(fields["year"])).cast(pa.date32())
 
 
-def _careful_timestamps(texts: Texts, to: pa.DataType) -> pa.Array:
+def _careful_timestamps(texts: Texts, to: pa.DataType) -> Column:
     fields = fields_of(texts, _TIMESTAMP)
     year = _signed(fields["sign"]) * _integers(fields["year"], 1)
     days, is_day = _days(year, _integers(fields["month"], 1), _integers(fields["day"], 1))
@@ -96,7 +97,7 @@ def _careful_timestamps(texts: Texts, to: pa.DataType) -> pa.Array:
     moment = days * _DAY + seconds
     if to == TIMESTAMP:
         moment = moment - _signed(fields["zone_sign"]) * offset
-    fraction = _integers(pc.utf8_slice_codeunits(pc.utf8_rpad(fields["fraction"], 6, "0"), 0, 6), 0)
+    fraction = _integers(kernels.utf8_slice_codeunits(kernels.utf8_rpad(fields["fraction"], 6, "0"), 0, 6), 0)
     fits = is_day & is_time & is_zone & _is_in_range(moment, fraction)
     # The first second of the range is in it in part: it overflows before the fraction is added, and back after.
     micros = np.where(fits, moment, 0) * _SECOND + fraction
@@ -128,17 +129,21 @@ def _is_in_range(seconds: _Integers, micros: _Integers) -> _Booleans:
     last, last_micros = divmod(_LARGEST.max, _SECOND)
     is_first = (seconds == first) & (micros >= first_micros)
     is_last = (seconds == last) & (micros <= last_micros)
-    return is_first | is_last | ((seconds > first) & (seconds < last))
+    is_in_range: _Booleans = is_first | is_last | ((seconds > first) & (seconds < last))
+    return is_in_range
 
 
 def _integers(digits: Texts, default: int) -> _Integers:
-    numbers = pc.if_else(pc.equal(digits, ""), str(default), digits).cast(pa.int64())
-    return numbers.fill_null(default).to_numpy()
+    numbers = kernels.if_else(kernels.equal(digits, ""), str(default), digits).cast(pa.int64())
+    found: _Integers = numbers.fill_null(default).to_numpy()
+    return found
 
 
 def _signed(signs: Texts) -> _Integers:
-    return np.where(pc.equal(signs, "-").fill_null(False).to_numpy(zero_copy_only=False), -1, 1)
+    is_negative = kernels.equal(signs, "-").fill_null(fill_value=False).to_numpy(zero_copy_only=False)
+    return np.where(is_negative, np.int64(-1), np.int64(1))
 
 
 def _is_null(texts: Texts) -> _Booleans:
-    return texts.is_null().to_numpy(zero_copy_only=False)
+    is_null: _Booleans = texts.is_null().to_numpy(zero_copy_only=False)
+    return is_null

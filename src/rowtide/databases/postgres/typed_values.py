@@ -9,18 +9,17 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.lake_values.arrow_types import arrow_type
-from rowtide.databases.lake_values.casting import Cast, Odd, Texts, bytes_of, cast_in_pieces, where
+from rowtide.databases.lake_values.casting import Cast, Column, Odd, Texts, bytes_of, cast_in_pieces, kernels, where
 from rowtide.databases.lake_values.numbers import decimals, floats, whole_numbers
 from rowtide.databases.lake_values.times import dates, timestamps, timestamps_without_zone
 
 _HEX_PREFIX = b"\\x"
 
 
-def typed_values(texts: Texts, lake_type: LakeType) -> pa.Array:
+def typed_values(texts: Texts, lake_type: LakeType) -> Column:
     """Return values of a lake type; null where the text is null, or does not fit the type."""
     to = arrow_type(lake_type.name)
     if isinstance(to, pa.Decimal128Type):
@@ -28,24 +27,24 @@ def typed_values(texts: Texts, lake_type: LakeType) -> pa.Array:
     return _CASTS[to](texts)
 
 
-def _unchanged(texts: Texts) -> pa.Array:
+def _unchanged(texts: Texts) -> Column:
     return texts
 
 
-def _flags(texts: Texts) -> pa.Array:
-    return pc.equal(texts, "t")
+def _flags(texts: Texts) -> Column:
+    return kernels.equal(texts, "t")
 
 
-def _dates_of_our_era(texts: Texts) -> pa.Array:
-    is_earlier = pc.ends_with(texts, " BC")
-    return dates(where(pc.invert(is_earlier), texts) if pc.any(is_earlier).as_py() else texts)
+def _dates_of_our_era(texts: Texts) -> Column:
+    is_earlier = kernels.ends_with(texts, " BC")
+    return dates(where(kernels.invert(is_earlier), texts) if kernels.any(is_earlier).as_py() else texts)
 
 
-def _binary(texts: Texts) -> pa.Array:
+def _binary(texts: Texts) -> Column:
     return cast_in_pieces(texts, _quick_binary, _careful_binary)
 
 
-def _quick_binary(texts: Texts) -> pa.Array:
+def _quick_binary(texts: Texts) -> Column:
     r"""Every text is `\x` and an even number of digits."""
     offsets, data = bytes_of(texts)
     begins, lengths = offsets[:-1].astype(np.int64), np.diff(offsets)
@@ -63,27 +62,27 @@ def _quick_binary(texts: Texts) -> pa.Array:
     return _decode(data[is_digit], texts, len(_HEX_PREFIX))
 
 
-def _careful_binary(texts: Texts) -> pa.Array:
+def _careful_binary(texts: Texts) -> Column:
     """As Spark's `unhex(substring(…, 3))`: a first digit alone is a byte."""
-    digits = pc.utf8_slice_codeunits(texts, len(_HEX_PREFIX))
-    digits = where(pc.match_substring_regex(digits, "^[0-9a-fA-F]*$"), digits)
-    is_uneven = pc.equal(pc.bit_wise_and(pc.binary_length(digits), 1), 1)
-    even = pc.if_else(is_uneven, pc.binary_join_element_wise("0", digits, ""), digits)
+    digits = kernels.utf8_slice_codeunits(texts, len(_HEX_PREFIX))
+    digits = where(kernels.match_substring_regex(digits, "^[0-9a-fA-F]*$"), digits)
+    is_uneven = kernels.equal(kernels.bit_wise_and(kernels.binary_length(digits), 1), 1)
+    even = kernels.if_else(is_uneven, kernels.binary_join_element_wise("0", digits, ""), digits)
     offsets, data = bytes_of(even)
     return _decode(data[offsets[0] : offsets[-1]], even, 0)
 
 
-def _decode(digits: npt.NDArray[np.uint8], texts: Texts, prefix: int) -> pa.Array:
+def _decode(digits: npt.NDArray[np.uint8], texts: Texts, prefix: int) -> Column:
     """Decode the hexadecimal digits of all texts at once; each text has a prefix that is not among them."""
-    lengths = pc.binary_length(texts).fill_null(prefix).to_numpy()
+    lengths = kernels.binary_length(texts).fill_null(prefix).to_numpy()
     offsets = np.concatenate(([0], np.cumsum((lengths - prefix) // 2))).astype(np.int32)
     try:
-        decoded = binascii.unhexlify(digits)
+        decoded = binascii.unhexlify(digits.data)
     except binascii.Error as error:
         raise Odd from error
-    valid = pc.is_valid(texts).buffers()[1] if texts.null_count else None
+    valid = kernels.is_valid(texts).buffers()[1] if texts.null_count else None
     return pa.Array.from_buffers(
-        pa.binary(), len(texts), [valid, pa.py_buffer(offsets), pa.py_buffer(decoded)], texts.null_count
+        pa.binary(), len(texts), [valid, pa.py_buffer(offsets.data), pa.py_buffer(decoded)], texts.null_count
     )
 
 
