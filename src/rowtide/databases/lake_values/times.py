@@ -38,24 +38,28 @@ _LARGEST = np.iinfo(np.int64)
 _DAYS = np.iinfo(np.int32)
 
 _WITH_SECONDS = len("2024-02-29 12:34:56")
+_INFINITIES = pa.array(["infinity", "-infinity"])
 _UTC = np.frombuffer(b"+00", np.uint8)
 
 
 def dates(texts: Texts) -> Column:
     """Cast texts to dates; what follows a day behind a space is ignored."""
-    return cast_in_pieces(texts, lambda texts: texts.cast(pa.date32()), _careful_dates)
+    return cast_in_pieces(texts, lambda texts: texts.cast(pa.date32()), _careful_dates, never=_is_infinite)
 
 
 def timestamps(texts: Texts) -> Column:
     """Cast texts to moments; without an offset they are in UTC."""
-    return cast_in_pieces(texts, _quick_timestamps, partial(_careful_timestamps, to=TIMESTAMP))
+    return cast_in_pieces(texts, _quick_timestamps, partial(_careful_timestamps, to=TIMESTAMP), never=_is_infinite)
 
 
 def timestamps_without_zone(texts: Texts) -> Column:
     """Cast texts to timestamps without zone; an offset is ignored."""
-    return cast_in_pieces(
-        texts, _quick_timestamps_without_zone, partial(_careful_timestamps, to=TIMESTAMP_WITHOUT_ZONE)
-    )
+    careful = partial(_careful_timestamps, to=TIMESTAMP_WITHOUT_ZONE)
+    return cast_in_pieces(texts, _quick_timestamps_without_zone, careful, never=_is_infinite)
+
+
+def _is_infinite(texts: Texts) -> Column:
+    return kernels.is_in(texts, _INFINITIES)
 
 
 def _quick_timestamps(texts: Texts) -> Column:
