@@ -17,7 +17,9 @@ from builders.random_records import random_records, random_table, records_of_tex
 from builders.type_catalogue import SAMPLES, SETUP
 from rowtide.cdc.capture.change_rows import as_change_rows
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.rows.conversion import LsnRange, Wanted, convert_records, convert_segment
+from rowtide.cdc.rows.conversion import LsnRange, Wanted, change_schema, convert_records, convert_segment
+from rowtide.core.mask import pack_mask
+from rowtide.core.records import RECORD
 from rowtide.core.tables import TableShape, TableVersion
 from rowtide.databases.postgres.connect import PINNED_SETTINGS
 
@@ -99,6 +101,31 @@ def test_segment_is_converted_as_its_tables_are(seed: int) -> None:
             alone = convert_records(part, one.instance, one.shape, lsns)
             assert set(alone["__$start_lsn"].to_pylist()) == {101}
             assert_same(found[one.instance.member_id], alone)
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 1024, 1600])
+def test_update_mask_has_a_bit_for_each_of_many_columns(count: int) -> None:
+    made, shape = typed_table(*["text"] * count)
+    old = ["x"] * count
+    changed = sorted({1, count // 2 + 1, count})
+    new = ["y" if ordinal in changed else "x" for ordinal in range(1, count + 1)]
+    given = {"operation": 2, "image": 2, "before": old, "after": new}
+    record = pa.Table.from_pylist([records_of_texts([["x"]]).to_pylist()[0] | given], RECORD)
+
+    rows = convert_records(record, made, shape, EVERYTHING)
+
+    assert rows["__$update_mask"].to_pylist() == [pack_mask(changed, count)] * 2
+    assert rows["__$operation"].to_pylist() == [3, 4]
+
+
+def test_range_without_records_gives_no_rows() -> None:
+    logged = random_table(random.Random(0))
+    records = random_records(random.Random(0), logged, 10)
+
+    for given in (records, records.slice(0, 0)):
+        rows = convert_records(given, logged.instance, logged.shape, LsnRange(1, 2))
+        assert rows.num_rows == 0
+        assert rows.schema == change_schema(logged.instance)
 
 
 def test_image_of_another_number_of_values_is_refused() -> None:

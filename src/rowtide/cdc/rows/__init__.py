@@ -1,1 +1,1 @@
-"""Converts log records into change rows, as Spark SQL text."""
+"""Converts log records into change rows: in Arrow, and as Spark SQL text."""

@@ -17,7 +17,7 @@ from rowtide.cdc.definitions import Instance
 from rowtide.cdc.rows.partial_images import key_places, may_occur
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
-from rowtide.databases.lake_values.casting import Column, Texts, kernels
+from rowtide.databases.lake_values.casting import Column, Texts, bytes_of, kernels
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -98,8 +98,8 @@ def _read_absent(bitmaps: Column, chosen: Integers, places: int) -> npt.NDArray[
         return None
     absent = np.zeros((len(bitmaps), (places + 7) // 8), np.uint8)
     is_there = bitmaps.is_valid().to_numpy(zero_copy_only=False)
-    packed = b"".join(bitmaps.drop_null().to_pylist())
-    absent[is_there] = np.frombuffer(packed, np.uint8).reshape(-1, absent.shape[1])
+    offsets, packed = bytes_of(bitmaps.drop_null())
+    absent[is_there] = packed[offsets[0] : offsets[-1]].reshape(-1, absent.shape[1])
     return absent[chosen] if absent[chosen].any() else None
 
 
