@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from rowtide.cdc.capture.transactions import TRANSACTION
 from rowtide.cdc.definitions import CapturedColumn, Instance
-from rowtide.cdc.lake_tables import CHANGES_RANGED, change_table_path, system_table_path
+from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.cdc.published import ENABLED
 from rowtide.cdc.rows.expressions import change_columns
 from rowtide.cdc.system_tables import InstanceEvent, RecordedCycle, SystemTables
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
-from rowtide.lake.appends import append_once
 from rowtide.lake.compaction import is_compaction_due
 from rowtide.lake.session import pinned
+from rowtide.lake.small_tables import append_small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +47,7 @@ class MadeLake:
         self.lake = str(folder)
         self.cycle = 0
         self._instance = _define()
-        self._system_tables = SystemTables(self.spark, self.lake, "benchmark")
+        self._system_tables = SystemTables(lambda: self.spark, self.lake, "benchmark")
         self._system_tables.ensure()
         self._columns = [(column.name, column.type_name) for column in change_columns(self._instance)]
         tables.ensure_table(self.spark, self.path, self._columns, identity=self._instance.member_id)
@@ -67,7 +67,7 @@ class MadeLake:
         self._system_tables.record(recorded, token=1)
         rows = orders.selectExpr(*(_typed(name, kind, orders.columns, first) for name, kind in self._columns))
         identity, committer = self._instance.member_id, self._system_tables.committer
-        append_once(committer, rows, self.path, identity=identity, cycle=self.cycle, ranged=CHANGES_RANGED)
+        append_small(committer, rows.toArrow(), self.path, identity=identity, cycle=self.cycle)
         self._system_tables.record_instances(self.cycle, events)
         self._state = self._system_tables.publish(self._state, recorded, self._transactions(first, lsns), events)
 

@@ -19,7 +19,6 @@ from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
-from rowtide.lake.session import pinned
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseLost
 from rowtide.log.manifest import Manifest
@@ -147,7 +146,7 @@ class CapturedDatabase(LoggedDatabase):
             held = LakeLease.take(self.store(), lease)
             if verifications is not None:
                 held = replace(held, verify=_lost_after(verifications))
-            system_tables = SystemTables(pinned(self.spark), source.lake, source.source_id)
+            system_tables = SystemTables(lambda: self.spark, source.lake, source.source_id)
             yield Capture(system_tables, self.store(), held, most_row_bytes=most_row_bytes)
 
     def changes(

@@ -20,7 +20,6 @@ from rowtide.core.anchors import Anchor, UnknownAnchor
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
-from rowtide.lake.session import pinned
 from rowtide.log.errors import DatabaseCopied
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.store import open_store
@@ -134,7 +133,7 @@ def test_an_open_cycle_is_finished(spark: SparkSession, recording: Recording, da
     # The source is gone: who captures needs no more of it than a place for its lease.
     with AdvisoryLease.take(open_engine(database), "lake") as lease:
         held = LakeLease.take(store, lease)
-        capture = Capture(SystemTables(pinned(spark), str(lake), recording.source_id("interrupted")), store, held)
+        capture = Capture(SystemTables(lambda: spark, str(lake), recording.source_id("interrupted")), store, held)
         while capture.step():
             pass
     found = read_change_rows(spark, str(lake), "public_item")

@@ -454,11 +454,37 @@ class RelationChanged(RowtideError):
 
 
 @numbered
+class ChangeRowsMiscounted(RowtideError):
+    """The rows written for a cycle are not those that the log has; nothing of the cycle is committed to that table."""
+
+    number = 4110
+    fact = "cycle {cycle} wrote {written:,} rows for {table}, but the log has {expected:,}"
+    hint = (
+        "Start capture again: the cycle is redone. If it says the same, the log store or rowtide is at fault: "
+        "run `rowtide check`, and report it."
+    )
+    cycle: int
+    written: int
+    table: str
+    expected: int
+
+
+@numbered
+class ChangeFileMissing(RowtideError):
+    """A task of Spark wrote a file that capture's own process does not find: they do not share the lake's folder."""
+
+    number = 4111
+    fact = "a task of Spark wrote {file}, and this process does not find it"
+    hint = "Put the lake in a folder that the executors and this process share, or run with --engine auto."
+    file: str
+
+
+@numbered
 class DefinitionsIncomplete(RowtideError):
-    """An earlier version of rowtide enabled the database, and created fewer tables."""
+    """An earlier version of rowtide enabled the database, and created fewer tables, or tables of fewer columns."""
 
     number = 4109
-    fact = "tables are missing in schema cdc: {tables}; an earlier version of rowtide enabled this database"
+    fact = "tables or columns are missing in schema cdc: {tables}; an earlier version of rowtide enabled this database"
     hint = "Run `rowtide cdc enable-db` again as the role that did: it creates what is missing and keeps the rest."
     tables: str
 

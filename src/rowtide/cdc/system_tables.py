@@ -6,9 +6,10 @@ publishes it: rows of the others count only up to the last published cycle.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,11 +28,11 @@ from rowtide.cdc.lake_tables import (
 from rowtide.cdc.published import Publication, RecordedInstance, apply_event, read_instances, read_publication
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.delta.commits import Committer as SmallCommitter
+from rowtide.delta.commits import Committer
 from rowtide.lake import tables
 from rowtide.lake.access import follow_place
-from rowtide.lake.commits import Committer
 from rowtide.lake.compaction import compact, is_compaction_due
+from rowtide.lake.session import pinned
 from rowtide.lake.small_tables import SmallTable, append_small
 
 if TYPE_CHECKING:
@@ -89,14 +90,20 @@ class InstanceEvent:
 class SystemTables:
     """The system tables of one lake, written under one source's identity."""
 
-    def __init__(self, spark: SparkSession, lake: str, source_id: str) -> None:
-        self.spark = spark
+    def __init__(self, make_spark: Callable[[], SparkSession], lake: str, source_id: str) -> None:
+        """`make_spark` is called when Spark is needed for the first time."""
+        self._make_spark = make_spark
         self.lake = lake
         self.source_id = source_id
-        follow_place(spark, lake)
         self.host = tables.host_name()
-        self.committer = Committer(spark)
-        self.small_committer = SmallCommitter()
+        self.committer = Committer()
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session, with rowtide's settings."""
+        spark = pinned(self._make_spark())
+        follow_place(spark, self.lake)
+        return spark
 
     def compact_in_turn(self, cycle: int, capture_instances: Sequence[str]) -> None:
         """Compact the tables whose turn it is after a cycle, of those that cycles add to.
@@ -135,8 +142,8 @@ class SystemTables:
             RecordedCycle(row["cycle"], Position(row["from_position"]), Position(row["to_position"])) for row in rows
         ]
 
-    def record(self, cycle: RecordedCycle, token: int) -> None:
-        """Record a cycle's range, before anything is appended for it."""
+    def record(self, cycle: RecordedCycle, token: int) -> bool:
+        """Record a cycle's range, before anything is appended for it; return False if the cycle has one already."""
         values = {
             "cycle": cycle.cycle,
             "from_position": cycle.from_position.value,
@@ -146,8 +153,9 @@ class SystemTables:
             "host": self.host,
         }
         failpoint("cycle_record.before")
-        self._append("cycles", rows_of(CYCLES, [values]), cycle.cycle)
+        is_new = self._append("cycles", rows_of(CYCLES, [values]), cycle.cycle)
         failpoint("cycle_record.after")
+        return is_new
 
     def record_instances(self, cycle: int, events: Iterable[InstanceEvent]) -> None:
         """Append the instances that begin, end or are suspended in a cycle; visible when the cycle is published."""
@@ -186,7 +194,7 @@ class SystemTables:
     def _append(self, name: str, rows: pa.Table, cycle: int) -> bool:
         """Append to one of the tables; return False if it has the cycle already."""
         path, identity = self._path(name), self._identity(name)
-        return append_small(self.small_committer, rows, path, identity=identity, cycle=cycle)
+        return append_small(self.committer, rows, path, identity=identity, cycle=cycle)
 
     def _path(self, name: str) -> str:
         return system_table_path(self.lake, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +19,11 @@ from rowtide.delta.statistics import describe_rows
 
 _INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
 _USUALLY_INDEXED = 32
+
+
+def name_data_file(cycle: int) -> str:
+    """Return a name that no other data file of a table has; what a crash leaves uncommitted goes with a vacuum."""
+    return f"{cycle:010d}-{uuid.uuid4().hex[:12]}.parquet"
 
 
 def write_rows(location: Location, columns: Struct, metadata: Metadata, rows: pa.Table, name: str) -> AddFile:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from rowtide.core.errors import Retryable
@@ -80,14 +81,28 @@ class Committer:
         self._clock = clock
         self._known: dict[str, tuple[TableState, float]] = {}
 
+    def read_state(self, location: Location) -> TableState:
+        """Return the state of a table that the next commit begins with. Raises as `commit_once`."""
+        known, since = self._known.get(location.path, (None, 0.0))
+        if known is None or self._clock() - since > _KNOWN_FOR_S:
+            known = _load(location)
+            self._known[location.path] = known, self._clock()
+        return known
+
     def commit_once(
-        self, location: Location, *, identity: str, cycle: int, write: Callable[[TableState], Sequence[AddFile]]
+        self,
+        location: Location,
+        *,
+        identity: str,
+        cycle: int,
+        write: Callable[[TableState], Sequence[AddFile]],
+        tags: Mapping[str, str] = MappingProxyType({}),
     ) -> bool:
         """Let `write` write a cycle's data files, and commit them; return False if the table already has that cycle.
 
-        `write` is called again if the table's columns change meanwhile. Raises `AppendNotFound` if the table has a
-        later cycle but not this one, `TableUnwritable`, and `LakeReadFailed`, `LakeWriteFailed` if the storage failed,
-        after which the cycle may be there.
+        The commit names identity, cycle and `tags`. `write` is called again if the table's columns change meanwhile.
+        Raises `AppendNotFound` if the table has a later cycle but not this one, `TableUnwritable`, and
+        `LakeReadFailed`, `LakeWriteFailed` if the storage failed, after which the cycle may be there.
         """
         # Taken out: what a commit leaves that failed is for the next one to find out.
         known, since = self._known.pop(location.path, (None, 0.0))
@@ -98,7 +113,7 @@ class Committer:
                 self._known[location.path] = state, self._clock()
                 return False
             try:
-                claim = _claim(location, identity, cycle, write(state))
+                claim = _claim(location, identity, cycle, write(state), tags)
                 committed = self._commit(claim, state)
             except (CommitLost, RowsUnfit) as error:
                 if isinstance(error, RowsUnfit) and is_fresh:
@@ -157,8 +172,9 @@ def _has_cycle(location: Location, state: TableState, identity: str, cycle: int)
     return last == cycle
 
 
-def _claim(location: Location, identity: str, cycle: int, files: Sequence[AddFile]) -> _Claim:
-    info = commit_info("WRITE", {"mode": "Append"}, tags={"rowtide.identity": identity, "rowtide.cycle": str(cycle)})
+def _claim(location: Location, identity: str, cycle: int, files: Sequence[AddFile], tags: Mapping[str, str]) -> _Claim:
+    own_tags = {"rowtide.identity": identity, "rowtide.cycle": str(cycle)}
+    info = commit_info("WRITE", {"mode": "Append"}, tags={**own_tags, **tags})
     transaction = {"appId": identity, "version": cycle, "lastUpdated": info["timestamp"]}
     actions: Actions = [
         ("commitInfo", info),

@@ -5,14 +5,13 @@ Used for the lake's system tables, whose newest rows are read repeatedly.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.delta.actions import AddFile
-from rowtide.delta.appends import write_rows
+from rowtide.delta.appends import name_data_file, write_rows
 from rowtide.delta.commits import Committer, TableState
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
@@ -64,8 +63,8 @@ def append_small(committer: Committer, rows: pa.Table, path: str, *, identity: s
     location = locate(path)
 
     def write(state: TableState) -> list[AddFile]:
-        # What a crash leaves uncommitted goes with the next vacuum.
-        name = f"{cycle:010d}-{uuid.uuid4().hex[:12]}.parquet"
-        return [write_rows(location, state.columns, state.metadata, rows, name)] if rows.num_rows else []
+        if not rows.num_rows:
+            return []
+        return [write_rows(location, state.columns, state.metadata, rows, name_data_file(cycle))]
 
     return committer.commit_once(location, identity=identity, cycle=cycle, write=write)

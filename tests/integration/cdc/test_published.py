@@ -13,7 +13,6 @@ from rowtide.cdc import published
 from rowtide.cdc.published import Publication, read_publication, read_visible_publication
 from rowtide.cdc.system_tables import RecordedCycle, SystemTables
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.lake.session import pinned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def system_tables(spark: SparkSession, lake: Path) -> SystemTables:
     """A new lake's system_tables."""
-    opened = SystemTables(pinned(spark), str(lake), "a source")
+    opened = SystemTables(lambda: spark, str(lake), "a source")
     opened.ensure()
     return opened
 

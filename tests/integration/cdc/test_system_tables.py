@@ -12,7 +12,6 @@ from builders.publications import transactions
 from rowtide.cdc import system_tables as system_tables_module
 from rowtide.cdc.system_tables import LakeState, RecordedCycle, SystemTables
 from rowtide.core.lsn import Position
-from rowtide.lake.session import pinned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +26,7 @@ class Cut(Exception):
 @pytest.fixture
 def system_tables(spark: SparkSession, lake: Path) -> SystemTables:
     """A new lake's system_tables, with one cycle recorded."""
-    opened = SystemTables(pinned(spark), str(lake), "a source")
+    opened = SystemTables(lambda: spark, str(lake), "a source")
     opened.ensure()
     opened.record(CYCLE, token=1)
     return opened

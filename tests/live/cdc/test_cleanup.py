@@ -36,7 +36,6 @@ from rowtide.delta.errors import LakeWriteFailed
 from rowtide.handle import register
 from rowtide.lake import tables
 from rowtide.lake.deletion import delete_rows
-from rowtide.lake.session import pinned
 from rowtide.log.postgres.lease import AdvisoryLease
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def opened(captured: CapturedDatabase) -> Iterator[Cleanup]:
     source = captured.cdc.get_source()
     with AdvisoryLease.take(open_engine(captured.url), "lake") as lease:
         held = LakeLease.take(captured.store(), lease)
-        yield Cleanup(SystemTables(pinned(captured.spark), source.lake, source.source_id), held)
+        yield Cleanup(SystemTables(lambda: captured.spark, source.lake, source.source_id), held)
 
 
 def commit_times(captured: CapturedDatabase) -> dict[int, datetime]:

@@ -26,7 +26,6 @@ from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.lake.session import pinned
 from rowtide.log.postgres.lease import AdvisoryLease
 
 if TYPE_CHECKING:
@@ -178,7 +177,7 @@ def test_consumer_passed_by_cleanup_raises_and_can_resume(
     source = written.cdc.get_source()
     with AdvisoryLease.take(open_engine(written.url), "lake") as lease:
         over = [replace(known, limit=timedelta(0)) for known in list_consumers(lease.connection)]
-        system_tables = SystemTables(pinned(written.spark), source.lake, source.source_id)
+        system_tables = SystemTables(lambda: written.spark, source.lake, source.source_id)
         Cleanup(system_tables, LakeLease.take(written.store(), lease), lambda: over).begin(EVERYTHING_OLD)
     assert low(written) == last(written)
     with pytest.raises(ConsumerPassed, match="removed by the cleanup"), consume():

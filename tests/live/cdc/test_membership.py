@@ -26,11 +26,10 @@ from rowtide.cdc.errors import (
 )
 from rowtide.databases.postgres import locks
 from rowtide.databases.postgres.errors import LockNotObtained
+from rowtide.delta.commits import Committer
 from rowtide.handle import connect
 from rowtide.lake import tables
-from rowtide.lake.appends import append_once
-from rowtide.lake.commits import Committer
-from rowtide.lake.session import pinned
+from rowtide.lake.small_tables import append_small
 from rowtide.log.errors import DatabaseNotEnabled, LeaseLost, LogStoreNotWritable, SchemaTaken
 
 ROWS_PER_TRANSACTION = 7
@@ -354,10 +353,10 @@ def test_rows_left_by_a_crash_after_disable_go_at_next_capture(captured: Capture
     captured.capture()
     place = f"{captured.lake}/cdc/public_other_CT"
     member = captured.cdc.list_recorded_instances()[1].instance.member_id
-    rows = table_of(captured, "other").localCheckpoint()
+    rows = table_of(captured, "other").toArrow()
     captured.cdc.disable_table("other")
     captured.capture()
-    append_once(Committer(pinned(captured.spark)), rows, place, identity=member, cycle=99, ranged=())
+    append_small(Committer(), rows, place, identity=member, cycle=99)
     captured.capture()
     assert table_of(captured, "other").count() == 0
     assert table_of(captured, "item").count() == 1

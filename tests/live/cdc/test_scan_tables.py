@@ -10,7 +10,7 @@ import pytest
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide
 from rowtide.cdc.scans.metrics import KEPT_SESSIONS, ScanMetrics
-from rowtide.cdc.scans.sessions import ScanFigures, ScanPhase
+from rowtide.cdc.scans.sessions import Engine, ScanFigures, ScanPhase
 from rowtide.cdc.scans.tables import ScanWriter
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.connect import open_engine
@@ -18,7 +18,7 @@ from rowtide.delta.errors import LakeWriteFailed
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LSN = CommitLsn.parse("1/A0")
-FIGURES = ScanFigures(Position(10), Position(LSN.value + 1), 2, 5, 7, 0, LSN, LSN, NOW)
+FIGURES = ScanFigures(Position(10), Position(LSN.value + 1), 2, 5, 7, 0, LSN, LSN, NOW, Engine.SPARK)
 
 
 @pytest.fixture

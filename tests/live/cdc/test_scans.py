@@ -68,7 +68,7 @@ def test_an_error_that_ends_a_scan_is_listed(written: CapturedDatabase, monkeypa
     def fail(*_arguments: object, **_options: object) -> None:
         raise AppendNotFound("the change table", 2)
 
-    monkeypatch.setattr(capture_module, "append_once", fail)
+    monkeypatch.setattr(capture_module, "convert_in_process", fail)
     rowtide("cdc", "scan", "--db", written.url).require_error(3102)
     (error,) = written.cdc.list_scan_errors()
     assert (error.error_number, error.phase_number) == (3102, 3)

@@ -77,7 +77,7 @@ def test_a_row_beyond_sparks_memory_is_left_out_and_reported(captured: CapturedD
     members = {member.member_id: member.table for member in state.members}
     assert members[lacking.member_id] == "item"
     assert lacking.reason.startswith("a row takes 67,")
-    assert lacking.reason.endswith(" bytes, of at most 52,428,800 that Spark's memory is enough for")
+    assert lacking.reason.endswith(" bytes, of at most 52,428,800 that memory is enough for")
     told = rowtide("check", "--format", "jsonl", "--db", captured.url)
     assert f"public.item lacks changes of the transaction that commits at LSN {lsn}" in told.output
     captured.cdc.disable_table("item")

@@ -2,24 +2,33 @@
 
 A cycle records its range in `cycles`, appends rows to every change table once, records in `instances` which instances
 began and ended, and publishes by `lsn_time_mapping`. After a crash at any point the recorded range is redone; appends
-that exist are ignored.
+that exist are ignored. Of two processes that record a cycle one wins: the other redoes what is recorded, if it still
+holds the lake.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rowtide.cdc.capture import change_rows
+from rowtide.cdc.capture.change_files import (
+    ChangeFile,
+    Destination,
+    Selection,
+    count_change_rows,
+    divide,
+    select_records,
+)
+from rowtide.cdc.capture.engines import choose_engine, convert_by_spark, convert_in_process, find_most_row_bytes
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import (
     CyclePlan,
-    InstanceWork,
     find_too_large,
     is_heartbeat_due,
     last_gap,
@@ -37,26 +46,28 @@ from rowtide.cdc.capture.transactions import (
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.history import history_rows
 from rowtide.cdc.definitions import READER, Instance
-from rowtide.cdc.errors import LakeBehindLog
+from rowtide.cdc.errors import ChangeRowsMiscounted, LakeBehindLog
 from rowtide.cdc.lake_lease import LakeLease
-from rowtide.cdc.lake_tables import CHANGES_RANGED, change_table_path
+from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.cdc.rows.expressions import change_columns
-from rowtide.cdc.scans.sessions import ScanFigures, ScanPhase
+from rowtide.cdc.scans.sessions import Engine, EngineSetting, ScanFigures, ScanPhase
 from rowtide.cdc.system_tables import InstanceEvent, LakeState, RecordedCycle, SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.delta.actions import AddFile
+from rowtide.delta.commits import TableState
 from rowtide.lake import tables
-from rowtide.lake.appends import append_once
-from rowtide.lake.session import task_memory
+from rowtide.lake.stores import locate
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.state import ManifestState
 from rowtide.storage.store import Store
 
+if TYPE_CHECKING:
+    pass
+
 _IDLE_ADVANCE_S = 10.0
-_PARALLEL_APPENDS = 4
-ROW_COPIES = 30
-"""How often Spark has a large row in memory while it is captured; measured."""
+_COMMITTERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +91,18 @@ class Capture:
         store: Store,
         lease: LakeLease,
         *,
+        engine: EngineSetting = EngineSetting.AUTO,
         maxtrans: int | None = None,
         most_row_bytes: int | None = None,
         on_cycle: Callable[[CycleReport], None] = lambda _report: None,
     ) -> None:
         """A cycle takes at most `maxtrans` transactions; None: no limit.
 
-        Rows larger than `most_row_bytes` are left out; None: larger than Spark's memory allows.
+        Rows larger than `most_row_bytes` are left out; None: larger than memory allows.
         """
+        self._engine = engine
         self._maxtrans = maxtrans
-        self._spark = system_tables.spark
-        self._most_row_bytes = most_row_bytes or task_memory(self._spark) // ROW_COPIES
+        self._most_row_bytes = most_row_bytes or find_most_row_bytes()
         self._lake = system_tables.lake
         self._system_tables = system_tables
         self._store = store
@@ -166,19 +178,18 @@ class Capture:
         started = time.monotonic()
         cycle = self._lake_state.cycle + 1
         self._lease.require()
-        if self._lake_state.open_cycle is None:
-            # Before the cycle is recorded: a cycle that cannot be completed would be redone for ever.
-            for altered in plan.altered:
-                retyping.require_fit(self._spark, self._lake, altered.lifetime.instance)
-            self._system_tables.record(RecordedCycle(cycle, plan.from_position, plan.to_position), self._lease.token)
+        if self._lake_state.open_cycle is None and not self._record(plan, cycle):
+            return
         self._phase = ScanPhase.SECOND_SCAN
         self._carry_types(plan)
-        self._append_changes(plan, cycle)
+        captured = read_captured(self._store, plan)
+        engine = choose_engine(self._engine, self._lake, sum(segment.rows for segment in plan.segments))
+        self._append_changes(plan, cycle, captured, engine)
         self._phase = ScanPhase.SCHEMA_VERSIONING
         events = _instance_events(plan, state, self._lake_state)
         self._system_tables.record_instances(cycle, events)
         self._phase = ScanPhase.LAST_SCAN
-        figures = self._publish(plan, cycle, events)
+        figures = self._publish(plan, cycle, events, captured, engine)
         self._move_to(plan, state)
         self._retire_ended(plan)
         self._advance()
@@ -186,52 +197,121 @@ class Capture:
         seconds = time.monotonic() - started
         self._on_cycle(CycleReport(cycle, plan.to_position, instances, seconds, figures, plan.is_empty))
 
-    def _publish(self, plan: CyclePlan, cycle: int, events: Sequence[InstanceEvent]) -> ScanFigures:
+    def _record(self, plan: CyclePlan, cycle: int) -> bool:
+        """Record a cycle's range; return False if another process has recorded one for it, which is redone then."""
+        # Before the cycle is recorded: a cycle that cannot be completed would be redone for ever.
+        for altered in plan.altered:
+            retyping.require_fit(self._system_tables.spark, self._lake, altered.lifetime.instance)
         recorded = RecordedCycle(cycle, plan.from_position, plan.to_position)
-        records = read_captured(self._store, plan)
+        if self._system_tables.record(recorded, self._lease.token):
+            return True
+        self._lease.require()
+        self._lake_state = self._system_tables.read()
+        self._position = _starting_position(self._lake_state, self._manifest.refresh())
+        return False
+
+    def _publish(
+        self,
+        plan: CyclePlan,
+        cycle: int,
+        events: Sequence[InstanceEvent],
+        captured: Mapping[str, pa.Table],
+        engine: Engine,
+    ) -> ScanFigures:
+        recorded = RecordedCycle(cycle, plan.from_position, plan.to_position)
         if plan.is_empty and plan.heartbeat is not None:
             transactions = dummy_transaction(plan.heartbeat)
         else:
-            transactions = list_transactions(records, self._lake_state.last_time)
+            transactions = list_transactions(captured, self._lake_state.last_time)
         self._lease.require()
         self._system_tables.record_history(cycle, history_rows(cycle, plan.history, transactions))
         self._lake_state = self._system_tables.publish(self._lake_state, recorded, transactions, events)
-        return _figures(plan, transactions, count_changes(records))
+        return _figures(plan, transactions, count_changes(captured), engine)
 
     def _carry_types(self, plan: CyclePlan) -> None:
         """Give the change tables the types that their columns have in the source from this cycle on."""
         for altered in plan.altered:
-            retyping.carry_types(self._spark, self._lake, altered.lifetime.instance)
+            retyping.carry_types(self._system_tables.spark, self._lake, altered.lifetime.instance)
             self._committer.forget(change_table_path(self._lake, altered.lifetime.instance.capture_instance))
 
-    def _append_changes(self, plan: CyclePlan, cycle: int) -> None:
+    def _append_changes(self, plan: CyclePlan, cycle: int, captured: Mapping[str, pa.Table], engine: Engine) -> None:
         for lifetime in plan.begun:
             # One that ends in the same cycle has no rows; its name may be the next one's, whose table is not touched
             # again when a cycle is redone: it would be emptied, and the rows refused as there already.
             if lifetime.end is None:
                 self._ensure_change_table(lifetime)
-        # A large row takes twenty times its size in memory: not several at once.
-        appends = 1 if plan.has_large_rows else _PARALLEL_APPENDS
-        with ThreadPoolExecutor(appends, "rowtide-append") as pool:
-            for appended in [pool.submit(self._append, work, plan, cycle) for work in plan.work]:
-                appended.result()
+        selections = select_records(plan)
+        expected = count_change_rows(captured, selections)
+        instances = [work.lifetime.instance for work in plan.work if expected.get(work.lifetime.instance.member_id)]
+        with ThreadPoolExecutor(_COMMITTERS, "rowtide-commit") as pool:
+            destinations = {
+                instance.member_id: destination
+                for instance, destination in zip(instances, pool.map(self._find_destination, instances), strict=True)
+                # A cycle that is redone may have been committed to it.
+                if destination.state.cycles.get(instance.member_id) != cycle
+            }
+            files = self._convert(plan, selections, destinations, cycle, engine)
+            for member_id, destination in destinations.items():
+                _require_all(files.get(member_id, ()), expected[member_id], destination, cycle)
 
-    def _append(self, work: InstanceWork, plan: CyclePlan, cycle: int) -> None:
-        instance = work.lifetime.instance
-        rows = change_rows.changes(self._spark, self._store, work, plan.from_position, plan.to_position)
-        path = change_table_path(self._lake, instance.capture_instance)
-        failpoint("change_table_append.before")
-        append_once(self._committer, rows, path, identity=instance.member_id, cycle=cycle, ranged=CHANGES_RANGED)
-        failpoint("change_table_append.after")
+            def commit(member_id: str) -> None:
+                def rewrite(state: TableState) -> list[AddFile]:
+                    destination = destinations[member_id]
+                    if state.columns == destination.state.columns:
+                        return [written.file for written in files[member_id]]
+                    altered = {member_id: Destination(destination.location, state)}
+                    converted = self._convert(plan, selections, altered, cycle, engine)
+                    return [written.file for written in converted[member_id]]
+
+                failpoint("change_table_append.before")
+                self._committer.commit_once(
+                    destinations[member_id].location,
+                    identity=member_id,
+                    cycle=cycle,
+                    write=rewrite,
+                    tags=self._tags(plan),
+                )
+                failpoint("change_table_append.after")
+
+            for committed in [pool.submit(commit, member_id) for member_id in destinations]:
+                committed.result()
+
+    def _find_destination(self, instance: Instance) -> Destination:
+        location = locate(change_table_path(self._lake, instance.capture_instance))
+        return Destination(location, self._committer.read_state(location))
+
+    def _convert(
+        self,
+        plan: CyclePlan,
+        selections: Sequence[Selection],
+        destinations: Mapping[str, Destination],
+        cycle: int,
+        engine: Engine,
+    ) -> Mapping[str, list[ChangeFile]]:
+        """Write the data files of some change tables; return them by the instances' member ids."""
+        chosen = [selection for selection in selections if selection.wanted.instance.member_id in destinations]
+        parts = divide(plan.segments, chosen)
+        if engine is Engine.SPARK and parts:
+            files = convert_by_spark(lambda: self._system_tables.spark, self._store, parts, destinations, cycle)
+        else:
+            files = convert_in_process(self._store, parts, destinations, cycle)
+        by_member: dict[str, list[ChangeFile]] = {}
+        for file in files:
+            by_member.setdefault(file.member_id, []).append(file)
+        return by_member
+
+    def _tags(self, plan: CyclePlan) -> dict[str, str]:
+        """Return what each commit of a cycle says about it."""
+        return {"rowtide.token": str(self._lease.token), "rowtide.range": f"{plan.from_position}..{plan.to_position}"}
 
     def _ensure_change_table(self, lifetime: InstanceLifetime) -> None:
         columns = [(column.name, column.type_name) for column in change_columns(lifetime.instance)]
         path = change_table_path(self._lake, lifetime.instance.capture_instance)
-        tables.ensure_table(self._spark, path, columns, identity=lifetime.instance.member_id)
+        tables.ensure_table(self._system_tables.spark, path, columns, identity=lifetime.instance.member_id)
         before = self._lake_state.instances.get(lifetime.instance.capture_instance)
         if before is not None and before.state == SUSPENDED:
             # Its types may have changed in the gap; its rows from before are shown to no reader.
-            retyping.require_types(self._spark, self._lake, lifetime.instance)
+            retyping.require_types(self._system_tables.spark, self._lake, lifetime.instance)
         self._committer.forget(path)
 
     def _retire_ended(self, plan: CyclePlan) -> None:
@@ -248,7 +328,7 @@ class Capture:
 
     def _retire(self, instance: Instance) -> None:
         path = change_table_path(self._lake, instance.capture_instance)
-        tables.retire_table(self._spark, path, identity=instance.member_id)
+        tables.retire_table(self._system_tables.spark, path, identity=instance.member_id)
         self._committer.forget(path)
 
     def _compact_in_turn(self) -> None:
@@ -299,7 +379,14 @@ def _ending(lifetime: InstanceLifetime, state: ManifestState) -> InstanceEvent:
     return InstanceEvent(lifetime.instance, SUSPENDED, CommitLsn(gap.before.value), note)
 
 
-def _figures(plan: CyclePlan, transactions: pa.Table, changes: int) -> ScanFigures:
+def _require_all(files: Sequence[ChangeFile], expected: int, destination: Destination, cycle: int) -> None:
+    """Raise `ChangeRowsMiscounted` unless a table's files have a row for each change that the log has for it."""
+    written = sum(file.rows for file in files)
+    if written != expected:
+        raise ChangeRowsMiscounted(cycle, written, destination.location.path, expected)
+
+
+def _figures(plan: CyclePlan, transactions: pa.Table, changes: int, engine: Engine) -> ScanFigures:
     lsns, times = transactions["start_lsn"], transactions["tran_commit_time"]
     return ScanFigures(
         from_position=plan.from_position,
@@ -311,6 +398,7 @@ def _figures(plan: CyclePlan, transactions: pa.Table, changes: int) -> ScanFigur
         first_lsn=CommitLsn(lsns[0].as_py()) if transactions.num_rows else None,
         last_lsn=CommitLsn(lsns[-1].as_py()) if transactions.num_rows else None,
         last_commit_time=times[-1].as_py() if transactions.num_rows else None,
+        engine=engine,
     )
 
 

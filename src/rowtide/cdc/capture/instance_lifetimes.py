@@ -45,15 +45,22 @@ def apply_events(
 ) -> AppliedEvents:
     """Apply the events of a range to the lifetimes that are active at its start, by member id."""
     lifetimes = dict(active)
+    of_table: dict[int, list[str]] = {}
+    for member_id, lifetime in lifetimes.items():
+        of_table.setdefault(lifetime.instance.source_id, []).append(member_id)
     history: list[SchemaChange] = []
     for event in events_between(state, from_position, to_position):
         if isinstance(event, Enabled) and event.member.feature == FEATURE:
             instance = decode_instance(event.member.definition)
             lifetimes[instance.member_id] = InstanceLifetime(instance, event.commit_lsn)
+            of_table.setdefault(instance.source_id, []).append(instance.member_id)
         elif isinstance(event, Disabled) and event.member_id in lifetimes:
             lifetimes[event.member_id] = replace(lifetimes[event.member_id], end=event.commit_lsn)
         elif isinstance(event, Altered | Reshaped):
-            changes = [change for lifetime in lifetimes.values() for change in _schema_changes(state, lifetime, event)]
+            members = of_table.get(_source_id(state, event), ())
+            changes = [
+                change for member_id in members for change in _schema_changes(state, lifetimes[member_id], event)
+            ]
             for change in changes:
                 member_id = change.instance.member_id
                 lifetimes[member_id] = replace(lifetimes[member_id], instance=change.instance)
@@ -64,18 +71,22 @@ def apply_events(
     )
 
 
+def _source_id(state: ManifestState, event: Altered | Reshaped) -> int:
+    """Return the table of an event."""
+    return event.alteration.source_id if isinstance(event, Altered) else state.tables[event.table_id].shape.source_id
+
+
 def _schema_changes(
     state: ManifestState, lifetime: InstanceLifetime, event: Altered | Reshaped
 ) -> Sequence[SchemaChange]:
+    """Return how an event of an instance's table changes the instance."""
     instance, lsn = lifetime.instance, event.commit_lsn
     if not lifetime.contains(lsn):
         return ()
     if isinstance(event, Altered):
-        is_ours = event.alteration.source_id == instance.source_id
-        change = follow_alteration(instance, lsn, event.alteration) if is_ours else None
+        change = follow_alteration(instance, lsn, event.alteration)
         return (change,) if change is not None else ()
-    shape = state.tables[event.table_id].shape
-    return follow_shape(instance, lsn, shape) if shape.source_id == instance.source_id else ()
+    return follow_shape(instance, lsn, state.tables[event.table_id].shape)
 
 
 def find_altered(applied: AppliedEvents, active: Mapping[str, InstanceLifetime]) -> Iterator[AlteredInstance]:

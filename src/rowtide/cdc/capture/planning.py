@@ -18,7 +18,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
 from rowtide.log.entries import Segment, TransactionLeftOut
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, Heartbeat, LeftOut, Reshaped
+from rowtide.log.membership import Altered, Disabled, Enabled, Heartbeat, LeftOut, Reshaped
 from rowtide.log.state import Gap, ManifestState, bounded_end, events_between, segments_between, skipped_between
 
 MAX_CYCLE_ROWS = 2_000_000
@@ -82,11 +82,6 @@ class CyclePlan:
         return not (self.work or self.begun or self.ended or self.skipped or self.altered or self.history)
 
     @property
-    def has_large_rows(self) -> bool:
-        """Whether a segment is larger than a batch may be: it holds a single large row then."""
-        return any(segment.raw_bytes > LARGE_SEGMENT_BYTES for segment in self.segments)
-
-    @property
     def event_lsns(self) -> tuple[CommitLsn, ...]:
         """The transactions in which instances begin or end, or their tables are altered."""
         ends = (lifetime.end for lifetime in self.ended if lifetime.end is not None)
@@ -130,8 +125,10 @@ def plan_range(
     """Plan a cycle of a given range: that of `plan_cycle`, or a recorded one that is redone."""
     applied = apply_events(state, active, from_position, to_position)
     lifetimes = applied.lifetimes
+    segments = _segments_by_version(segments_between(state, from_position, to_position))
+    versions = _versions_by_table(state)
     work = (
-        InstanceWork(lifetime, _slices(state, lifetime, from_position, to_position))
+        InstanceWork(lifetime, _slices(state, lifetime, versions.get(lifetime.instance.source_id, ()), segments))
         for lifetime in lifetimes
         # The rows of an instance that ends in the cycle would never be visible.
         if lifetime.end is None
@@ -153,18 +150,21 @@ def plan_range(
 def find_too_large(
     state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position, most_bytes: int
 ) -> Iterator[TransactionLeftOut]:
-    """Return the transactions after a position that instances leave out, for a row that Spark's memory cannot hold."""
+    """Return the transactions after a position that instances leave out, for a row that memory cannot hold."""
     large = [
         segment
         for segment in segments_between(state, from_position, state.position)
         if _is_large_row(segment) and segment.raw_bytes > most_bytes
     ]
-    lifetimes = apply_events(state, active, from_position, state.position).lifetimes if large else ()
+    if not large:
+        return
+    lifetimes = apply_events(state, active, from_position, state.position).lifetimes
+    versions = _versions_by_table(state)
     for segment in large:
-        reason = f"a row takes {segment.raw_bytes:,} bytes, of at most {most_bytes:,} that Spark's memory is enough for"
+        reason = f"a row takes {segment.raw_bytes:,} bytes, of at most {most_bytes:,} that memory is enough for"
         for lifetime in lifetimes:
-            versions = {version.table_id for version in _versions(state, lifetime.instance)}
-            if lifetime.contains(segment.first) and versions & set(segment.tables):
+            table_ids = {version.table_id for version in versions.get(lifetime.instance.source_id, ())}
+            if lifetime.contains(segment.first) and table_ids & set(segment.tables):
                 yield TransactionLeftOut(READER, lifetime.instance.member_id, segment.first, reason)
 
 
@@ -214,21 +214,35 @@ def _before_retyping(
 
 
 def _slices(
-    state: ManifestState, lifetime: InstanceLifetime, from_position: Position, to_position: Position
+    state: ManifestState,
+    lifetime: InstanceLifetime,
+    versions: Sequence[TableVersion],
+    segments: Mapping[int, Sequence[Segment]],
 ) -> tuple[Slice, ...]:
+    """Return what an instance takes of a range's segments, given by the versions that they have rows of."""
     member_id = lifetime.instance.member_id
     left_out = {lacking.lsn for lacking in state.unheld_by(READER) if lacking.member_id == member_id}
-    segments = [
-        segment
-        for segment in segments_between(state, from_position, to_position)
-        if segment.last > lifetime.begin and (lifetime.end is None or segment.first < lifetime.end)
-        if not (segment.first in left_out and _is_large_row(segment))
-    ]
     slices = (
-        Slice(version, tuple(segment for segment in segments if version.table_id in segment.tables))
-        for version in _versions(state, lifetime.instance)
+        Slice(
+            version,
+            tuple(
+                segment
+                for segment in segments.get(version.table_id, ())
+                if segment.last > lifetime.begin and not (segment.first in left_out and _is_large_row(segment))
+            ),
+        )
+        for version in versions
     )
     return tuple(piece for piece in slices if piece.segments)
+
+
+def _segments_by_version(segments: Sequence[Segment]) -> dict[int, list[Segment]]:
+    """Return the segments that have rows of a version of a table, by its id."""
+    found: dict[int, list[Segment]] = {}
+    for segment in segments:
+        for table_id in segment.tables:
+            found.setdefault(table_id, []).append(segment)
+    return found
 
 
 def _skipped(
@@ -274,27 +288,28 @@ def _has_work(state: ManifestState, from_position: Position, to_position: Positi
 def _blockers(
     state: ManifestState, lifetimes: Sequence[InstanceLifetime], from_position: Position, to_position: Position
 ) -> Iterator[tuple[CommitLsn, RelationChanged]]:
+    # An instance that ends in the range gets no more rows: disabling it is the way past the blocker.
+    continuing: dict[int, list[InstanceLifetime]] = {}
+    for lifetime in lifetimes:
+        if lifetime.end is None:
+            continuing.setdefault(lifetime.instance.source_id, []).append(lifetime)
     for event in events_between(state, from_position, to_position):
-        for lifetime in lifetimes:
-            # An instance that ends in the range gets no more rows: disabling it is the way past the blocker.
-            if lifetime.end is None and lifetime.contains(event.commit_lsn):
-                error = _blocker(state, lifetime.instance, event)
-                if error is not None:
-                    yield event.commit_lsn, error
+        if not isinstance(event, Reshaped):
+            continue
+        shape = state.tables[event.table_id].shape
+        for lifetime in continuing.get(shape.source_id, ()):
+            change = find_misfit(lifetime.instance, shape) if lifetime.contains(event.commit_lsn) else None
+            if change is not None:
+                lsn, name = event.commit_lsn, lifetime.instance.capture_instance
+                yield lsn, RelationChanged(shape.qualified_name, str(lsn), change, name)
 
 
-def _blocker(state: ManifestState, instance: Instance, event: Event) -> RelationChanged | None:
-    if not isinstance(event, Reshaped):
-        return None
-    shape = state.tables[event.table_id].shape
-    change = find_misfit(instance, shape) if shape.source_id == instance.source_id else None
-    if change is None:
-        return None
-    return RelationChanged(shape.qualified_name, str(event.commit_lsn), change, instance.capture_instance)
-
-
-def _versions(state: ManifestState, instance: Instance) -> list[TableVersion]:
-    return [version for version in state.tables.values() if version.shape.source_id == instance.source_id]
+def _versions_by_table(state: ManifestState) -> dict[int, list[TableVersion]]:
+    """Return the versions of each table, by the table's id in the source."""
+    versions: dict[int, list[TableVersion]] = {}
+    for version in state.tables.values():
+        versions.setdefault(version.shape.source_id, []).append(version)
+    return versions
 
 
 def find_misfit(instance: Instance, shape: TableShape) -> str | None:

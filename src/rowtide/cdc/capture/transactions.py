@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 import numpy as np
@@ -20,28 +20,31 @@ from rowtide.storage.store import Store
 
 TRANSACTION = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_end_time", "tran_id", "tran_commit_time")
 _TIME = TRANSACTION.field("tran_end_time").type
-_COLUMNS = ("commit_lsn", "commit_time", "xid", "table_id")
+_COLUMNS = ("commit_lsn", "commit_time", "xid", "table_id", "operation")
+_NOTHING = pa.schema([RECORD.field(name) for name in _COLUMNS]).empty_table()
 
 
-def read_captured(store: Store, plan: CyclePlan) -> pa.Table:
-    """Return the records of captured changes, and of the transactions in which instances begin or end.
+def read_captured(store: Store, plan: CyclePlan) -> Mapping[str, pa.Table]:
+    """Return the records of captured changes, and of the transactions in which instances begin or end, by the paths of
+    their segments.
 
-    Columns `commit_lsn`, `commit_time`, `xid` and `table_id`; unordered.
+    Columns `commit_lsn`, `commit_time`, `xid`, `table_id` and `operation`; unordered.
     """
-    return pa.concat_tables(_captured(store, plan))
+    return dict(_captured(store, plan))
 
 
-def count_changes(records: pa.Table) -> int:
+def count_changes(captured: Mapping[str, pa.Table]) -> int:
     """Return how many of `read_captured`'s records are row changes."""
-    return int(np.count_nonzero(records["table_id"].to_numpy() != NO_TABLE))
+    return sum(int(np.count_nonzero(records["table_id"].to_numpy() != NO_TABLE)) for records in captured.values())
 
 
-def list_transactions(records: pa.Table, last_time: datetime | None) -> pa.Table:
+def list_transactions(captured: Mapping[str, pa.Table], last_time: datetime | None) -> pa.Table:
     """Return the transactions of `read_captured`'s records, in LSN order.
 
     Schema `TRANSACTION`. Commit times are not monotone: `tran_end_time` is their running maximum in LSN order, starting
     from `last_time`.
     """
+    records = pa.concat_tables([_NOTHING, *captured.values()])
     found = records.group_by("commit_lsn").aggregate([("commit_time", "min"), ("xid", "min")]).sort_by("commit_lsn")
     times = found["commit_time_min"].cast(pa.int64()).to_numpy()
     if last_time is not None:
@@ -59,7 +62,7 @@ def find_end(store: Store, plan: CyclePlan, maxtrans: int) -> Position:
     """Return where a plan's range must end to have at most so many transactions; its own end if it has no more."""
     found: set[int] = set()
     # Segments are in log order, and a later one has no earlier transaction: those after the end are not read.
-    for records in _captured(store, plan):
+    for _, records in _captured(store, plan):
         found.update(records["commit_lsn"].unique().to_numpy().tolist())
         if len(found) > maxtrans:
             return Position(sorted(found)[maxtrans - 1] + 1)
@@ -73,15 +76,14 @@ def dummy_transaction(heartbeat: Heartbeat) -> pa.Table:
     return pa.Table.from_pylist([row], schema=TRANSACTION)
 
 
-def _captured(store: Store, plan: CyclePlan) -> Iterator[pa.Table]:
-    """Return the records that count, by segment; an empty table first."""
+def _captured(store: Store, plan: CyclePlan) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the records that count, by segment."""
     tables = pa.array(sorted({piece.version.table_id for work in plan.work for piece in work.slices}), pa.int32())
     lsns = pa.array([lsn.value for lsn in plan.event_lsns], pa.int64())
     low, high = pa.scalar(plan.from_position.value), pa.scalar(plan.to_position.value)
-    yield pa.schema([RECORD.field(name) for name in _COLUMNS]).empty_table()
     for segment in plan.segments:
         records = read_segment(store, segment.path, _COLUMNS)
         commit_lsns = records["commit_lsn"]
         is_captured = pc.or_(pc.is_in(records["table_id"], tables), pc.is_in(commit_lsns, lsns))
         is_in_range = pc.and_(pc.greater_equal(commit_lsns, low), pc.less(commit_lsns, high))
-        yield records.filter(pc.and_(is_captured, is_in_range))
+        yield segment.path, records.filter(pc.and_(is_captured, is_in_range))

@@ -83,7 +83,7 @@ class CleanupsTable:
 
     def _append(self, name: str, columns: list[tuple[str, str]], rows: list[dict[str, object]], number: int) -> None:
         append_small(
-            self._system_tables.small_committer,
+            self._system_tables.committer,
             rows_of(columns, rows),
             system_table_path(self._system_tables.lake, name),
             identity=self._identity,

@@ -24,7 +24,7 @@ from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
-from rowtide.lake.session import pinned, spark_watched
+from rowtide.lake.session import spark_loss_named
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.ownership import open_own_manifest
@@ -145,8 +145,8 @@ def clean_up(
                 on_progress(f"Waiting for {held.holder} to clean up ...")
                 time.sleep(_PAUSE_S)
                 continue
-            with lease, spark_watched():
-                _work_off(source, lease, make_spark(), request_id, on_progress)
+            with lease, spark_loss_named():
+                _work_off(source, lease, make_spark, request_id, on_progress)
     cleaned = outcome.require()
     for note in outcome.notes:
         on_note(note)
@@ -159,7 +159,7 @@ def clean_up(
 def _work_off(
     source: SourceDefinition,
     lease: AdvisoryLease,
-    spark: SparkSession,
+    make_spark: Callable[[], SparkSession],
     request_id: int,
     on_progress: Callable[[str], None],
 ) -> None:
@@ -167,7 +167,7 @@ def _work_off(
     store = open_store(source.log_store)
     verify_provenance(lease.connection, open_own_manifest(source, store))
     held = LakeLease.take(store, lease)
-    housekeeping = Housekeeping.over(lease.connection, SystemTables(pinned(spark), source.lake, source.source_id), held)
+    housekeeping = Housekeeping.over(lease.connection, SystemTables(make_spark, source.lake, source.source_id), held)
     while _find_outcome(lease.connection, request_id) is None:
         on_progress(f"Cleaning up, tables left: {housekeeping.remaining or 'all'} ...")
         if not housekeeping.step():

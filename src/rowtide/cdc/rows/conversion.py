@@ -59,6 +59,11 @@ class LsnRange:
     first: int
     end: int
 
+    def contains(self, lsns: Integers) -> Booleans:
+        """Return which LSNs are in the range."""
+        is_in: Booleans = (lsns >= self.first) & (lsns < self.end)
+        return is_in
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -107,6 +112,13 @@ def convert_segment(records: pa.Table, wanted: Sequence[Wanted]) -> Mapping[str,
     return {member_id: rows for member_id, rows in whole.items() if rows.num_rows}
 
 
+def count_rows(operations: npt.NDArray[np.int8]) -> Integers:
+    """Return how many change rows log records of these operations become."""
+    counts: Integers = (_FIRST_OPERATION[operations] != _NO_OPERATION).astype(np.int64)
+    counts[operations == Operation.UPDATE] = 2
+    return counts
+
+
 def _group_by_table(records: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """Yield the records of each table; a segment has them in this order already."""
     table_ids = records["table_id"].to_numpy()
@@ -131,8 +143,7 @@ def _convert_batch(
     records: pa.RecordBatch, instance: Instance, shape: TableShape, lsns: LsnRange, schema: pa.Schema
 ) -> pa.RecordBatch:
     commit_lsns, operations = records["commit_lsn"].to_numpy(), records["operation"].to_numpy()
-    in_range = (commit_lsns >= lsns.first) & (commit_lsns < lsns.end)
-    chosen = np.flatnonzero(in_range & (_FIRST_OPERATION[operations] != _NO_OPERATION))
+    chosen = np.flatnonzero(lsns.contains(commit_lsns) & (_FIRST_OPERATION[operations] != _NO_OPERATION))
     operations = operations[chosen]
     logged = read_images(records, chosen, len(shape.columns))
     images = complete_images(logged, operations, records["image"].to_numpy()[chosen], instance, shape)

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
 
@@ -27,7 +26,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.lake.session import pinned, spark_watched
+from rowtide.lake.session import spark_loss_named
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.ownership import open_own_manifest
@@ -37,9 +36,6 @@ from rowtide.log.postgres.history import verify_seen_slot
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store import open_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 IDLE_S = 0.1
 _LEASE_PATIENCE_S = 2.0
@@ -60,7 +56,7 @@ def run_capture(context: CaptureContext, choose_limits: ChooseLimits) -> None:
         # One round by hand fails at once if the server cannot be reached.
         run.begin()
     try:
-        with spark_watched():
+        with spark_loss_named():
             run_agent(run.open, stop=context.stop, idle_s=IDLE_S, has_run=context.has_run, on_retry=run.retry)
     except RowtideError as error:
         run.recorder.fail(error)
@@ -100,7 +96,7 @@ class _Run:
         self._context = context
         self._choose_limits = choose_limits
         self._engine = open_engine(context.url, application_name=f"rowtide capture on {describe_holder()}")
-        self._spark: SparkSession | None = None
+        self._has_captured = False
         self._begun: tuple[ScanLimits, Pace] | None = None
         self.recorder = ScanRecorder()
 
@@ -112,13 +108,20 @@ class _Run:
             lease = stack.enter_context(AdvisoryLease.take(self._engine, LAKE, patience_s=_LEASE_PATIENCE_S))
             self.recorder.write_to(lease.connection)
             source = _verify_source(self._engine, self._context.url)
-            has_run = self._context.has_run or self._spark is not None
+            has_run = self._context.has_run or self._has_captured
             reader = stack.enter_context(LogReaderProcess(self._context.url, self._retry_reading, has_run=has_run))
-            self._spark = self._spark or pinned(self._context.make_spark())
             store = open_store(source.log_store)
             held = LakeLease.take(store, lease)
-            system_tables = SystemTables(self._spark, source.lake, source.source_id)
-            capture = Capture(system_tables, store, held, maxtrans=limits.maxtrans, on_cycle=self._note_cycle)
+            system_tables = SystemTables(self._context.make_spark, source.lake, source.source_id)
+            capture = Capture(
+                system_tables,
+                store,
+                held,
+                engine=self._context.engine,
+                maxtrans=limits.maxtrans,
+                on_cycle=self._note_cycle,
+            )
+            self._has_captured = True
             self.recorder.watch(capture)
             housekeeping = Housekeeping.over(lease.connection, system_tables, held)
             yield _Supervisor(capture, housekeeping, reader, self.recorder, pace, self._context.stop)

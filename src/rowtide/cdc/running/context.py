@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.agents.loop import OnRetry, ignore
 from rowtide.cdc.capture.capture import CycleReport
+from rowtide.cdc.scans.sessions import EngineSetting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,10 +25,14 @@ class Watchers:
 
 @dataclass(frozen=True, slots=True)
 class CaptureContext:
-    """One run on one database; `stop` ends it. With `has_run`, outages are waited out from the beginning."""
+    """One run on one database; `stop` ends it. With `has_run`, outages are waited out from the beginning.
+
+    `make_spark` is called when Spark is needed.
+    """
 
     url: str
     make_spark: Callable[[], SparkSession]
     stop: threading.Event = field(default_factory=threading.Event)
     watchers: Watchers = field(default_factory=Watchers)
+    engine: EngineSetting = EngineSetting.AUTO
     has_run: bool = False

@@ -37,6 +37,7 @@ LATEST = (
     "last_commit_cdc_lsn",
     "last_commit_cdc_time",
     "latency",
+    "engine",
 )
 
 
@@ -147,4 +148,5 @@ def _session(number: int, figures: ScanFigures, at: datetime, seconds: float) ->
         last_commit_cdc_lsn=figures.last_lsn,
         last_commit_cdc_time=figures.last_commit_time,
         latency=latency,
+        engine=figures.engine,
     )

@@ -7,9 +7,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 from rowtide.core.lsn import CommitLsn, Position
+
+
+class EngineSetting(StrEnum):
+    """Which cycles Spark converts: `SPARK` all of them, `AUTO` those that are large."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+
+
+class Engine(StrEnum):
+    """Where a cycle's changes were converted: in capture's process, or in tasks of Spark."""
+
+    PROCESS = "process"
+    SPARK = "spark"
 
 
 class ScanPhase(IntEnum):
@@ -49,6 +63,7 @@ class ScanFigures:
     first_lsn: CommitLsn | None
     last_lsn: CommitLsn | None
     last_commit_time: datetime | None
+    engine: Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,7 @@ class ScanSession:
 
     `session_id` 0 is the sum of all. `last_commit_lsn` and `_time` are those of captured transactions, as the log store
     holds no others. `latency`: from the last one's commit, by the source's clock, to `end_time`, by capture's.
+    `engine`: where the changes were converted, see `Engine`.
     """
 
     session_id: int
@@ -80,6 +96,7 @@ class ScanSession:
     latency: float | None = None
     empty_scan_count: int = 0
     failed_sessions_count: int = 0
+    engine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ log_scan_sessions = Table(
     Column("latency", Float),
     Column("empty_scan_count", BigInteger, nullable=False),
     Column("failed_sessions_count", BigInteger, nullable=False),
+    Column("engine", Text),
     prefixes=["unlogged"],
 )
 

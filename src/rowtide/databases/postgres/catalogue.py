@@ -54,6 +54,12 @@ def has_table(connection: Connection, schema: str, name: str) -> bool:
     return bool(connection.execute(text(_HAS_TABLE), {"schema": schema, "name": name}).scalar_one())
 
 
+def list_columns(connection: Connection, schema: str) -> dict[str, frozenset[str]]:
+    """Return the names of the columns of each table of a schema."""
+    rows = connection.execute(text(_SCHEMA_COLUMNS), {"schema": schema})
+    return {name: frozenset(columns) for name, columns in rows}
+
+
 def find_table(connection: Connection, name: str) -> SourceTable:
     """Return a table by the name that a user gives: parsed as SQL, else taken literally. Raises `TableNotFound`."""
     source_id = find_table_id(connection, name)
@@ -146,6 +152,14 @@ _HAS_TABLE = """
 select exists (
     select from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where n.nspname = :schema and c.relname = :name and c.relkind in ('r', 'p', 'f', 'v', 'm'))
+"""
+
+_SCHEMA_COLUMNS = """
+    select relname, array_agg(attname::text)
+    from pg_class
+    join pg_attribute on attrelid = pg_class.oid and attnum > 0 and not attisdropped
+    where relnamespace = to_regnamespace(quote_ident(:schema)) and relkind = 'r'
+    group by relname
 """
 
 _SERVER_IDENTITY = """

@@ -376,7 +376,7 @@ def test_rows_too_large_for_spark_are_found_per_instance() -> None:
     many = replace(LARGE, path="many", rows=2)
     found = find_too_large(large_rows(LARGE, many), {**ACTIVE, "m2": later, "m3": other}, START, 90 << 20)
 
-    reason = "a row takes 104,857,600 bytes, of at most 94,371,840 that Spark's memory is enough for"
+    reason = "a row takes 104,857,600 bytes, of at most 94,371,840 that memory is enough for"
     assert list(found) == [TransactionLeftOut(READER, "m1", CommitLsn(300), reason)]
 
 

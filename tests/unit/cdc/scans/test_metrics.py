@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from rowtide.cdc.scans.metrics import KEPT_SESSIONS, ScanMetrics
-from rowtide.cdc.scans.sessions import ScanFigures, ScanPhase
+from rowtide.cdc.scans.sessions import Engine, ScanFigures, ScanPhase
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.delta.errors import LakeWriteFailed
 
@@ -20,6 +20,7 @@ FIGURES = ScanFigures(
     first_lsn=CommitLsn(12),
     last_lsn=CommitLsn(20),
     last_commit_time=datetime(2026, 3, 1, 12, tzinfo=UTC),
+    engine=Engine.PROCESS,
 )
 
 
@@ -32,7 +33,7 @@ def test_a_scan_is_a_session_with_its_latency() -> None:
     metrics.scanned(FIGURES, after(3), 1.5)
     (session,) = metrics.sessions
     assert (session.start_time, session.end_time, session.duration) == (after(1.5), after(3), 1.5)
-    assert (session.latency, session.scan_phase) == (3.0, "Done")
+    assert (session.latency, session.scan_phase, session.engine) == (3.0, "Done", "process")
     assert (session.start_lsn, session.current_lsn, session.end_lsn) == (CommitLsn(10), CommitLsn(21), CommitLsn(21))
     assert (session.tran_count, session.command_count, session.log_record_count) == (2, 5, 7)
     assert (session.first_begin_cdc_lsn, session.last_commit_cdc_lsn) == (CommitLsn(12), CommitLsn(20))

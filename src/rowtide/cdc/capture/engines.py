@@ -1,0 +1,147 @@
+"""Where a cycle's change rows are converted: in this process, or in tasks of Spark, by the same function.
+
+Either writes data files, and commits nothing (docs/decisions/0042).
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from rowtide.cdc.capture.change_files import ChangeFile, Destination, Part, convert_part, write_change_rows
+from rowtide.cdc.errors import ChangeFileMissing
+from rowtide.cdc.scans.sessions import Engine, EngineSetting
+from rowtide.core.errors import RowtideError
+from rowtide.lake.paths import local_folder
+from rowtide.lake.tables import writing
+from rowtide.storage.store import Missing, Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPARK_ROWS = 2_000_000
+"""With `AUTO`, a cycle of more log records than these is converted by Spark; measured (docs/decisions/0042)."""
+
+ROW_COPIES = 8
+"""How often a large row is in memory while it is converted; measured."""
+_MOST_TEXT = 2**31 - 2**20
+"""Texts of both images of a row are joined, and Arrow's offsets end at 2 GiB."""
+_MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+_WRITERS = 8
+_PARTS_AT_ONCE = 2
+_RESULT = pa.schema([("file", pa.binary()), ("error", pa.binary())])
+
+
+def choose_engine(setting: EngineSetting, lake: str, rows: int) -> Engine:
+    """Return the engine for a cycle of so many log records.
+
+    Tasks of Spark write to folders; a lake elsewhere is written by this process.
+    """
+    has_tasks = local_folder(lake) is not None
+    if has_tasks and (setting is EngineSetting.SPARK or rows > SPARK_ROWS):
+        return Engine.SPARK
+    return Engine.PROCESS
+
+
+def find_most_row_bytes() -> int:
+    """Return the size, in bytes of log record, up to which this machine's memory is enough to convert a row."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for place in map(Path, _MEMORY_LIMITS):
+        said = place.read_text().strip() if place.is_file() else ""
+        limits += [int(said)] if said.isdigit() else []
+    return min(_MOST_TEXT, min(limits) // ROW_COPIES)
+
+
+def convert_in_process(
+    store: Store, parts: Sequence[Part], destinations: Mapping[str, Destination], cycle: int
+) -> list[ChangeFile]:
+    """Convert parts in this process, and return their files, which are durable.
+
+    While files are written, the next part is converted; at most two parts are in memory. Raises as `convert_part` and
+    `write_change_rows`.
+    """
+    files: list[ChangeFile] = []
+    written: deque[list[Future[ChangeFile]]] = deque()
+    with ThreadPoolExecutor(_WRITERS, "rowtide-write") as pool:
+        for part in parts:
+            if len(written) == _PARTS_AT_ONCE:
+                files += [file.result() for file in written.popleft()]
+            written.append(
+                [
+                    pool.submit(write_change_rows, destinations[member_id], member_id, rows, cycle)
+                    for member_id, rows in convert_part(store, part).items()
+                ]
+            )
+    return files + [file.result() for of_part in written for file in of_part]
+
+
+def convert_by_spark(
+    make_spark: Callable[[], SparkSession],
+    store: Store,
+    parts: Sequence[Part],
+    destinations: Mapping[str, Destination],
+    cycle: int,
+) -> list[ChangeFile]:
+    """Convert each part in a task of Spark, and return the files.
+
+    Raises as `convert_in_process`, `LakeWriteFailed` if the job failed, `ChangeFileMissing`, `SparkLost`.
+    """
+    convert = partial(_convert_each, store, parts, destinations, cycle)
+    with writing(next(iter(destinations.values())).location.path):
+        numbers = make_spark().range(0, len(parts), 1, len(parts))
+        found = numbers.mapInArrow(convert, "file binary, error binary").toArrow()
+    for error in _unpickled(found["error"]):
+        raise error
+    files: list[ChangeFile] = list(_unpickled(found["file"]))
+    with ThreadPoolExecutor(_WRITERS, "rowtide-look") as pool:
+        for _ in pool.map(lambda file: _require_here(destinations[file.member_id], file), files):
+            pass
+    return files
+
+
+def _unpickled(pickled: pa.ChunkedArray[Any]) -> Iterator[Any]:
+    return (pickle.loads(one.as_buffer()) for one in pickled.drop_null())  # noqa: S301 - our own tasks wrote it
+
+
+def _require_here(destination: Destination, written: ChangeFile) -> None:
+    """Raise `ChangeFileMissing` unless this process finds a task's file."""
+    location = destination.location
+    try:
+        with location.store.open(unquote(written.file.path)) as file:
+            is_here = file.size() == written.file.size
+    except Missing:
+        is_here = False
+    if not is_here:
+        raise ChangeFileMissing(f"{location.path}/{written.file.path}")
+
+
+def _convert_each(
+    store: Store,
+    parts: Sequence[Part],
+    destinations: Mapping[str, Destination],
+    cycle: int,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Run in a Spark task, which is given the numbers of its parts."""
+    for batch in batches:
+        for number in batch["id"]:
+            try:
+                rows = convert_part(store, parts[number.as_py()])
+                files = [
+                    pickle.dumps(write_change_rows(destinations[member_id], member_id, of_member, cycle))
+                    for member_id, of_member in rows.items()
+                ]
+                yield pa.record_batch([files, [None] * len(files)], schema=_RESULT)
+            except RowtideError as error:
+                # Its number is kept, which a task's failure would lose.
+                yield pa.record_batch([[None], [pickle.dumps(error)]], schema=_RESULT)
