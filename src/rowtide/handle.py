@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rowtide.adoption import Adoption
     from rowtide.cdc.api import ChangeDataCapture
     from rowtide.cdc.running.context import Watchers
+    from rowtide.cdc.scans.sessions import EngineSetting
     from rowtide.findings.finding import Finding
     from rowtide.health import Judgement
     from rowtide.merge.api import MergeReplication
@@ -78,6 +79,7 @@ class Database:
     def run_agent(
         self,
         *,
+        engine: EngineSetting | None = None,
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
@@ -85,14 +87,21 @@ class Database:
     ) -> None:
         """Run the jobs of the database until `stop` is set (SQL Server Agent).
 
-        Raises `ExtraMissing` if PostgreSQL's driver is not installed.
+        `engine` is the capture job's, by default `auto`. Raises `ExtraMissing` if PostgreSQL's driver is not installed.
         """
         with naming_extras():
             from rowtide.cdc.functions import session
             from rowtide.cdc.running.context import CaptureContext, Watchers
             from rowtide.cdc.running.job_agent import run_jobs
+            from rowtide.cdc.scans.sessions import EngineSetting
         make_spark = partial(session, spark)
-        context = CaptureContext(self.url, make_spark, stop or threading.Event(), watchers or Watchers())
+        context = CaptureContext(
+            self.url,
+            make_spark,
+            stop or threading.Event(),
+            watchers or Watchers(),
+            engine or EngineSetting.AUTO,
+        )
         run_jobs(context, on_event)
 
     def find_adoption(self) -> Adoption:

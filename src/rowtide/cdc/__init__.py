@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
     from rowtide.cdc.queries.wrappers import WrapperFunction
     from rowtide.cdc.running.context import Watchers
-    from rowtide.cdc.scans.sessions import ScanError, ScanFigures, ScanSession
+    from rowtide.cdc.scans.sessions import EngineSetting, ScanError, ScanFigures, ScanSession
     from rowtide.cdc.status import Status
     from rowtide.core.tables import BeforeImages
     from rowtide.databases.postgres.catalogue import ImageCost
@@ -52,6 +52,7 @@ __all__ = [
     "CycleReport",
     "Disabling",
     "EnabledDatabase",
+    "EngineSetting",
     "HistoricRun",
     "ImageCost",
     "Instance",
@@ -97,6 +98,7 @@ _HOMES = {
     "CycleReport": "rowtide.cdc.capture.capture",
     "Disabling": "rowtide.cdc.enabling.disabling",
     "EnabledDatabase": "rowtide.cdc.enabling.administration",
+    "EngineSetting": "rowtide.cdc.scans.sessions",
     "HistoricRun": "rowtide.cdc.jobs.history",
     "ImageCost": "rowtide.databases.postgres.catalogue",
     "Instance": "rowtide.cdc.definitions",

@@ -22,6 +22,7 @@ from rowtide.cdc.functions import session
 from rowtide.cdc.job_functions import JobFunctions
 from rowtide.cdc.running.capture_run import all_at_once, as_the_job_says, run_capture, scan
 from rowtide.cdc.running.context import CaptureContext, Watchers
+from rowtide.cdc.scans.sessions import EngineSetting
 from rowtide.cdc.status import Status, read_status
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing, rehearsing
@@ -124,21 +125,23 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
         self,
         *,
         once: bool = False,
+        engine: EngineSetting = EngineSetting.AUTO,
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
     ) -> None:
         """Read the log and capture until `stop` is set, or once, within the capture job's present limits.
 
-        (SQL Server: the capture job.)
+        (SQL Server: the capture job.) `spark` is used, or a session built, when a range is large, or all are Spark's.
         """
-        run_capture(self._context(spark, stop, watchers), all_at_once if once else as_the_job_says)
+        run_capture(self._context(engine, spark, stop, watchers), all_at_once if once else as_the_job_says)
 
     def scan(
         self,
         *,
         maxtrans: int | None = None,
         maxscans: int | None = None,
+        engine: EngineSetting = EngineSetting.AUTO,
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
@@ -148,12 +151,16 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
         It ends when everything committed before the call is published. The capture job's parameters are not used.
         Raises `ScanRunning`, `MaxtransInvalid`, `MaxscansInvalid`.
         """
-        scan(self._context(spark, stop, watchers), maxtrans, maxscans)
+        scan(self._context(engine, spark, stop, watchers), maxtrans, maxscans)
 
     def _context(
-        self, spark: SparkSession | None, stop: threading.Event | None, watchers: Watchers | None
+        self,
+        engine: EngineSetting,
+        spark: SparkSession | None,
+        stop: threading.Event | None,
+        watchers: Watchers | None,
     ) -> CaptureContext:
-        return CaptureContext(self._url, _maker(spark), stop or threading.Event(), watchers or Watchers())
+        return CaptureContext(self._url, _maker(spark), stop or threading.Event(), watchers or Watchers(), engine)
 
     def cleanup(
         self,

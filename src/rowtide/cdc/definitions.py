@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import TypeAdapter
 from sqlalchemy import (
@@ -26,12 +25,13 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    inspect,
     select,
 )
 
 from rowtide.cdc.errors import DefinitionsIncomplete
 from rowtide.core.tables import BeforeImages
-from rowtide.databases.postgres.catalogue import has_table, list_columns
+from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.urls import name_of
 from rowtide.log import catalogue
 from rowtide.log.catalogue import SourceDefinition, members_table, present_name, present_schema
@@ -133,25 +133,13 @@ def read_source(connection: Connection, database: str) -> SourceDefinition:
 
 
 def find_missing(connection: Connection) -> Sequence[str]:
-    """Return the missing tables and columns of `cdc`: an earlier version enabled the database."""
-    there = list_columns(connection, SCHEMA)
-    tables = [table.name for table in metadata.tables.values() if table.name not in there]
-    return sorted([*tables, *(f"{column.table.name}.{column.name}" for column in find_missing_columns(connection))])
-
-
-def find_missing_columns(connection: Connection) -> Sequence[Column[Any]]:
-    """Return the missing columns of tables of `cdc` that exist."""
-    there = list_columns(connection, SCHEMA)
-    return [
-        column
-        for table in metadata.tables.values()
-        for column in table.columns
-        if column.name not in there.get(table.name, {column.name})
-    ]
+    """Return the missing tables of `cdc`: an earlier version enabled the database."""
+    wanted = {table.name for table in metadata.tables.values()}
+    return sorted(wanted.difference(inspect(connection).get_table_names(SCHEMA)))
 
 
 def require_complete(connection: Connection) -> None:
-    """Raise `DefinitionsIncomplete` if a table or column of `cdc` is missing."""
+    """Raise `DefinitionsIncomplete` if a table of `cdc` is missing."""
     missing = find_missing(connection)
     if missing:
         raise DefinitionsIncomplete(", ".join(missing))

@@ -481,10 +481,10 @@ class ChangeFileMissing(RowtideError):
 
 @numbered
 class DefinitionsIncomplete(RowtideError):
-    """An earlier version of rowtide enabled the database, and created fewer tables, or tables of fewer columns."""
+    """An earlier version of rowtide enabled the database, and created fewer tables."""
 
     number = 4109
-    fact = "tables or columns are missing in schema cdc: {tables}; an earlier version of rowtide enabled this database"
+    fact = "tables are missing in schema cdc: {tables}; an earlier version of rowtide enabled this database"
     hint = "Run `rowtide cdc enable-db` again as the role that did: it creates what is missing and keeps the rest."
     tables: str
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from rowtide.cdc.scans.sessions import EngineSetting
+from rowtide.cli.cdc_running import EngineOption
 from rowtide.cli.options import Db
 from rowtide.cli.output import notes
 from rowtide.cli.watching import watching
@@ -13,11 +15,17 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command(epilog="Example: rowtide agent run --db postgresql://localhost/shop")
-def run(db: Db) -> None:
+def run(db: Db, engine: EngineOption = EngineSetting.AUTO) -> None:
     """Run the jobs of a database until stopped with Ctrl-C (SQL Server Agent).
 
     The capture job starts with it. The cleanup job runs on its schedule, by default daily at 2:00 by this computer's
     clock; a missed run is made up. `rowtide cdc start-job` and `stop-job` take effect within a second or two.
     """
-    with watching("Starting Spark and the log reader ...") as (stop, watchers):
-        connect(db).run_agent(stop=stop, watchers=watchers, on_event=lambda event: notes.print(event, soft_wrap=True))
+    with watching("Starting the log reader ...") as (stop, watchers):
+        database = connect(db)
+        database.run_agent(
+            engine=engine,
+            stop=stop,
+            watchers=watchers,
+            on_event=lambda event: notes.print(event, soft_wrap=True),
+        )

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rowtide.cdc.scans.sessions import EngineSetting
 from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import MOST_ROWS, Db
 from rowtide.cli.output import notes, print_wait
@@ -15,20 +16,26 @@ from rowtide.handle import connect
 
 app = typer.Typer()
 
+EngineOption = Annotated[
+    EngineSetting,
+    typer.Option("--engine", help="auto: Spark converts only large ranges of the log; spark: all of them."),
+]
+
 
 @app.command(epilog="Example: rowtide cdc run --once --db postgresql://localhost/shop")
 def run(
     db: Db,
     *,
     once: Annotated[bool, typer.Option("--once", help="Stop when everything committed before is published.")] = False,
+    engine: EngineOption = EngineSetting.AUTO,
 ) -> None:
     """Read the log and capture, until stopped with Ctrl-C (SQL Server: the capture job).
 
     Uses the capture job's parameters as of the start (`rowtide cdc jobs`): with continuous=0 it ends after one round.
     With --once, only maxtrans applies.
     """
-    with watching("Starting Spark and the log reader ...") as (stop, watchers):
-        connect(db).cdc.run(once=once, stop=stop, watchers=watchers)
+    with watching("Starting the log reader ...") as (stop, watchers):
+        connect(db).cdc.run(once=once, engine=engine, stop=stop, watchers=watchers)
 
 
 @app.command(epilog="Example: rowtide cdc scan --maxtrans 500 --maxscans 10 --db postgresql://localhost/shop")
@@ -40,13 +47,14 @@ def scan(
     maxscans: Annotated[
         int | None, typer.Option(help="Scans at most; default: until all is captured.", max=MOST_ROWS)
     ] = None,
+    engine: EngineOption = EngineSetting.AUTO,
 ) -> None:
     """Read the log and capture in one round of scans (SQL Server: sp_cdc_scan), if no other scan runs.
 
     Ends when everything committed before is published, or after the given number of scans.
     """
-    with watching("Starting Spark and the log reader ...") as (stop, watchers):
-        connect(db).cdc.scan(maxtrans=maxtrans, maxscans=maxscans, stop=stop, watchers=watchers)
+    with watching("Starting the log reader ...") as (stop, watchers):
+        connect(db).cdc.scan(maxtrans=maxtrans, maxscans=maxscans, engine=engine, stop=stop, watchers=watchers)
 
 
 @app.command(epilog="Example: rowtide cdc reinitialize --yes --db postgresql://localhost/shop")

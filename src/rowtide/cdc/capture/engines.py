@@ -8,14 +8,11 @@ from __future__ import annotations
 import os
 import pickle
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
-
-import pyarrow as pa
 
 from rowtide.cdc.capture.change_files import ChangeFile, Destination, Part, convert_part, write_change_rows
 from rowtide.cdc.errors import ChangeFileMissing
@@ -28,8 +25,10 @@ from rowtide.storage.store import Missing, Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPARK_ROWS = 2_000_000
-"""With `AUTO`, a cycle of more log records than these is converted by Spark; measured (docs/decisions/0042)."""
+SPARK_ROWS = 4_000_000
+"""With `AUTO`, a cycle of more log records than these is converted by Spark: twice what a cycle has that is not one large
+transaction; measured (docs/decisions/0042).
+"""
 
 ROW_COPIES = 8
 """How often a large row is in memory while it is converted; measured."""
@@ -39,7 +38,6 @@ _MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 _WRITERS = 8
 _PARTS_AT_ONCE = 2
-_RESULT = pa.schema([("file", pa.binary()), ("error", pa.binary())])
 
 
 def choose_engine(setting: EngineSetting, lake: str, rows: int) -> Engine:
@@ -96,21 +94,23 @@ def convert_by_spark(
 
     Raises as `convert_in_process`, `LakeWriteFailed` if the job failed, `ChangeFileMissing`, `SparkLost`.
     """
-    convert = partial(_convert_each, store, parts, destinations, cycle)
+    from pyspark.sql.functions import udf
+
+    task = udf(
+        lambda number: _run_task(store, parts[number], destinations, cycle),
+        "struct<files: array<binary>, error: binary>",
+    )
     with writing(next(iter(destinations.values())).location.path):
         numbers = make_spark().range(0, len(parts), 1, len(parts))
-        found = numbers.mapInArrow(convert, "file binary, error binary").toArrow()
-    for error in _unpickled(found["error"]):
-        raise error
-    files: list[ChangeFile] = list(_unpickled(found["file"]))
+        outcomes = numbers.select(task.asNondeterministic()("id").alias("outcome")).collect()
+    for (outcome,) in outcomes:
+        if outcome.error is not None:
+            raise pickle.loads(outcome.error)  # noqa: S301 - our own task wrote it
+    files: list[ChangeFile] = [pickle.loads(file) for (outcome,) in outcomes for file in outcome.files]  # noqa: S301
     with ThreadPoolExecutor(_WRITERS, "rowtide-look") as pool:
         for _ in pool.map(lambda file: _require_here(destinations[file.member_id], file), files):
             pass
     return files
-
-
-def _unpickled(pickled: pa.ChunkedArray[Any]) -> Iterator[Any]:
-    return (pickle.loads(one.as_buffer()) for one in pickled.drop_null())  # noqa: S301 - our own tasks wrote it
 
 
 def _require_here(destination: Destination, written: ChangeFile) -> None:
@@ -125,23 +125,16 @@ def _require_here(destination: Destination, written: ChangeFile) -> None:
         raise ChangeFileMissing(f"{location.path}/{written.file.path}")
 
 
-def _convert_each(
-    store: Store,
-    parts: Sequence[Part],
-    destinations: Mapping[str, Destination],
-    cycle: int,
-    batches: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    """Run in a Spark task, which is given the numbers of its parts."""
-    for batch in batches:
-        for number in batch["id"]:
-            try:
-                rows = convert_part(store, parts[number.as_py()])
-                files = [
-                    pickle.dumps(write_change_rows(destinations[member_id], member_id, of_member, cycle))
-                    for member_id, of_member in rows.items()
-                ]
-                yield pa.record_batch([files, [None] * len(files)], schema=_RESULT)
-            except RowtideError as error:
-                # Its number is kept, which a task's failure would lose.
-                yield pa.record_batch([[None], [pickle.dumps(error)]], schema=_RESULT)
+def _run_task(
+    store: Store, part: Part, destinations: Mapping[str, Destination], cycle: int
+) -> tuple[list[bytes], bytes | None]:
+    """Convert a part in a task of Spark; return its files, or the error, whose number a task's failure would lose."""
+    try:
+        rows = convert_part(store, part)
+        files = [
+            write_change_rows(destinations[member_id], member_id, of_member, cycle)
+            for member_id, of_member in rows.items()
+        ]
+    except RowtideError as error:
+        return [], pickle.dumps(error)
+    return [pickle.dumps(file) for file in files], None

@@ -21,13 +21,12 @@ from sqlalchemy import (
     exists,
     func,
     select,
-    text,
     update,
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
-from sqlalchemy.schema import CreateColumn, CreateTable
+from sqlalchemy.schema import CreateTable
 
-from rowtide.cdc.definitions import change_tables, find_missing, find_missing_columns, metadata
+from rowtide.cdc.definitions import change_tables, find_missing, metadata
 from rowtide.cdc.jobs.parameters import DEFAULTS, JobParameters, JobType
 
 cdc_jobs = Table(
@@ -97,14 +96,9 @@ def first_table_steps(connection: Connection) -> list[Executable]:
 
 
 def complete(connection: Connection) -> None:
-    """Create the missing tables and columns of schema `cdc`, and the jobs of a database that an earlier version
-    enabled.
-    """
+    """Create the missing tables of schema `cdc`, and the jobs of a database that an earlier version enabled."""
     had_none = cdc_jobs.name in find_missing(connection)
     metadata.create_all(connection)
-    for column in find_missing_columns(connection):
-        added = CreateColumn(column).compile(dialect=connection.dialect)
-        connection.execute(text(f"alter table {column.table} add column {added}"))
     if had_none and _has_instances(connection):
         for job_type in JobType:
             connection.execute(insert_step(job_type, DEFAULTS[job_type]))

@@ -54,10 +54,9 @@ def has_table(connection: Connection, schema: str, name: str) -> bool:
     return bool(connection.execute(text(_HAS_TABLE), {"schema": schema, "name": name}).scalar_one())
 
 
-def list_columns(connection: Connection, schema: str) -> dict[str, frozenset[str]]:
-    """Return the names of the columns of each table of a schema."""
-    rows = connection.execute(text(_SCHEMA_COLUMNS), {"schema": schema})
-    return {name: frozenset(columns) for name, columns in rows}
+def list_columns(connection: Connection, schema: str, name: str) -> frozenset[str]:
+    """Return the names of a table's columns; none if there is no such table."""
+    return frozenset(connection.execute(text(_COLUMN_NAMES), {"schema": schema, "name": name}).scalars())
 
 
 def find_table(connection: Connection, name: str) -> SourceTable:
@@ -154,12 +153,12 @@ select exists (
     where n.nspname = :schema and c.relname = :name and c.relkind in ('r', 'p', 'f', 'v', 'm'))
 """
 
-_SCHEMA_COLUMNS = """
-    select relname, array_agg(attname::text)
-    from pg_class
-    join pg_attribute on attrelid = pg_class.oid and attnum > 0 and not attisdropped
-    where relnamespace = to_regnamespace(quote_ident(:schema)) and relkind = 'r'
-    group by relname
+_COLUMN_NAMES = """
+    select attname::text
+    from pg_attribute
+    join pg_class on pg_class.oid = attrelid
+    where relnamespace = to_regnamespace(quote_ident(:schema)) and relname = :name
+    and attnum > 0 and not attisdropped
 """
 
 _SERVER_IDENTITY = """
