@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPARK_ROWS = 4_000_000
-"""With `AUTO`, a cycle of more log records than these is converted by Spark: twice what a cycle has that is not one large
-transaction; measured (docs/decisions/0042).
+"""With `AUTO`, a cycle of more log records, as one large transaction may have, is converted by Spark; measured
+(docs/decisions/0042).
 """
 
 ROW_COPIES = 8
