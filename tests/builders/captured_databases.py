@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.queries.lsn_times import Bound
+from rowtide.cdc.scans.sessions import EngineSetting
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.databases.postgres.connect import open_engine
@@ -139,15 +141,27 @@ class CapturedDatabase(LoggedDatabase):
                 capture.step()
 
     @contextmanager
-    def open_capture(self, *, verifications: int | None = None, most_row_bytes: int | None = None) -> Iterator[Capture]:
-        """Take the lake lease and open capture; after so many verifications the lease counts as lost."""
+    def open_capture(
+        self, *, verifications: int | None = None, most_row_bytes: int | None = None, maxtrans: int | None = None
+    ) -> Iterator[Capture]:
+        """Take the lake lease and open capture, with the engine that `ROWTIDE_ENGINE` names.
+
+        After so many verifications the lease counts as lost.
+        """
         source = self.cdc.get_source()
         with AdvisoryLease.take(open_engine(self.url), "lake") as lease:
             held = LakeLease.take(self.store(), lease)
             if verifications is not None:
                 held = replace(held, verify=_lost_after(verifications))
             system_tables = SystemTables(lambda: self.spark, source.lake, source.source_id)
-            yield Capture(system_tables, self.store(), held, most_row_bytes=most_row_bytes)
+            yield Capture(
+                system_tables,
+                self.store(),
+                held,
+                engine=EngineSetting(os.environ.get("ROWTIDE_ENGINE", EngineSetting.AUTO)),
+                maxtrans=maxtrans,
+                most_row_bytes=most_row_bytes,
+            )
 
     def changes(
         self,

@@ -18,7 +18,11 @@ app = typer.Typer()
 
 EngineOption = Annotated[
     EngineSetting,
-    typer.Option("--engine", help="auto: Spark converts only large ranges of the log; spark: all of them."),
+    typer.Option(
+        "--engine",
+        envvar="ROWTIDE_ENGINE",
+        help="auto: Spark converts only large ranges of the log; spark: all of them.",
+    ),
 ]
 
 

@@ -57,6 +57,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.delta.actions import AddFile
 from rowtide.delta.commits import TableState
+from rowtide.delta.errors import AppendNotFound
 from rowtide.lake import tables
 from rowtide.lake.stores import locate
 from rowtide.log.entries import ReaderAdvanced
@@ -273,8 +274,13 @@ class Capture:
                 )
                 failpoint("change_table_append.after")
 
-            for committed in [pool.submit(commit, member_id) for member_id in destinations]:
-                committed.result()
+            try:
+                for committed in [pool.submit(commit, member_id) for member_id in destinations]:
+                    committed.result()
+            except AppendNotFound:
+                # A later cycle is there: another process has taken over, or the table was restored.
+                self._lease.require()
+                raise
 
     def _find_destination(self, instance: Instance) -> Destination:
         location = locate(change_table_path(self._lake, instance.capture_instance))
