@@ -17,6 +17,7 @@ from psycopg import sql
 from builders.captured_databases import CapturedDatabase
 from builders.random_values import RANDOM_SAMPLES, choose
 from builders.type_catalogue import SETUP
+from rowtide.cdc.lake_readers.presentation import present
 from rowtide.databases.postgres.connect import PINNED_SETTINGS
 
 ROWS = 400
@@ -65,8 +66,9 @@ def test_values_of_all_types_come_out_as_they_went_in(typed: CapturedDatabase, s
     expected = read_texts(typed, table)
     typed.execute(f"delete from {table}")
     typed.capture()
-    names, rows = typed.cdc.present_changes(f"public_{table}", spark=typed.spark)
-    found = {(row[names.index("__$operation")], row[names.index("id")]): row[names.index("c0") :] for row in rows}
+    presented = present(typed.cdc.read_changes(f"public_{table}"))
+    operation, number, first = (presented.names.index(name) for name in ("__$operation", "id", "c0"))
+    found = {(row[operation], row[number]): row[first:] for row in presented.rows()}
     assert len(found) == len(expected) * len(CHANGES_PER_ROW)
     for operation in CHANGES_PER_ROW:
         for number, texts in expected.items():

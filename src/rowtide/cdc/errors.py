@@ -282,6 +282,16 @@ class TwoInstancesExist(AlreadyExists):
 
 
 @numbered
+class QueryFailed(RowtideError):
+    """A query on the lake's files failed in this process."""
+
+    number = 3110
+    fact = "the changes cannot be put together: {reason}"
+    hint = "Free memory, or space in the temporary folder (TMPDIR); a smaller range (--from, --to) takes less of both."
+    reason: str
+
+
+@numbered
 class LsnOutOfRange(Invalid):
     """A bound is outside the validity interval (SQL Server: 313)."""
 

@@ -5,21 +5,19 @@ They connect to the database first, which has the lake's place and the rights of
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowtide.cdc import introspection
 from rowtide.cdc.access import read_role_access
 from rowtide.cdc.ddl.history import ListedChange
-from rowtide.cdc.definitions import Instance, read_source
+from rowtide.cdc.definitions import read_source
 from rowtide.cdc.errors import InstanceNotReadable, WrapperListsNeedInstance
 from rowtide.cdc.introspection import ListedColumn, ListedInstance, name_instances
+from rowtide.cdc.lake_readers.changes import FoundChanges, LakeChanges
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
-from rowtide.cdc.queries.presentation import present, write_parquet
 from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
 from rowtide.cdc.queries.wrappers import WrapperFunction, WrapperRequest, generate_wrappers
 from rowtide.core import mask
@@ -63,7 +61,9 @@ class ChangeFunctions:
 
         A window by time is (from, to]. Raises `TimeOutOfRange` too.
         """
-        return self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=False)[0]
+        lake = self._readable_lake(capture_instance)
+        window = LsnTimes(lake).find_window(capture_instance, from_lsn, to_lsn)
+        return Changes(session(spark), lake).get_all_changes(capture_instance, *window, row_filter_option)
 
     def get_net_changes(
         self,
@@ -76,8 +76,10 @@ class ChangeFunctions:
         spark: SparkSession | None = None,
     ) -> DataFrame:
         """Return one change per key (SQL Server: fn_cdc_get_net_changes_<instance>); see `Changes`."""
-        asked = (capture_instance, from_lsn, to_lsn, row_filter_option)
-        return self._ask(spark, *asked, net=True, is_ordered=is_ordered)[0]
+        lake = self._readable_lake(capture_instance)
+        window = LsnTimes(lake).find_window(capture_instance, from_lsn, to_lsn)
+        changes = Changes(session(spark), lake)
+        return changes.get_net_changes(capture_instance, *window, row_filter_option, is_ordered=is_ordered)
 
     def get_table_changes(
         self,
@@ -93,46 +95,39 @@ class ChangeFunctions:
         The older instance's changes up to the low endpoint of the newer, then the newer's. As `get_all_changes`, with
         the columns of both, and last `__$capture_instance`. Raises `TableNotFound`, and `InstanceUnknown` without any.
         """
-        return self._ask_table(spark, table, from_lsn, to_lsn, row_filter_option)[0]
+        lake, names = self._readable_table(table)
+        window = LsnTimes(lake).find_window(names[0], from_lsn, to_lsn)
+        return Changes(session(spark), lake).get_table_changes(names, *window, row_filter_option)[0]
 
-    def present_table_changes(
+    def read_changes(
+        self,
+        capture_instance: str,
+        from_lsn: Bound | None = None,
+        to_lsn: Bound | None = None,
+        row_filter_option: str = "all",
+        *,
+        net: bool = False,
+    ) -> FoundChanges:
+        """Return all or net changes in their order as a stream of Arrow, without Spark.
+
+        The columns are those of `get_all_changes` and `get_net_changes`.
+        """
+        lake = self._readable_lake(capture_instance)
+        window = LsnTimes(lake).find_window(capture_instance, from_lsn, to_lsn)
+        ask = LakeChanges(lake).get_net_changes if net else LakeChanges(lake).get_all_changes
+        return ask(capture_instance, *window, row_filter_option)
+
+    def read_table_changes(
         self,
         table: str,
         from_lsn: Bound | None = None,
         to_lsn: Bound | None = None,
         row_filter_option: str = "all",
-        *,
-        spark: SparkSession | None = None,
-    ) -> tuple[list[str], Generator[tuple[object, ...]]]:
-        """Return changes of a table as column names and rows for programs outside Spark."""
-        return present(*self._ask_table(spark, table, from_lsn, to_lsn, row_filter_option))
-
-    def present_changes(
-        self,
-        capture_instance: str,
-        from_lsn: Bound | None = None,
-        to_lsn: Bound | None = None,
-        row_filter_option: str = "all",
-        *,
-        net: bool = False,
-        spark: SparkSession | None = None,
-    ) -> tuple[list[str], Generator[tuple[object, ...]]]:
-        """Return all or net changes as column names and rows for programs outside Spark."""
-        return present(*self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=net))
-
-    def write_parquet(
-        self,
-        file: Path,
-        capture_instance: str,
-        from_lsn: Bound | None = None,
-        to_lsn: Bound | None = None,
-        row_filter_option: str = "all",
-        *,
-        net: bool = False,
-        spark: SparkSession | None = None,
-    ) -> None:
-        """Write all or net changes to one local Parquet file."""
-        write_parquet(*self._ask(spark, capture_instance, from_lsn, to_lsn, row_filter_option, net=net), file)
+    ) -> FoundChanges:
+        """Return the changes of `get_table_changes` in their order as a stream of Arrow, without Spark."""
+        lake, names = self._readable_table(table)
+        window = LsnTimes(lake).find_window(names[0], from_lsn, to_lsn)
+        return LakeChanges(lake).get_table_changes(names, *window, row_filter_option)
 
     def list_recorded_instances(self) -> tuple[RecordedInstance, ...]:
         """Return the enabled instances that capture has read and the connection's role may read."""
@@ -240,40 +235,14 @@ class ChangeFunctions:
             wanted = (PublishedLake(lake).get_recorded_instance(capture_instance),)
         return tuple(function for one in wanted for function in generate_wrappers(one.instance, request))
 
-    def _ask(
-        self,
-        spark: SparkSession | None,
-        capture_instance: str,
-        start: Bound | None,
-        end: Bound | None,
-        row_filter_option: str,
-        *,
-        net: bool,
-        is_ordered: bool = True,
-    ) -> tuple[DataFrame, Instance]:
-        lake = self._readable_lake(capture_instance)
-        reading = session(spark)
-        changes = Changes(reading, lake)
-        recorded = changes.get_recorded_instance(capture_instance)
-        window = LsnTimes(lake).find_window(capture_instance, recorded.lsn, start, end)
-        if not net:
-            return changes.get_all_changes(capture_instance, *window, row_filter_option), recorded.instance
-        rows = changes.get_net_changes(capture_instance, *window, row_filter_option, is_ordered=is_ordered)
-        return rows, recorded.instance
-
-    def _ask_table(
-        self, spark: SparkSession | None, table: str, start: Bound | None, end: Bound | None, row_filter_option: str
-    ) -> tuple[DataFrame, Instance]:
+    def _readable_table(self, table: str) -> tuple[str, list[str]]:
+        """Return the lake's place, and the names of a table's instances, oldest first, which may be read."""
         with translated(), self._engine.connect() as connection:
             lake, reader = read_source(connection, self._name).lake, read_role_access(connection)
             names = name_instances(connection, table)
         for name in names:
             reader.require(name)
-        reading = session(spark)
-        changes = Changes(reading, lake)
-        low = changes.get_recorded_instance(names[0]).lsn
-        window = LsnTimes(lake).find_window(names[0], low, start, end)
-        return changes.get_table_changes(names, *window, row_filter_option)
+        return lake, list(names)
 
     def _readable_lake(self, capture_instance: str) -> str:
         """Return the lake's place; raise unless the connection's role may read the instance."""

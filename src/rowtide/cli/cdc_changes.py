@@ -6,16 +6,19 @@ import sys
 from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from rowtide.cli.bounds import parse_bound
 from rowtide.cli.options import Db, InstanceName
-from rowtide.cli.output import Format, print_rows, whole_file
+from rowtide.cli.output import Format, whole_file
 from rowtide.cli.tables import show_as_is
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
+
+if TYPE_CHECKING:
+    from rowtide.cdc.lake_readers.changes import FoundChanges
 
 app = typer.Typer()
 
@@ -58,15 +61,24 @@ def changes(
     """
     if form is ChangesFormat.PARQUET and out is None:
         raise typer.BadParameter("parquet needs --out FILE", param_hint="--format")
-    bounds = [parse_bound(text) if text is not None else None for text in (start, end)]
-    cdc, asked = connect(db).cdc, (instance, bounds[0], bounds[1], row_filter)
+    first, last = (parse_bound(text) if text is not None else None for text in (start, end))
+    found = connect(db).cdc.read_changes(instance, first, last, row_filter, net=net)
     with whole_file(out) if out is not None else nullcontext() as partial:
         if partial is not None and form is ChangesFormat.PARQUET:
-            cdc.write_parquet(partial, *asked, net=net)
+            from rowtide.cdc.lake_readers.presentation import write_parquet
+
+            write_parquet(found, partial)
             return
-        names, rows = cdc.present_changes(*asked, net=net)
         with partial.open("w", encoding="utf-8") if partial is not None else nullcontext(sys.stdout) as file:
-            print_rows(names, rows, Format(form), file, show=show_change)
+            print_found(found, Format(form), file)
+
+
+def print_found(found: FoundChanges, form: Format, out: TextIO) -> None:
+    """Print changes with the names that their columns have in the source."""
+    from rowtide.cdc.lake_readers.presentation import present
+    from rowtide.cli.changes_output import print_changes
+
+    print_changes(present(found), form, out, show=show_change)
 
 
 def show_change(column: str, value: object) -> str:

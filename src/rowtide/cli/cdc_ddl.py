@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
 from rowtide.cli.bounds import parse_bound
-from rowtide.cli.cdc_changes import show_change
+from rowtide.cli.cdc_changes import print_found
 from rowtide.cli.options import Db, InstanceName, ListingFormat, TableName, Wide
 from rowtide.cli.output import Format, as_json, print_rows
 from rowtide.cli.tables import show_fact
@@ -61,5 +62,4 @@ def table_changes(
     switch between them. The columns are those of both.
     """
     first, last = (parse_bound(text) if text is not None else None for text in (start, end))
-    names, rows = connect(db).cdc.present_table_changes(table, first, last, row_filter)
-    print_rows(names, rows, form, show=show_change)
+    print_found(connect(db).cdc.read_table_changes(table, first, last, row_filter), form, sys.stdout)

@@ -22,8 +22,8 @@ class FileReader:
     columns: Struct
     by_id: bool
 
-    def read(self, file: pa.NativeFile, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield a file's rows in batches.
+    def read(self, file: pa.NativeFile, batch_rows: int, batch_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield a file's rows in batches, with fewer rows where so many would be more than so many bytes.
 
         Pages are read as they are needed, so memory is bounded by a batch and the page of each column.
         Raises `pa.ArrowInvalid`, `OSError`.
@@ -32,6 +32,8 @@ class FileReader:
             file, pre_buffer=False, buffer_size=_READ_BYTES, coerce_int96_timestamp_unit="us"
         ) as parquet:
             there = parquet.schema_arrow
+            if batch_bytes is not None:
+                batch_rows = min(batch_rows, _rows_within(parquet.metadata, batch_bytes))
             places = [self._find(there, field) for field in self.columns.fields]
             wanted = [there.field(place).name for place in places if place is not None]
             if not wanted:
@@ -96,3 +98,9 @@ class FileReader:
 def _from_the_first(values: Any) -> Any:
     """Return an array whose memory begins with its first value: a null mask goes only with such."""
     return values if values.offset == 0 else pc.take(values, pa.array(range(len(values))))
+
+
+def _rows_within(file: pq.FileMetaData, wanted_bytes: int) -> int:
+    """Return how many rows of a file have about so many bytes; at least one."""
+    total = sum(file.row_group(place).total_byte_size for place in range(file.num_row_groups))
+    return max(1, wanted_bytes * file.num_rows // max(total, 1))

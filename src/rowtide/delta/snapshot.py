@@ -109,10 +109,21 @@ class Snapshot:
         Raises `LakeReadFailed`, `TableUnreadable`, and `KeyError` for a column that is not there.
         """
         self.require_readable()
-        reader = FileReader(self.select(columns), by_id=self.metadata.is_mapped_by_id)
         for file in self.list_files(*ranges):
-            with self._reading(file) as opened:
-                yield from reader.read(opened, batch_rows)
+            yield from self.stream_file(file, columns, batch_rows=batch_rows)
+
+    def stream_file(
+        self,
+        file: AddFile,
+        columns: Sequence[str] | None = None,
+        *,
+        batch_rows: int = _BATCH_ROWS,
+        batch_bytes: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield one file's rows, as `stream` after `require_readable`, in batches of at most about `batch_bytes`."""
+        reader = FileReader(self.select(columns), by_id=self.metadata.is_mapped_by_id)
+        with self._reading(file) as opened:
+            yield from reader.read(opened, batch_rows, batch_bytes)
 
     def require_readable(self) -> None:
         """Raise `TableUnreadable` if the table's rows cannot be read here."""

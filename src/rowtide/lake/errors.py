@@ -45,13 +45,3 @@ class SparkLost(RowtideError):
     fact = "Spark ended in the middle of the work: {reason}"
     hint = "It was killed, or ran out of memory. Run the command again: it continues where it stopped."
     reason: str
-
-
-@numbered
-class SparkFailed(RowtideError):
-    """A Spark job failed."""
-
-    number = 3110
-    fact = "a Spark job failed: {reason}"
-    hint = "Free memory, or space in the temporary folder (TMPDIR); a smaller range (--from, --to) takes less of both."
-    reason: str

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowtide.core.errors import ExtraMissing
 from rowtide.databases.file_access import PRIVATE
-from rowtide.lake.errors import JavaMissing, SparkFailed, SparkLost, SparkNotStarted
+from rowtide.lake.errors import JavaMissing, SparkLost, SparkNotStarted
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
@@ -166,28 +166,6 @@ def spark_loss_named() -> Iterator[None]:
 def _is_started() -> bool:
     context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     return context is not None and context._active_spark_context is not None  # noqa: SLF001 - as below
-
-
-@contextmanager
-def spark_failures_named() -> Iterator[None]:
-    """Raise `SparkFailed` for a failed job, `SparkLost` if its JVM is gone."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    try:
-        with spark_watched():
-            yield
-    except Py4JJavaError as error:
-        raise SparkFailed(_innermost(error.java_exception.toString())) from error
-    except PySparkException as error:
-        raise SparkFailed(_innermost(str(error))) from error
-
-
-def _innermost(message: str) -> str:
-    """Return the line of a stack trace that names its root cause, else the first line."""
-    lines = [line.strip() for line in message.strip().splitlines()]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return (causes or lines or ["no reason is given"])[-1 if causes else 0]
 
 
 def _answers() -> bool:

@@ -11,6 +11,7 @@ import pytest
 from psycopg import sql
 
 from builders.captured_databases import CapturedDatabase, pick
+from rowtide.cdc.lake_readers.presentation import present
 from rowtide.core.tables import BeforeImages
 
 if TYPE_CHECKING:
@@ -225,9 +226,9 @@ def test_key_images_leave_unlogged_values_null_and_marked(written: CapturedDatab
 
 
 def test_programs_outside_spark_see_what_is_absent(written: CapturedDatabase) -> None:
-    names, rows = written.cdc.present_changes("public_keyed", spark=written.spark)
-    assert names[:5] == ["__$start_lsn", "__$seqval", "__$operation", "__$update_mask", "__$absent_mask"]
-    assert [row[2:5] for row in rows] == [
+    presented = present(written.cdc.read_changes("public_keyed"))
+    assert presented.names[:5] == ["__$start_lsn", "__$seqval", "__$operation", "__$update_mask", "__$absent_mask"]
+    assert [row[2:5] for row in presented.rows()] == [
         (2, "0f", None),
         (4, "0a", "04"),
         (1, "0f", "0e"),

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.captured_databases import FINDS_EVERYTHING, CapturedDatabase
+from builders.spark_presentation import present_by_spark
 from builders.type_catalogue import SAMPLES
 from builders.typed_tables import (
     COLUMNS,
@@ -30,6 +31,8 @@ from builders.typed_tables import (
     write_typed_table,
 )
 from fixtures.captured import open_captured
+from rowtide.cdc.lake_readers.presentation import present, write_parquet
+from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cli.output import Format, print_rows
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.values import lake_type
@@ -65,17 +68,26 @@ def captured_types(
 def lake_rows(captured_types: CapturedDatabase, tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
     """The change rows as `cdc changes --format parquet` writes them, typed, read without Spark."""
     file = tmp_path_factory.mktemp("parquet") / "changes.parquet"
-    captured_types.cdc.write_parquet(file, INSTANCE, row_filter_option=FINDS_EVERYTHING, spark=captured_types.spark)
+    write_parquet(captured_types.cdc.read_changes(INSTANCE, row_filter_option=FINDS_EVERYTHING), file)
     return pq.read_table(file)
 
 
 @pytest.fixture(scope="module")
 def presented(captured_types: CapturedDatabase) -> tuple[Sequence[str], list[tuple[object, ...]]]:
     """Names and values as `cdc changes` prints them in other formats."""
-    names, rows = captured_types.cdc.present_changes(
-        INSTANCE, row_filter_option=FINDS_EVERYTHING, spark=captured_types.spark
-    )
-    return names, list(rows)
+    presented = present(captured_types.cdc.read_changes(INSTANCE, row_filter_option=FINDS_EVERYTHING))
+    return presented.names, list(presented.rows())
+
+
+def test_values_are_presented_as_by_spark(
+    captured_types: CapturedDatabase, presented: tuple[Sequence[str], list[tuple[object, ...]]]
+) -> None:
+    spark = captured_types.cdc.get_all_changes(INSTANCE, row_filter_option=FINDS_EVERYTHING, spark=captured_types.spark)
+    instance = PublishedLake(str(captured_types.lake)).get_recorded_instance(INSTANCE).instance
+    names, rows = present_by_spark(spark, instance)
+    assert presented[0] == names
+    for own, expected in zip(presented[1], rows, strict=True):
+        assert own == expected
 
 
 def test_the_lake_has_every_value_typed_or_in_exact_text(captured_types: CapturedDatabase, lake_rows: pa.Table) -> None:

@@ -6,24 +6,16 @@ so a plain maximum read in the same statement can be ahead of the rows (in SQL: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.errors import (
-    InstanceUnknown,
-    LsnOutOfRange,
-    NetChangesUnsupported,
-    RangeOverGap,
-    UnknownRowFilter,
-)
-from rowtide.cdc.lake_tables import change_table_path
-from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_select
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_changes import share_out, unite, united_columns
+from rowtide.cdc.queries.windows import Asked, choose_option, open_window, require_net_changes
 from rowtide.cdc.rows.expressions import ROW_FILTERS, TRUNCATE
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
@@ -66,7 +58,7 @@ class Changes(PublishedLake):
         last LSN is an empty result: the next window has not begun. Raises `LsnOutOfRange`, `RangeOverGap`,
         `UnknownRowFilter`.
         """
-        operations = ", ".join(map(str, ROW_FILTERS[_choose(row_filter_option, ROW_FILTERS)]))
+        operations = ", ".join(map(str, ROW_FILTERS[choose_option(row_filter_option, ROW_FILTERS)]))
         rows = self._window(capture_instance, from_lsn, to_lsn).rows
         return rows.where(f"`__$operation` in ({operations})").drop("__$end_lsn").orderBy(*_ORDER)
 
@@ -109,31 +101,23 @@ class Changes(PublishedLake):
         what is to be inserted or updated). After a truncate: one row 6, to be applied first, and the net of what
         followed. Raises `NetChangesUnsupported` too.
         """
-        option = _choose(row_filter_option, NET_ROW_FILTERS)
+        option = choose_option(row_filter_option, NET_ROW_FILTERS)
         window = self._window(capture_instance, from_lsn, to_lsn)
         instance = window.instance
-        if not instance.supports_net_changes:
-            raise NetChangesUnsupported(capture_instance, f"{instance.source_schema}.{instance.source_table}")
+        require_net_changes(instance)
         may_truncate = window.table.may_reach("__$operation", TRUNCATE)
         net = reduce_changes(window.rows, instance, option, may_truncate=may_truncate)
         return (net.orderBy(*_ORDER) if is_ordered else net).drop("__$seqval")
 
     def _window(self, capture_instance: str, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None) -> _AskedWindow:
-        """Return an instance and its change rows in [from, to].
+        """Return an instance and its change rows in [from, to]."""
 
-        Reads the high endpoint, then the rows, then the low endpoint: so no published row is missing, and no row that a
-        cleanup removed lies above the low endpoint.
-        """
-        known, high = self.read_instance_and_high(capture_instance)
-        path, identity = change_table_path(self.lake, capture_instance), known.instance.member_id
-        table = tables.read_identified(self._spark, path, identity=identity)
-        recorded, _ = self.read_instance_and_high(capture_instance)
-        if table is None or recorded.instance.member_id != identity:
-            # Disabled since it was read.
-            raise InstanceUnknown(capture_instance)
-        low, high = _require_valid(recorded, from_lsn, to_lsn, high)
-        rows = table.rows.where(f"`__$start_lsn` between {low.value} and {high.value}")
-        return _AskedWindow(recorded.instance, table, rows)
+        def open_table(path: str, identity: str) -> TableVersion | None:
+            return tables.read_identified(self._spark, path, identity=identity)
+
+        window = open_window(self, Asked(capture_instance, from_lsn, to_lsn), open_table)
+        rows = window.table.rows.where(f"`__$start_lsn` between {window.low.value} and {window.high.value}")
+        return _AskedWindow(window.instance, window.table, rows)
 
 
 def reduce_changes(changes: DataFrame, instance: Instance, option: str, *, may_truncate: bool = True) -> DataFrame:
@@ -144,47 +128,3 @@ def reduce_changes(changes: DataFrame, instance: Instance, option: str, *, may_t
     truncates = Truncates.SOUGHT if may_truncate else Truncates.NONE
     with named(changes) as rows:
         return changes.sparkSession.sql(net_select(rows, instance, f"'{option}'", truncates))
-
-
-def _choose(option: str, options: Iterable[str]) -> str:
-    """Return an option as it is documented. Raises `UnknownRowFilter`."""
-    chosen = option.strip().lower()
-    if chosen not in options:
-        raise UnknownRowFilter(option, ", ".join(options))
-    return chosen
-
-
-def _require_valid(
-    recorded: RecordedInstance, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None, high: CommitLsn
-) -> tuple[CommitLsn, CommitLsn]:
-    """Return the bounds, or raise `LsnOutOfRange` naming the valid interval."""
-    asked_from, asked_to = from_lsn or recorded.lsn, to_lsn or high
-    is_next_window = asked_from == high.increment() and to_lsn in (None, high, asked_from)
-    if is_next_window:
-        return asked_from, high
-    if recorded.lsn <= asked_from <= asked_to <= high:
-        _require_whole(recorded, asked_from, asked_to)
-        return asked_from, asked_to
-    raise LsnOutOfRange(
-        instance=recorded.instance.capture_instance,
-        from_lsn=str(asked_from),
-        to_lsn=str(asked_to),
-        low=str(recorded.lsn),
-        high=str(high),
-        gap=f" Below it, {recorded.note}." if recorded.note else "",
-    )
-
-
-def _require_whole(recorded: RecordedInstance, from_lsn: CommitLsn, to_lsn: CommitLsn) -> None:
-    """Raise `RangeOverGap` if the changes of a transaction in [from, to] are missing."""
-    for missing in recorded.missing:
-        if from_lsn <= missing.lsn <= to_lsn:
-            raise RangeOverGap(
-                instance=recorded.instance.capture_instance,
-                from_lsn=str(from_lsn),
-                to_lsn=str(to_lsn),
-                missing=str(missing.lsn),
-                note=missing.note or "",
-                before=str(missing.lsn.decrement()),
-                after=str(missing.lsn.increment()),
-            )

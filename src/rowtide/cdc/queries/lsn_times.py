@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from rowtide.cdc.errors import LakeUnknown, TimeOutOfRange, UnknownTimeOperator
 from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.cdc.published import CLOCK_MARGIN, past
+from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.statistics import Between
 from rowtide.lake.small_tables import SmallTable
@@ -76,15 +77,16 @@ class LsnTimes:
         return self._last_end(None, lsn.value)
 
     def find_window(
-        self, capture_instance: str, low: CommitLsn, start: Bound | None, end: Bound | None
+        self, capture_instance: str, start: Bound | None, end: Bound | None
     ) -> tuple[CommitLsn | None, CommitLsn | None]:
-        """Return the LSNs, both inclusive, of a window of an instance whose low endpoint is `low`.
+        """Return the LSNs, both inclusive, of a window of an instance; None is an end of its validity interval.
 
         Two LSNs are returned unchanged. A window by time in which no transaction ended becomes one LSN without a
-        transaction. Raises `TimeOutOfRange`.
+        transaction. Raises `TimeOutOfRange`, and `InstanceUnknown` for a window by time.
         """
         if not (isinstance(start, datetime) or isinstance(end, datetime)):
             return start, end
+        low = PublishedLake(self._lake).get_min_lsn(capture_instance)
         from_lsn = self._last_until(capture_instance, low, start).increment() if isinstance(start, datetime) else start
         to_lsn = self._last_until(capture_instance, low, end) if isinstance(end, datetime) else end
         is_empty = from_lsn is not None and to_lsn is not None and from_lsn == to_lsn.increment()

@@ -1,0 +1,121 @@
+"""Change tables read without Spark: the files that a window may have rows in, streamed in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+
+from rowtide.cdc.lake_readers.ordering import (
+    BATCH_BYTES,
+    ORDER,
+    Source,
+    are_ordered,
+    gather,
+    in_memory_order,
+    merge,
+    sort,
+)
+from rowtide.core.lsn import CommitLsn
+from rowtide.delta.actions import AddFile
+from rowtide.delta.snapshot import Snapshot, open_snapshot
+from rowtide.delta.statistics import Between
+from rowtide.lake.stores import locate
+from rowtide.lake.tables import IDENTITY
+
+_LSN, _, _OPERATION = ORDER
+_LEAST, _MOST = 0, (1 << 63) - 2
+_BATCH_ROWS = 16 * 1024
+_COMPRESSION = 4
+"""So much smaller are files, at a guess, than their rows in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of a change table in [low, high] that have one of these operations."""
+
+    low: CommitLsn
+    high: CommitLsn
+    operations: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTable:
+    """One version of a change table."""
+
+    snapshot: Snapshot
+
+    def schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
+        """Return columns of the table, by default all."""
+        return self.snapshot.select(columns).schema
+
+    def row_bytes(self) -> int:
+        """Return about how many bytes a row has in memory, by the files' sizes and numbers of rows."""
+        files = self.snapshot.files.values()
+        rows = sum(file.statistics.get("numRecords") or 0 for file in files)
+        return _COMPRESSION * sum(file.size for file in files) // max(rows, 1)
+
+    def may_have(self, part: Part, operation: int) -> bool:
+        """Return whether, by the files' statistics, an operation may be among the part's."""
+        wanted = Between(_OPERATION, operation, operation)
+        return bool(self.snapshot.list_files(Between(_LSN, part.low.value, part.high.value), wanted))
+
+    def stream(self, part: Part, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield columns, `ORDER` among them, of the part's rows in order, in batches of about `BATCH_BYTES`.
+
+        Memory is bounded, whatever the part's size: what overlaps and is large passes through temporary files. Raises
+        `LakeReadFailed`, `TableUnreadable`.
+        """
+        if part.low > part.high:
+            return
+        self.snapshot.require_readable()
+        physical = self.snapshot.select([_LSN]).fields[0].physical_name
+        yield from merge(self._source(file, physical, part, columns) for file in self._list_files(part))
+
+    def _list_files(self, part: Part) -> list[AddFile]:
+        return self.snapshot.list_files(Between(_LSN, part.low.value, part.high.value))
+
+    def _source(self, file: AddFile, physical: str, part: Part, columns: Sequence[str] | None) -> Source:
+        bounds = (file.statistics.get(which) or {} for which in ("minValues", "maxValues"))
+        low, high = (found.get(physical) for found in bounds)
+        return Source(
+            max(low if isinstance(low, int) else _LEAST, part.low.value),
+            min(high if isinstance(high, int) else _MOST, part.high.value),
+            lambda: self._in_order(file, part, columns),
+        )
+
+    def _in_order(self, file: AddFile, part: Part, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        rows = gather(self._read(file, part, columns))
+        first, second = next(rows, None), next(rows, None)
+        if first is None:
+            return
+        if second is None:
+            yield in_memory_order(first)
+        elif are_ordered(self._read(file, part, ORDER)):
+            yield from chain((first, second), rows)
+        else:
+            yield from sort(chain((first, second), rows))
+
+    def _read(self, file: AddFile, part: Part, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        batches = self.snapshot.stream_file(file, columns, batch_rows=_BATCH_ROWS, batch_bytes=BATCH_BYTES)
+        return (_only(part, batch) for batch in batches)
+
+
+def open_change_table(path: str, identity: str) -> ChangeTable | None:
+    """Return the current version of a change table; None unless it has this identity.
+
+    Raises `LakeReadFailed`, `TableUnreadable`.
+    """
+    snapshot = open_snapshot(locate(path))
+    if snapshot is None or snapshot.properties.get(IDENTITY) != identity:
+        return None
+    return ChangeTable(snapshot)
+
+
+def _only(part: Part, rows: pa.RecordBatch) -> pa.RecordBatch:
+    lsns, operations = (rows.column(name).to_numpy() for name in (_LSN, _OPERATION))
+    is_part = (lsns >= part.low.value) & (lsns <= part.high.value) & np.isin(operations, part.operations)
+    return rows if is_part.all() else rows.filter(pa.array(is_part))

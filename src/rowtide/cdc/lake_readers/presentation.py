@@ -1,0 +1,141 @@
+"""Change rows for programs outside Arrow: exact text where numbers or times would not be exact."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rowtide.cdc.lake_readers.changes import FoundChanges
+from rowtide.cdc.lake_readers.exact_texts import EXACT, ExactTexts, read_exact_texts
+from rowtide.cdc.lake_readers.ordering import BATCH_ROWS, gather
+from rowtide.cdc.lake_readers.value_texts import as_texts, kernels
+from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN
+
+_LARGEST_EXACT_INTEGER = 2**53
+_LSN = "__$start_lsn"
+_METADATA = (
+    _LSN,
+    "__$seqval",
+    "__$operation",
+    "__$update_mask",
+    "__$absent_mask",
+    INSTANCE_COLUMN,
+)
+_GROUP_BYTES = 32 * 1024 * 1024
+
+Row = tuple[object, ...]
+
+
+class Kind(Enum):
+    """What a column's values are to a program that reads JSON."""
+
+    NUMBER = "number"
+    FLAG = "flag"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class PresentedColumn:
+    """A column's values as texts, null where they are null; `is_text` marks those that are not of the column's kind.
+
+    None: no value is marked. Of numbers, those that JSON lacks or readers of JSON would round are marked.
+    """
+
+    name: str
+    kind: Kind
+    texts: Any
+    is_text: Any
+
+    def values(self) -> list[object]:
+        """Return the values: numbers, flags, and texts."""
+        texts = self.texts.to_pylist()
+        if self.kind is Kind.TEXT:
+            return list(texts)
+        marks = self.is_text.to_pylist() if self.is_text is not None else repeat(object=False, times=len(texts))
+        return [text if marked or text is None else json.loads(text) for text, marked in zip(texts, marks, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class PresentedChanges:
+    """Change rows as texts: the columns' names, by their names in the source, and batches of rows, read once."""
+
+    names: Sequence[str]
+    batches: Iterator[Sequence[PresentedColumn]]
+
+    def rows(self) -> Iterator[Row]:
+        """Return the values row by row."""
+        for columns in self.batches:
+            yield from zip(*(column.values() for column in columns), strict=True)
+
+
+def present(changes: FoundChanges) -> PresentedChanges:
+    """Return all or net changes for programs outside Arrow, in their order.
+
+    Masks and binary values are hexadecimal text, times, decimals, infinities and NaN the source's text, a value that
+    its type in the lake cannot hold its exact text, an integer beyond 2**53 text. `__$absent_mask` is there for
+    instances whose log may leave values out.
+    """
+    instance = changes.instance
+    there = set(changes.schema.names)
+    metadata = [name for name in _METADATA if name in there and (name != "__$absent_mask" or instance.may_lack_values)]
+    names = [*metadata, *(column.name for column in instance.columns)]
+    columns = [*metadata, *(column.lake_name for column in instance.columns)]
+    batches = (_present(batch, names, columns, len(metadata)) for batch in changes.batches if batch.num_rows)
+    return PresentedChanges(names, batches)
+
+
+def write_parquet(changes: FoundChanges, file: Path) -> None:
+    """Write all or net changes to one local Parquet file, typed, in their order; captured columns as in the source."""
+    names = {column.lake_name: column.name for column in changes.instance.columns}
+    schema = pa.schema([field.with_name(names.get(field.name, field.name)) for field in changes.schema])
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for batch in gather(changes.batches, _GROUP_BYTES, most_rows=8 * BATCH_ROWS):
+            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+
+
+def _present(
+    rows: pa.RecordBatch, names: Sequence[str], columns: Sequence[str], metadata: int
+) -> Sequence[PresentedColumn]:
+    exact = read_exact_texts(rows.column(EXACT))
+    return [
+        _present_column(name, rows.column(column), exact.get(place - metadata + 1))
+        for place, (name, column) in enumerate(zip(names, columns, strict=True))
+    ]
+
+
+def _present_column(name: str, values: Any, exact: ExactTexts | None) -> PresentedColumn:
+    kind, texts = _kind(values.type), as_texts(values)
+    is_text = _find_inexact(values) if kind is Kind.NUMBER and name != _LSN else None
+    if exact is not None:
+        texts = exact.put_into(texts)
+        is_text = exact.is_there if is_text is None else kernels.or_(is_text, exact.is_there)
+    return PresentedColumn(name, kind, texts, is_text if kind is not Kind.TEXT else None)
+
+
+def _kind(values: pa.DataType) -> Kind:
+    if pa.types.is_boolean(values):
+        return Kind.FLAG
+    return Kind.NUMBER if pa.types.is_integer(values) or pa.types.is_floating(values) else Kind.TEXT
+
+
+def _find_inexact(values: Any) -> Any:
+    """Return which numbers are not exact in JSON; None if all are."""
+    if pa.types.is_floating(values.type):
+        is_inexact = kernels.invert(kernels.is_finite(values))
+    elif pa.types.is_int64(values.type):
+        # Two comparisons: the absolute value of the least integer is none.
+        is_inexact = kernels.or_(
+            kernels.greater(values, _LARGEST_EXACT_INTEGER), kernels.less(values, -_LARGEST_EXACT_INTEGER)
+        )
+    else:
+        return None
+    is_inexact = kernels.fill_null(is_inexact, False)  # noqa: FBT003 - Arrow's own order
+    return is_inexact if kernels.any(is_inexact).as_py() else None

@@ -1,0 +1,64 @@
+"""Change rows of an instance with the columns of all of its table's instances, in Arrow. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.lake_readers.exact_texts import EXACT
+from rowtide.cdc.lake_readers.ordering import ORDER
+from rowtide.cdc.lake_readers.packed_bits import Bits
+from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN
+from rowtide.cdc.rows.exact_values import EXACT as EXACT_TYPE
+from rowtide.cdc.rows.expressions import change_columns
+from rowtide.cdc.rows.packed_masks import as_binary, empty_masks, set_bits
+from rowtide.databases.lake_values.arrow_types import arrow_schema
+
+_MASKS = ("__$update_mask", "__$absent_mask")
+
+
+def united_schema(united: Instance) -> pa.Schema:
+    """Return the columns of the united changes of a table."""
+    columns = [(column.name, column.type_name) for column in change_columns(united) if column.name != "__$end_lsn"]
+    return arrow_schema([*columns, (INSTANCE_COLUMN, "string")])
+
+
+def as_united(rows: pa.RecordBatch, instance: Instance, united: Instance) -> pa.RecordBatch:
+    """Return all changes of an instance as those of the united one; ordinals are the united columns'."""
+    own = {column.column_id: ordinal for ordinal, column in enumerate(instance.columns, 1)}
+    ordinals = [own.get(column.column_id) for column in united.columns]
+    schema = united_schema(united)
+    values = {name: rows.column(name) for name in rows.schema.names if name in ORDER}
+    for column, ordinal in zip(united.columns, ordinals, strict=True):
+        values[column.lake_name] = (
+            pa.nulls(rows.num_rows) if ordinal is None else rows.column(instance.columns[ordinal - 1].lake_name)
+        )
+    values |= {name: _moved_mask(rows.column(name), ordinals, len(instance.columns)) for name in _MASKS}
+    values[EXACT] = _moved_exact(rows.column(EXACT), ordinals, len(instance.columns))
+    values[INSTANCE_COLUMN] = pa.repeat(instance.capture_instance, rows.num_rows)
+    return pa.RecordBatch.from_arrays([values[field.name].cast(field.type) for field in schema], schema=schema)
+
+
+def _moved_mask(masks: Any, ordinals: list[int | None], columns: int) -> Any:
+    bits = Bits(masks, columns)
+    moved = empty_masks(len(masks), len(ordinals))
+    for place, ordinal in enumerate(ordinals, 1):
+        if ordinal is not None:
+            set_bits(moved, place, bits.of(ordinal))
+    return as_binary(moved, masks.is_null().to_numpy(zero_copy_only=False))
+
+
+def _moved_exact(maps: Any, ordinals: list[int | None], columns: int) -> Any:
+    moved = np.zeros(columns + 1, np.int32)
+    for place, ordinal in enumerate(ordinals, 1):
+        if ordinal is not None:
+            moved[ordinal] = place
+    # Arrow takes a mask only for arrays that begin with their memory.
+    whole = pa.concat_arrays([maps])
+    is_null = pa.array(whole.is_null().to_numpy(zero_copy_only=False))
+    keys = pa.array(moved[whole.keys.to_numpy()])
+    arrays: Any = pa.MapArray
+    return arrays.from_arrays(whole.offsets, keys, whole.items, EXACT_TYPE, mask=is_null)

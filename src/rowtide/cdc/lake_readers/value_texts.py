@@ -1,0 +1,110 @@
+"""Typed values as the source's text, in Arrow: exact, floating point numbers in the shortest form. Pure."""
+
+from __future__ import annotations
+
+import binascii
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+kernels: Any = pc
+Values = Any
+Texts = Any
+
+_PLAIN_FLOATS = (1e-4, 1e14)
+"""Absolute values of numbers that Arrow prints without exponent, as Python does."""
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_LAST_DAY = 2932896
+"""9999-12-31; Arrow's text of later days and times is not certain."""
+_MICROS_PER_DAY = 86_400_000_000
+
+
+def as_texts(values: Values) -> Texts:
+    """Return the texts of an array of a lake type; null stays null.
+
+    Binary values are hexadecimal, flags `true` and `false`, times with time zone in UTC.
+    """
+    kind = values.type
+    if pa.types.is_string(kind):
+        return values
+    if pa.types.is_floating(kind):
+        return _floats(values.cast(pa.float64()))
+    if pa.types.is_decimal(kind):
+        return _decimals(values)
+    if pa.types.is_binary(kind):
+        return _hexadecimal(values)
+    if pa.types.is_date(kind):
+        return _dates(values)
+    if pa.types.is_timestamp(kind):
+        return _times(values)
+    return values.cast(pa.string())
+
+
+def _floats(values: Values) -> Texts:
+    sizes = kernels.abs(values)
+    is_plain = kernels.or_(
+        kernels.and_(kernels.greater_equal(sizes, _PLAIN_FLOATS[0]), kernels.less(sizes, _PLAIN_FLOATS[1])),
+        kernels.equal(values, 0.0),
+    )
+    texts = values.cast(pa.string())
+    is_whole = kernels.invert(kernels.match_substring(texts, "."))
+    texts = kernels.if_else(is_whole, kernels.binary_join_element_wise(texts, ".0", ""), texts)
+    return _replaced(texts, kernels.invert(is_plain), values, _float_text)
+
+
+def _float_text(value: float) -> str:
+    text = repr(value)
+    return _NOT_FINITE.get(text, text)
+
+
+def _decimals(values: Values) -> Texts:
+    """Return plain digits: Arrow's own text of small decimals has an exponent."""
+    scale = values.type.scale
+    # The same bytes, read as integers.
+    buffers = values.buffers()
+    unscaled: Any = pa.Array.from_buffers(
+        pa.decimal128(38, 0), len(values), buffers, offset=values.offset, null_count=values.null_count
+    )
+    texts = unscaled.cast(pa.string())
+    if scale <= 0:
+        return texts
+    digits = kernels.utf8_lpad(kernels.utf8_ltrim(texts, "-"), scale + 1, "0")
+    sign = kernels.if_else(kernels.starts_with(texts, "-"), "-", "")
+    whole = kernels.utf8_slice_codeunits(digits, 0, -scale)
+    return kernels.binary_join_element_wise(
+        kernels.binary_join_element_wise(sign, whole, ""), kernels.utf8_slice_codeunits(digits, -scale), "."
+    )
+
+
+def _hexadecimal(values: Values) -> Texts:
+    whole = values if values.offset == 0 else pa.concat_arrays([values])
+    valid, offsets, data = whole.buffers()
+    ends = np.frombuffer(offsets, np.int32)[: len(whole) + 1] * 2
+    digits = binascii.hexlify(memoryview(data)[: ends[-1] // 2]) if data is not None else b""
+    return pa.Array.from_buffers(pa.string(), len(whole), [valid, pa.py_buffer(ends.data), pa.py_buffer(digits)])
+
+
+def _dates(values: Values) -> Texts:
+    days = values.cast(pa.int32())
+    is_late = kernels.greater(days, _LAST_DAY)
+    return _replaced(values.cast(pa.string()), is_late, days, lambda day: str(np.datetime64(day, "D")))
+
+
+def _times(values: Values) -> Texts:
+    micros = values.cast(pa.int64())
+    is_late = kernels.greater_equal(micros, (_LAST_DAY + 1) * _MICROS_PER_DAY)
+    texts = values.cast(pa.timestamp("us")).cast(pa.string())
+    texts = _replaced(texts, is_late, micros, lambda micro: str(np.datetime64(micro, "us")).replace("T", " "))
+    # There is a decimal point: no zero of the seconds is cut off.
+    texts = kernels.utf8_rtrim(kernels.utf8_rtrim(texts, "0"), ".")
+    return texts if values.type.tz is None else kernels.binary_join_element_wise(texts, "+00", "")
+
+
+def _replaced(texts: Texts, is_odd: Values, values: Values, text_of: Any) -> Texts:
+    """Return the texts, with those of odd values made one by one."""
+    if not kernels.any(is_odd).as_py():
+        return texts
+    odd = pa.array([text_of(value) for value in values.filter(is_odd).to_pylist()], pa.string())
+    return kernels.replace_with_mask(texts, kernels.fill_null(is_odd, False), odd)  # noqa: FBT003 - Arrow's own order

@@ -1,0 +1,111 @@
+"""Windows of changes: an instance, a version of its change table, and the LSNs that are asked for.
+
+Every reader opens its windows here: the last publication is read first, then the table's version, then the low
+endpoint. So no published row is missing, and no row that a cleanup removed lies above the low endpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.errors import (
+    InstanceUnknown,
+    LsnOutOfRange,
+    NetChangesUnsupported,
+    RangeOverGap,
+    UnknownRowFilter,
+)
+from rowtide.cdc.lake_tables import change_table_path
+from rowtide.cdc.published import RecordedInstance
+from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.core.lsn import CommitLsn
+
+Table = TypeVar("Table")
+
+
+@dataclass(frozen=True, slots=True)
+class Window(Generic[Table]):
+    """The rows of a version of an instance's change table in [low, high]."""
+
+    instance: Instance
+    table: Table
+    low: CommitLsn
+    high: CommitLsn
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A range of an instance's changes as a reader asks for it; None: the validity interval's own end."""
+
+    capture_instance: str
+    from_lsn: CommitLsn | None = None
+    to_lsn: CommitLsn | None = None
+
+
+def open_window(lake: PublishedLake, asked: Asked, open_table: Callable[[str, str], Table | None]) -> Window[Table]:
+    """Return the window that is asked for.
+
+    `open_table` returns the current version of the table at a path, None unless it has an identity. Raises
+    `InstanceUnknown`, `LsnOutOfRange`, `RangeOverGap`.
+    """
+    name = asked.capture_instance
+    known, high = lake.read_instance_and_high(name)
+    identity = known.instance.member_id
+    table = open_table(change_table_path(lake.lake, name), identity)
+    recorded, _ = lake.read_instance_and_high(name)
+    if table is None or recorded.instance.member_id != identity:
+        # Disabled since it was read.
+        raise InstanceUnknown(name)
+    return Window(recorded.instance, table, *_require_valid(recorded, asked, high))
+
+
+def choose_option(option: str, options: Iterable[str]) -> str:
+    """Return a row filter option as it is documented. Raises `UnknownRowFilter`."""
+    chosen = option.strip().lower()
+    if chosen not in options:
+        raise UnknownRowFilter(option, ", ".join(options))
+    return chosen
+
+
+def require_net_changes(instance: Instance) -> None:
+    """Raise `NetChangesUnsupported` unless an instance supports net changes."""
+    if not instance.supports_net_changes:
+        table = f"{instance.source_schema}.{instance.source_table}"
+        raise NetChangesUnsupported(instance.capture_instance, table)
+
+
+def _require_valid(recorded: RecordedInstance, asked: Asked, high: CommitLsn) -> tuple[CommitLsn, CommitLsn]:
+    """Return the bounds, or raise `LsnOutOfRange` naming the valid interval."""
+    from_lsn, to_lsn = asked.from_lsn or recorded.lsn, asked.to_lsn or high
+    is_next_window = from_lsn == high.increment() and asked.to_lsn in (None, high, from_lsn)
+    if is_next_window:
+        return from_lsn, high
+    if recorded.lsn <= from_lsn <= to_lsn <= high:
+        _require_whole(recorded, from_lsn, to_lsn)
+        return from_lsn, to_lsn
+    raise LsnOutOfRange(
+        instance=recorded.instance.capture_instance,
+        from_lsn=str(from_lsn),
+        to_lsn=str(to_lsn),
+        low=str(recorded.lsn),
+        high=str(high),
+        gap=f" Below it, {recorded.note}." if recorded.note else "",
+    )
+
+
+def _require_whole(recorded: RecordedInstance, from_lsn: CommitLsn, to_lsn: CommitLsn) -> None:
+    """Raise `RangeOverGap` if the changes of a transaction in [from, to] are missing."""
+    for missing in recorded.missing:
+        if from_lsn <= missing.lsn <= to_lsn:
+            raise RangeOverGap(
+                instance=recorded.instance.capture_instance,
+                from_lsn=str(from_lsn),
+                to_lsn=str(to_lsn),
+                missing=str(missing.lsn),
+                note=missing.note or "",
+                before=str(missing.lsn.decrement()),
+                after=str(missing.lsn.increment()),
+            )
