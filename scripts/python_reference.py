@@ -16,7 +16,16 @@ from types import ModuleType
 import rowtide
 import rowtide.tracking.spark
 from rowtide import CommitLsn, Database, Finding, Judgement, ValidityInterval, Window
-from rowtide.cdc import BeforeImages, ChangeDataCapture, Changes, CleanupOrder, InstanceRequest, JobParameters
+from rowtide.cdc import (
+    ArrowChanges,
+    BeforeImages,
+    ChangeDataCapture,
+    Changes,
+    CleanupOrder,
+    InstanceRequest,
+    JobParameters,
+    Lake,
+)
 from rowtide.merge import MergeReplication, Partition, PartitionOptions, SubscriberType, Winner
 from rowtide.replication import (
     ArticleRequest,
@@ -73,7 +82,8 @@ SECTIONS = (
         ChangeDataCapture,
         (InstanceRequest, BeforeImages, JobParameters, CleanupOrder, ValidityInterval, Window, CommitLsn),
     ),
-    Section("A lake without the database", "Changes", Changes, is_made_by_the_caller=True),
+    Section("A lake without Spark", "lake", Lake, (ArrowChanges,)),
+    Section("A lake in Spark, without the database", "Changes", Changes, is_made_by_the_caller=True),
     Section(
         "Transactional replication",
         "replication",
@@ -101,7 +111,7 @@ SECTIONS = (
 
 def page() -> str:
     """Return the page's text."""
-    functions = [_function("rowtide", function) for function in (rowtide.connect, rowtide.register)]
+    functions = [_function("rowtide", function) for function in (rowtide.connect, rowtide.open_lake, rowtide.register)]
     parts = [HEAD, "## Functions", *functions]
     for section in SECTIONS:
         package = importlib.import_module(".".join(section.subject.__module__.split(".")[:2]))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError
     from rowtide.core.lsn import CommitLsn, Position
     from rowtide.findings.finding import Finding, Mend, Severity
-    from rowtide.handle import Database, DatabaseRehearsal, connect, register
+    from rowtide.handle import Database, DatabaseRehearsal, connect, open_lake, register
     from rowtide.health import Judgement
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "ValidityInterval",
     "Window",
     "connect",
+    "open_lake",
     "register",
 ]
 
@@ -62,6 +63,7 @@ _HOMES = {
     "ValidityInterval": "rowtide.cdc.queries.published_lake",
     "Window": "rowtide.cdc.consumers.consuming",
     "connect": "rowtide.handle",
+    "open_lake": "rowtide.handle",
     "register": "rowtide.handle",
 }
 

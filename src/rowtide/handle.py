@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rowtide.adoption import Adoption
     from rowtide.cdc.api import ChangeDataCapture
+    from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.running.context import Watchers
     from rowtide.cdc.scans.sessions import EngineSetting
     from rowtide.findings.finding import Finding
@@ -176,6 +177,20 @@ def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
     from rowtide.cdc.queries.registration import register as register_functions
 
     return register_functions(spark, lake)
+
+
+def open_lake(path: str) -> Lake:
+    """Open a lake by its path, without Spark and without a database; see `rowtide.cdc.Lake`.
+
+    The permissions of the lake's files decide who may read it, not roles of the source database. Raises `LakeUnknown`,
+    `LakeReadFailed`, `PlaceUnnamed`.
+    """
+    from rowtide.cdc.lake_readers.lake import Lake
+    from rowtide.lake.paths import absolute_lake
+
+    lake = Lake(absolute_lake(path))
+    lake.get_max_lsn()
+    return lake
 
 
 def connect(url: str) -> Database:

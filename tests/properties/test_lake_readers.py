@@ -18,7 +18,7 @@ from builders.random_records import random_records, random_table
 from builders.spark_presentation import present_by_spark
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import LsnOutOfRange
-from rowtide.cdc.lake_readers.changes import LakeChanges
+from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import present
 from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
@@ -41,21 +41,21 @@ def chosen(request: pytest.FixtureRequest) -> random.Random:
 
 def test_changes_are_those_of_spark(spark: SparkSession, tmp_path: Path, chosen: random.Random) -> None:
     made, instance = random_lake(chosen, tmp_path / "lake")
-    name, ours, sparks = instance.capture_instance, LakeChanges(made.path), Changes(spark, made.path)
+    name, ours, sparks = instance.capture_instance, Lake(made.path), Changes(spark, made.path)
     for window in random_windows(chosen, ours, name):
         for option in ROW_FILTERS:
             found = ours.get_all_changes(name, *window, option)
             expected = sparks.get_all_changes(name, *window, option).toArrow()
-            assert_same_rows(found.as_reader().read_all(), expected, (window, option))
+            assert_same_rows(found.to_arrow().read_all(), expected, (window, option))
         for option in NET_ROW_FILTERS:
             found = ours.get_net_changes(name, *window, option)
             expected = sparks.get_net_changes(name, *window, option, is_ordered=True).toArrow()
-            assert_same_rows(found.as_reader().read_all(), expected, (window, option))
+            assert_same_rows(found.to_arrow().read_all(), expected, (window, option))
 
 
 def test_presented_changes_are_those_of_spark(spark: SparkSession, tmp_path: Path, chosen: random.Random) -> None:
     made, instance = random_lake(chosen, tmp_path / "lake")
-    name, ours, sparks = instance.capture_instance, LakeChanges(made.path), Changes(spark, made.path)
+    name, ours, sparks = instance.capture_instance, Lake(made.path), Changes(spark, made.path)
     presented = present(ours.get_all_changes(name))
     names, rows = present_by_spark(sparks.get_all_changes(name), instance)
     assert presented.names == names
@@ -91,9 +91,7 @@ def split(chosen: random.Random, rows: pa.Table) -> Iterator[pa.Table]:
         order = order[count:]
 
 
-def random_windows(
-    chosen: random.Random, changes: LakeChanges, name: str
-) -> list[tuple[CommitLsn | None, CommitLsn | None]]:
+def random_windows(chosen: random.Random, changes: Lake, name: str) -> list[tuple[CommitLsn | None, CommitLsn | None]]:
     interval = changes.get_validity_interval(name)
     first, last = sorted(chosen.choices(range(interval.low.value, interval.high.value + 1), k=2))
     after = interval.high.increment()
@@ -104,7 +102,7 @@ def test_window_outside_the_interval_is_refused_alike(spark: SparkSession, tmp_p
     made, instance = random_lake(random.Random(0), tmp_path / "lake")
     name = instance.capture_instance
     refusals: list[str] = []
-    asks: tuple[Any, ...] = (LakeChanges(made.path).get_all_changes, Changes(spark, made.path).get_all_changes)
+    asks: tuple[Any, ...] = (Lake(made.path).get_all_changes, Changes(spark, made.path).get_all_changes)
     for ask in asks:
         with pytest.raises(LsnOutOfRange) as refused:
             ask(name, CommitLsn(1))

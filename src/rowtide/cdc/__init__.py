@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from rowtide.cdc.jobs.administration import ListedJob
     from rowtide.cdc.jobs.history import HistoricRun
     from rowtide.cdc.jobs.parameters import JobParameters, JobType
+    from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
+    from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.published import MissingTransaction, Publication, RecordedInstance
     from rowtide.cdc.queries.changes import Changes
     from rowtide.cdc.queries.lsn_times import Bound
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from rowtide.log.postgres.ddl_triggers import Triggers
 
 __all__ = [
+    "ArrowChanges",
     "BeforeImages",
     "Bound",
     "CaptureLoss",
@@ -61,6 +64,7 @@ __all__ = [
     "JobOptions",
     "JobParameters",
     "JobType",
+    "Lake",
     "ListedChange",
     "ListedColumn",
     "ListedConsumer",
@@ -86,6 +90,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ArrowChanges": "rowtide.cdc.lake_readers.arrow_changes",
     "BeforeImages": "rowtide.core.tables",
     "Bound": "rowtide.cdc.queries.lsn_times",
     "CaptureLoss": "rowtide.cdc.enabling.reinitialize",
@@ -107,6 +112,7 @@ _HOMES = {
     "JobOptions": "rowtide.cdc.job_functions",
     "JobParameters": "rowtide.cdc.jobs.parameters",
     "JobType": "rowtide.cdc.jobs.parameters",
+    "Lake": "rowtide.cdc.lake_readers.lake",
     "ListedChange": "rowtide.cdc.ddl.history",
     "ListedColumn": "rowtide.cdc.introspection",
     "ListedConsumer": "rowtide.cdc.consumers.consumers",

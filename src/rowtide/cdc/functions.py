@@ -14,7 +14,8 @@ from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.definitions import read_source
 from rowtide.cdc.errors import InstanceNotReadable, WrapperListsNeedInstance
 from rowtide.cdc.introspection import ListedColumn, ListedInstance, name_instances
-from rowtide.cdc.lake_readers.changes import FoundChanges, LakeChanges
+from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
+from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
@@ -107,15 +108,11 @@ class ChangeFunctions:
         row_filter_option: str = "all",
         *,
         net: bool = False,
-    ) -> FoundChanges:
-        """Return all or net changes in their order as a stream of Arrow, without Spark.
-
-        The columns are those of `get_all_changes` and `get_net_changes`.
-        """
-        lake = self._readable_lake(capture_instance)
-        window = LsnTimes(lake).find_window(capture_instance, from_lsn, to_lsn)
-        ask = LakeChanges(lake).get_net_changes if net else LakeChanges(lake).get_all_changes
-        return ask(capture_instance, *window, row_filter_option)
+    ) -> ArrowChanges:
+        """Return the rows of `get_all_changes`, or of `get_net_changes`, in their order as Arrow, without Spark."""
+        lake = Lake(self._readable_lake(capture_instance))
+        ask = lake.get_net_changes if net else lake.get_all_changes
+        return ask(capture_instance, from_lsn, to_lsn, row_filter_option)
 
     def read_table_changes(
         self,
@@ -123,11 +120,10 @@ class ChangeFunctions:
         from_lsn: Bound | None = None,
         to_lsn: Bound | None = None,
         row_filter_option: str = "all",
-    ) -> FoundChanges:
-        """Return the changes of `get_table_changes` in their order as a stream of Arrow, without Spark."""
+    ) -> ArrowChanges:
+        """Return the changes of `get_table_changes` in their order as Arrow, without Spark."""
         lake, names = self._readable_table(table)
-        window = LsnTimes(lake).find_window(names[0], from_lsn, to_lsn)
-        return LakeChanges(lake).get_table_changes(names, *window, row_filter_option)
+        return Lake(lake).get_table_changes(names, from_lsn, to_lsn, row_filter_option)
 
     def list_recorded_instances(self) -> tuple[RecordedInstance, ...]:
         """Return the enabled instances that capture has read and the connection's role may read."""

@@ -18,7 +18,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
-    from rowtide.cdc.lake_readers.changes import FoundChanges
+    from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 
 app = typer.Typer()
 
@@ -73,7 +73,7 @@ def changes(
             print_found(found, Format(form), file)
 
 
-def print_found(found: FoundChanges, form: Format, out: TextIO) -> None:
+def print_found(found: ArrowChanges, form: Format, out: TextIO) -> None:
     """Print changes with the names that their columns have in the source."""
     from rowtide.cdc.lake_readers.presentation import present
     from rowtide.cli.changes_output import print_changes

@@ -93,7 +93,7 @@ def print_rows(
     out = out or sys.stdout
     match form:
         case Format.TABLE:
-            write_table(columns, rows, out, width=_width(out), show=show)
+            write_table(columns, rows, out, width=width_of(out), show=show)
         case Format.JSONL:
             for row in rows:
                 print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False), file=out)
@@ -138,7 +138,7 @@ def print_facts(found: Any, form: Format) -> None:
     values = [getattr(found, name) for name in names]
     values = [redact(value) if isinstance(value, str) else value for value in values]
     if form is Format.TABLE:
-        write_block(names, values, sys.stdout, width=_width(sys.stdout), show=show_fact)
+        write_block(names, values, sys.stdout, width=width_of(sys.stdout), show=show_fact)
     else:
         print_rows(names, [[as_json(value, form) for value in values]], form)
 
@@ -193,6 +193,6 @@ def _as_csv(value: object) -> str:
     return '"' + text.replace('"', '""') + '"' if _QUOTED_IN_CSV.search(text) else text
 
 
-def _width(out: TextIO) -> int | None:
+def width_of(out: TextIO) -> int | None:
     """Return the terminal's width; None for a pipe, where lines are not wrapped."""
     return shutil.get_terminal_size().columns if out.isatty() else None

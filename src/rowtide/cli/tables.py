@@ -5,13 +5,14 @@ from __future__ import annotations
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import TextIO
 
 from rowtide.core.lsn import CommitLsn, Position
 
-_SAMPLE = 1000
+SAMPLE = 1000
 """Number of rows that determine the widths of columns; later ones are written as they arrive."""
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 _NARROWEST = 20
@@ -27,18 +28,50 @@ def write_table(
 ) -> None:
     """Write rows with their column names, in psql's layout; without a `width` lines may have any length."""
     rows = iter(rows)
-    sample = list(islice(rows, _SAMPLE))
-    texts = [[show(name, value) for name, value in zip(columns, row, strict=True)] for row in sample]
-    widths = [max(map(_cells, column)) for column in zip(columns, *texts, strict=True)]
-    more = ([show(name, value) for name, value in zip(columns, row, strict=True)] for row in rows)
-    if not texts:
+    sample = list(islice(rows, SAMPLE))
+    texts = ([show(name, value) for name, value in zip(columns, row, strict=True)] for row in chain(sample, rows))
+    if not sample:
         out.write(f"{' | '.join(columns)}\n(0 rows)\n")
-    elif width is not None and sum(widths) + 3 * (len(widths) - 1) > width:
-        _write_blocks(columns, chain(texts, more), out, width)
+        return
+    layout = lay_out(columns, sample, show)
+    if width is not None and layout.width > width:
+        _write_blocks(columns, texts, out, width)
     else:
-        are_numbers = [all(map(_is_number, column)) for column in zip(*sample, strict=True)]
-        lines = chain([columns], texts, more)
-        _write_lines(lines, widths, are_numbers, out)
+        layout.write_header(columns, out)
+        out.writelines(layout.line(cells) for cells in texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Widths of a table's columns, in terminal columns, and which of them have numbers."""
+
+    widths: Sequence[int]
+    are_numbers: Sequence[bool]
+
+    @property
+    def width(self) -> int:
+        """The width of the table."""
+        return sum(self.widths) + 3 * (len(self.widths) - 1)
+
+    def write_header(self, columns: Sequence[str], out: TextIO) -> None:
+        """Write the columns' names, and a line below them."""
+        out.write(self.line(columns))
+        out.write("-+-".join("-" * width for width in self.widths) + "\n")
+
+    def line(self, cells: Iterable[str]) -> str:
+        """Return a row's line."""
+        return f"{' | '.join(map(self.cell, cells, range(len(self.widths)))).rstrip()}\n"
+
+    def cell(self, text: str, place: int) -> str:
+        """Return the text of a column, by its place, in the column's width."""
+        return _padded(text, self.widths[place], self.are_numbers[place])
+
+
+def lay_out(columns: Sequence[str], sample: Sequence[Sequence[object]], show: Show) -> Layout:
+    """Return the layout for columns by a sample of rows, at least one."""
+    texts = ([show(name, value) for name, value in zip(columns, row, strict=True)] for row in sample)
+    widths = [max(map(_cells, column)) for column in zip(columns, *texts, strict=True)]
+    return Layout(widths, [all(map(_is_number, column)) for column in zip(*sample, strict=True)])
 
 
 def write_block(names: Sequence[str], values: Sequence[object], out: TextIO, *, width: int | None, show: Show) -> None:
@@ -73,16 +106,6 @@ def show_fact(column: str, value: object) -> str:
             return ", ".join(f"{name}={show_fact(str(name), item)}" for name, item in value.items())
         case _:
             return _printable(str(value))
-
-
-def _write_lines(
-    lines: Iterable[Sequence[str]], widths: Sequence[int], are_numbers: Sequence[bool], out: TextIO
-) -> None:
-    for at, line in enumerate(lines):
-        cells = (_padded(*cell) for cell in zip(line, widths, are_numbers, strict=True))
-        out.write(f"{' | '.join(cells).rstrip()}\n")
-        if at == 0:
-            out.write("-+-".join("-" * width for width in widths) + "\n")
 
 
 def _write_blocks(columns: Sequence[str], rows: Iterable[Sequence[str]], out: TextIO, width: int) -> None:

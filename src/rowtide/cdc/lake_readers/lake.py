@@ -1,0 +1,112 @@
+"""A lake read without Spark and without a database: `rowtide.open_lake(path)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import pyarrow as pa
+
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
+from rowtide.cdc.lake_readers.net_changes import NetChanges
+from rowtide.cdc.lake_readers.table_changes import as_united, united_schema
+from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
+from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
+from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.queries.table_changes import share_out, unite
+from rowtide.cdc.queries.windows import Asked, Window, choose_option, open_window, require_net_changes
+from rowtide.cdc.rows.expressions import ROW_FILTERS, change_columns
+from rowtide.core.lsn import CommitLsn
+
+
+class Lake(PublishedLake):
+    """The published changes of one lake as Arrow.
+
+    Who may read the lake's files may read everything in it: roles and grants of the source database do not apply here.
+    Windows are [from, to] by LSN and (from, to] by time; None is the end of the validity interval. Calls raise
+    `LakeUnknown`, `LakeReadFailed`, `TableUnreadable`; those about an instance `InstanceUnknown`.
+    """
+
+    def map_time_to_lsn(self, relational_operator: str, time: datetime) -> CommitLsn | None:
+        """Return the LSN next to a time, None if there is none (SQL Server: fn_cdc_map_time_to_lsn).
+
+        Raises `UnknownTimeOperator`.
+        """
+        return LsnTimes(self.lake).map_time_to_lsn(relational_operator, time)
+
+    def map_lsn_to_time(self, lsn: CommitLsn) -> datetime | None:
+        """Return when a transaction ended, in UTC (SQL Server: fn_cdc_map_lsn_to_time); None for an unknown LSN."""
+        return LsnTimes(self.lake).map_lsn_to_time(lsn)
+
+    def get_all_changes(
+        self,
+        capture_instance: str,
+        from_lsn: Bound | None = None,
+        to_lsn: Bound | None = None,
+        row_filter_option: str = "all",
+    ) -> ArrowChanges:
+        """Return every change in a window (SQL Server: fn_cdc_get_all_changes_<instance>).
+
+        Columns: `__$start_lsn`, `__$seqval`, `__$operation`, `__$update_mask`, the captured columns, `__$absent_mask`,
+        `__$exact`; in the order of the first three. Option: `all`, or `all update old`. Raises `LsnOutOfRange`,
+        `RangeOverGap`, `TimeOutOfRange`, `UnknownRowFilter`.
+        """
+        operations = ROW_FILTERS[choose_option(row_filter_option, ROW_FILTERS)]
+        window = self._open(capture_instance, from_lsn, to_lsn)
+        table, part = window.table, Part(window.low, window.high, operations)
+        columns = _all_columns(window.instance)
+        return ArrowChanges(table.schema(columns), window.instance, lambda: table.stream(part, columns))
+
+    def get_net_changes(
+        self,
+        capture_instance: str,
+        from_lsn: Bound | None = None,
+        to_lsn: Bound | None = None,
+        row_filter_option: str = "all",
+    ) -> ArrowChanges:
+        """Return one change for each key that changed in a window (SQL Server: fn_cdc_get_net_changes_<instance>).
+
+        As `get_all_changes`, without `__$seqval`, in the order of each key's last change. Options: `all`, `all with
+        mask`, `all with merge`. Raises `NetChangesUnsupported` too; reading the rows raises `QueryFailed`.
+        """
+        option = choose_option(row_filter_option, NET_ROW_FILTERS)
+        window = self._open(capture_instance, from_lsn, to_lsn)
+        require_net_changes(window.instance)
+        net = NetChanges(window, option)
+        return ArrowChanges(net.schema, window.instance, net.read)
+
+    def get_table_changes(
+        self,
+        instances: Sequence[str],
+        from_lsn: Bound | None = None,
+        to_lsn: Bound | None = None,
+        row_filter_option: str = "all",
+    ) -> ArrowChanges:
+        """Return every change of a table in a window over its instances, named oldest first.
+
+        As `get_all_changes`, with the columns of all instances, then `__$capture_instance`.
+        """
+        first, last = LsnTimes(self.lake).find_window(instances[0], from_lsn, to_lsn)
+        recorded = [self.get_recorded_instance(name) for name in instances]
+        united = unite([one.instance for one in recorded])
+        lows = [(one.instance.capture_instance, one.lsn) for one in recorded]
+        parts = [
+            self.get_all_changes(share.capture_instance, share.from_lsn, share.to_lsn, row_filter_option)
+            for share in share_out(lows, first, last)
+        ]
+
+        def read() -> Iterator[pa.RecordBatch]:
+            # The shares follow one another.
+            return (as_united(batch, part.instance, united) for part in parts for batch in part.batches())
+
+        return ArrowChanges(united_schema(united), united, read)
+
+    def _open(self, capture_instance: str, start: Bound | None, end: Bound | None) -> Window[ChangeTable]:
+        asked = Asked(capture_instance, *LsnTimes(self.lake).find_window(capture_instance, start, end))
+        return open_window(self, asked, open_change_table)
+
+
+def _all_columns(instance: Instance) -> list[str]:
+    return [column.name for column in change_columns(instance) if column.name != "__$end_lsn"]

@@ -1,0 +1,25 @@
+"""The page about lakes without Spark: its Python runs as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from builders.capture_instances import instance, source_table
+from builders.made_lakes import MadeLake, make_rows
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "read-a-lake.md"
+
+
+def test_the_page_s_example_runs(tmp_path: Path) -> None:
+    orders = instance(table=source_table([("id", "integer"), ("status", "text")], name="orders"))
+    made = MadeLake(tmp_path / "lake")
+    made.enable(orders, 90)
+    row = {"__$start_lsn": 100, "__$seqval": 1, "__$operation": 2, "__$update_mask": b"\x03", "id": 1, "status": "new"}
+    made.publish((orders, [make_rows(orders, [row])]))
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 3
+    found: dict[str, Any] = {}
+    exec("".join(blocks).replace("/data/lake", made.path), found)
+    assert found["frame"].rows() == [(100, 2, None, 1, "new", None, None)]
