@@ -15,7 +15,7 @@ from rowtide.cdc.capture.transactions import TRANSACTION
 from rowtide.cdc.definitions import CapturedColumn, Instance
 from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.cdc.published import ENABLED
-from rowtide.cdc.rows.expressions import change_columns
+from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.system_tables import InstanceEvent, RecordedCycle, SystemTables
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables

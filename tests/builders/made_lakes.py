@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.lake_tables import INSTANCES, LSN_TIME_MAPPING, change_table_path, system_table_path
 from rowtide.cdc.published import ENABLED
+from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.rows.conversion import change_schema
-from rowtide.cdc.rows.expressions import change_columns
 from rowtide.cdc.system_tables import InstanceEvent, instance_row, rows_of
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile

@@ -14,7 +14,7 @@ from builders.capture_instances import instance, source_table
 from builders.odd_texts import ODD_TEXTS
 from builders.random_values import MAKERS
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.rows.partial_images import key_places
+from rowtide.cdc.rows.column_places import key_places
 from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape

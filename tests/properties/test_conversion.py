@@ -12,10 +12,10 @@ import pytest
 from psycopg import sql
 
 from builders.capture_instances import instance, shape_of, source_table
+from builders.conversion_oracle import as_change_rows
 from builders.odd_texts import LENIENT_TEXTS, ODD_TEXTS
 from builders.random_records import random_records, random_table, records_of_texts
 from builders.type_catalogue import SAMPLES, SETUP
-from rowtide.cdc.capture.change_rows import as_change_rows
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.rows.conversion import LsnRange, Wanted, change_schema, convert_records, convert_segment
 from rowtide.core.mask import pack_mask

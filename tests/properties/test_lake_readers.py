@@ -23,7 +23,7 @@ from rowtide.cdc.lake_readers.presentation import present
 from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
-from rowtide.cdc.rows.expressions import ROW_FILTERS
+from rowtide.cdc.rows.operations import ROW_FILTERS
 from rowtide.core.lsn import CommitLsn
 
 if TYPE_CHECKING:

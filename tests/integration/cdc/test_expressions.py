@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders.capture_instances import instance, shape_of, source_table
-from rowtide.cdc.capture.change_rows import as_change_rows
+from builders.conversion_oracle import as_change_rows
 from rowtide.core.mask import full_mask, pack_mask
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind

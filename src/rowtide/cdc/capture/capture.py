@@ -50,7 +50,7 @@ from rowtide.cdc.errors import ChangeRowsMiscounted, LakeBehindLog
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
-from rowtide.cdc.rows.expressions import change_columns
+from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.scans.sessions import Engine, EngineSetting, ScanFigures, ScanPhase
 from rowtide.cdc.system_tables import InstanceEvent, LakeState, RecordedCycle, SystemTables
 from rowtide.core.failpoints import failpoint

@@ -14,7 +14,7 @@ from rowtide.cdc.ddl import type_changes
 from rowtide.cdc.definitions import CapturedColumn, Instance
 from rowtide.cdc.errors import ValuesDoNotFit
 from rowtide.cdc.lake_tables import change_table_path
-from rowtide.cdc.rows.expressions import change_columns, column_type
+from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.lake_types import LakeType
 from rowtide.lake import tables

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rowtide.cdc.definitions import CapturedColumn, Instance, SeenColumn
+from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.column_places import find_places
-from rowtide.cdc.rows.expressions import column_type
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, TableShape
 from rowtide.databases.postgres import type_codes

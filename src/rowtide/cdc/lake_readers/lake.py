@@ -17,7 +17,8 @@ from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_changes import share_out, unite
 from rowtide.cdc.queries.windows import Asked, Window, choose_option, open_window, require_net_changes
-from rowtide.cdc.rows.expressions import ROW_FILTERS, change_columns
+from rowtide.cdc.rows.change_columns import change_columns
+from rowtide.cdc.rows.operations import ROW_FILTERS
 from rowtide.core.lsn import CommitLsn
 
 

@@ -22,9 +22,10 @@ from rowtide.cdc.lake_readers.ordering import ORDER, join
 from rowtide.cdc.lake_readers.packed_bits import Bits, pack_rows
 from rowtide.cdc.queries.net_changes import MERGE, WITH_MASK, WITH_MERGE, net_columns
 from rowtide.cdc.queries.windows import Window
+from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.exact_values import ExactValues
-from rowtide.cdc.rows.expressions import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, column_type
-from rowtide.cdc.rows.packed_masks import as_binary, empty_masks, set_bits
+from rowtide.cdc.rows.masks import as_binary, empty_masks, set_bits
+from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import mask_length
 from rowtide.databases.lake_values.arrow_types import arrow_schema

@@ -12,9 +12,9 @@ from rowtide.cdc.lake_readers.exact_texts import EXACT
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_readers.packed_bits import Bits
 from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN
+from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.rows.exact_values import EXACT as EXACT_TYPE
-from rowtide.cdc.rows.expressions import change_columns
-from rowtide.cdc.rows.packed_masks import as_binary, empty_masks, set_bits
+from rowtide.cdc.rows.masks import as_binary, empty_masks, set_bits
 from rowtide.databases.lake_values.arrow_types import arrow_schema
 
 _MASKS = ("__$update_mask", "__$absent_mask")

@@ -16,7 +16,7 @@ from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_sele
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_changes import share_out, unite, united_columns
 from rowtide.cdc.queries.windows import Asked, choose_option, open_window, require_net_changes
-from rowtide.cdc.rows.expressions import ROW_FILTERS, TRUNCATE
+from rowtide.cdc.rows.operations import ROW_FILTERS, TRUNCATE
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
 from rowtide.lake.tables import TableVersion

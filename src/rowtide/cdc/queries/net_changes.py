@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from enum import Enum
 
 from rowtide.cdc.definitions import CapturedColumn, Instance
-from rowtide.cdc.rows.bitmasks import is_marked, mask_of, null_if_empty
-from rowtide.cdc.rows.expressions import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, change_columns, column_type
+from rowtide.cdc.queries.mask_expressions import is_marked, mask_of, null_if_empty
+from rowtide.cdc.rows.change_columns import change_columns, column_type
+from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.core.mask import mask_length
 from rowtide.lake.sql_text import quote
 

@@ -16,7 +16,8 @@ from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED
 from rowtide.cdc.queries.lsn_times import TIME_OPERATORS, visible_mapping
 from rowtide.cdc.queries.net_changes import ALL, NET_ROW_FILTERS, Truncates, net_columns, net_select
-from rowtide.cdc.rows.expressions import ROW_FILTERS, change_columns
+from rowtide.cdc.rows.change_columns import change_columns
+from rowtide.cdc.rows.operations import ROW_FILTERS
 from rowtide.lake.sql_text import literal, quote, table_at
 
 

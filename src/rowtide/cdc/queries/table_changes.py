@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from rowtide.cdc.definitions import CapturedColumn, Instance
 from rowtide.cdc.enabling.instances import name_lake_columns
-from rowtide.cdc.rows.bitmasks import is_marked, mask_of
-from rowtide.cdc.rows.expressions import change_columns, column_type
+from rowtide.cdc.queries.mask_expressions import is_marked, mask_of
+from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
 from rowtide.lake.sql_text import literal, quote

@@ -1,1 +1,1 @@
-"""Converts log records into change rows: in Arrow, and as Spark SQL text."""
+"""Change tables' rows: their columns and operations, and how log records become them."""

@@ -1,13 +1,16 @@
-"""Places of an instance's captured columns in the log: by attribute numbers, which a rename does not change. Pure."""
+"""Places of captured columns in row images: by attribute numbers, which a rename does not change. Pure."""
 
 from __future__ import annotations
 
 from rowtide.cdc.definitions import Instance
 from rowtide.core.tables import TableShape
 
+NO_PLACE = -1
+"""The place of a column that the log does not have."""
+
 
 def find_places(instance: Instance, shape: TableShape) -> dict[str, int]:
-    """Return the places of captured columns in row images, by their captured names.
+    """Return the places of captured columns, by their captured names.
 
     A dropped column has none, nor has a generated one, whatever the log carries of it. A column whose number the log
     reader does not know is the captured one of its name.
@@ -20,3 +23,15 @@ def find_places(instance: Instance, shape: TableShape) -> dict[str, int]:
         if not column.is_computed
     }
     return {name: place for name, place in found.items() if place is not None}
+
+
+def column_places(instance: Instance, shape: TableShape) -> list[int]:
+    """Return the places of the captured columns, by ordinal; `NO_PLACE` for columns that the log lacks."""
+    places = find_places(instance, shape)
+    return [places.get(column.name, NO_PLACE) for column in instance.columns]
+
+
+def key_places(instance: Instance, shape: TableShape) -> list[int]:
+    """Return the places of the key's columns."""
+    places = find_places(instance, shape)
+    return [places[column.name] for column in instance.index_columns if column.name in places]

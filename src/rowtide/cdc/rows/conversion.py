@@ -15,20 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.rows.bitmasks import NO_PLACE
-from rowtide.cdc.rows.column_places import find_places
+from rowtide.cdc.rows.change_columns import change_columns, column_type
+from rowtide.cdc.rows.column_places import NO_PLACE, column_places, find_places
 from rowtide.cdc.rows.exact_values import ExactValues
-from rowtide.cdc.rows.expressions import (
-    DELETE,
-    INSERT,
-    TRUNCATE,
-    UPDATE_AFTER,
-    UPDATE_BEFORE,
-    change_columns,
-    column_type,
-)
-from rowtide.cdc.rows.packed_masks import Masks, as_binary, empty_masks, full_masks, set_bits
-from rowtide.cdc.rows.partial_images import column_places
+from rowtide.cdc.rows.masks import Masks, as_binary, empty_masks, full_masks, set_bits
+from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.cdc.rows.row_images import Booleans, Integers, RowImages, complete_images, read_images
 from rowtide.core.operations import Operation
 from rowtide.core.tables import TableShape, TableVersion

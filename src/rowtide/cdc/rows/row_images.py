@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.cdc.definitions import Instance
-from rowtide.cdc.rows.partial_images import key_places, may_occur
+from rowtide.cdc.rows.column_places import key_places
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.databases.lake_values.casting import Column, Texts, bytes_of, kernels
@@ -193,7 +193,7 @@ def complete_images(
 ) -> RowImages:
     """Complete the row images of records, given with what `RECORD.operation` and `RECORD.image` say of each."""
     keys = tuple(key_places(instance, shape))
-    if not may_occur(instance, shape):
+    if shape.identity is ImageKind.FULL and not instance.is_partitioned:
         return RowImages(logged, keys)
     is_full = _is_full(logged, images, keys, instance, shape)
     is_update = operations == Operation.UPDATE

@@ -8,7 +8,6 @@ from builders.capture_instances import alteration_of, instance, shape_of, source
 from rowtide.cdc.ddl.schema_changes import SchemaChange, follow_alteration, follow_shape
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.rows.column_places import find_places
-from rowtide.cdc.rows.expressions import row_stages
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.source_table import SourceColumn, SourceTable
@@ -152,10 +151,3 @@ def test_columns_match_by_number_or_by_name_without_numbers() -> None:
     assert find_places(M1, numbered_shape((2, "label"), (1, "name"))) == {"name": 0, "id": 1}
     assert find_places(M1, numbered_shape((1, "id"), (7, "name"))) == {"id": 0}
     assert find_places(M1, numbered_shape((None, "name"), (None, "id"))) == {"name": 0, "id": 1}
-
-
-def test_dropped_column_is_null_and_never_in_the_update_mask() -> None:
-    stages = row_stages(M1, numbered_shape((1, "id")))
-    assert "cast(null as string) as `name`" in stages[-1]
-    (mask,) = [expression for expression in stages[0] if expression.endswith(" as mask")]
-    assert "array(-1, -1, -1, -1, -1, -1, -1, 0)" in mask

@@ -1,0 +1,38 @@
+"""The columns of a change table. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rowtide.cdc.definitions import CapturedColumn, Instance
+from rowtide.databases.lake_types import LakeType
+from rowtide.databases.postgres import values as postgres_values
+
+_LAKE_TYPES = {"postgres": postgres_values.lake_type}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeColumn:
+    """A column of a change table."""
+
+    name: str
+    type_name: str
+
+
+def change_columns(instance: Instance) -> list[ChangeColumn]:
+    """Return the change table's columns, in order: SQL Server's, the captured ones, then rowtide's own."""
+    return [
+        ChangeColumn("__$start_lsn", "bigint"),
+        ChangeColumn("__$end_lsn", "bigint"),
+        ChangeColumn("__$seqval", "bigint"),
+        ChangeColumn("__$operation", "int"),
+        ChangeColumn("__$update_mask", "binary"),
+        *(ChangeColumn(column.lake_name, column_type(instance, column).name) for column in instance.columns),
+        ChangeColumn("__$absent_mask", "binary"),
+        ChangeColumn("__$exact", "map<int,string>"),
+    ]
+
+
+def column_type(instance: Instance, column: CapturedColumn) -> LakeType:
+    """Return a captured column's type in the lake."""
+    return _LAKE_TYPES[instance.database_kind](column.value_type_text)

@@ -1,0 +1,43 @@
+"""Change rows of segments: which records of the log's segments become rows of a cycle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders.capture_instances import instance, source_table, version_of
+from builders.log_stores import records
+from rowtide.cdc.capture.change_files import convert_part, divide, select_records
+from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
+from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.log.segments import write_segment
+from rowtide.log.store import LocalStore
+
+TABLE = source_table([("id", "text"), ("name", "text")])
+WRITTEN = [[(1, 100, 1), (2, 100, 2), (1, 200, 1)], [(1, 300, 1), (2, 400, 1), (1, 400, 2)], [(1, 500, 1)]]
+
+
+@pytest.mark.parametrize(
+    ("begin", "from_lsn", "to_lsn", "captured"),
+    [
+        (50, 100, 501, [100, 200, 300, 400, 500]),
+        (50, 200, 500, [200, 300, 400]),
+        (50, 201, 301, [300]),
+        (200, 100, 400, [300]),
+    ],
+)
+def test_cycle_captures_its_range_after_the_instance_began(
+    tmp_path: Path, begin: int, from_lsn: int, to_lsn: int, captured: list[int]
+) -> None:
+    store = LocalStore(str(tmp_path))
+    segments = tuple(write_segment(store, records(each)) for each in WRITTEN)
+    lifetime = InstanceLifetime(instance(table=TABLE), CommitLsn(begin))
+    work = InstanceWork(lifetime, (Slice(version_of(TABLE), segments),))
+    plan = CyclePlan(Position(from_lsn), Position(to_lsn), (work,))
+
+    [part] = divide(plan.segments, select_records(plan))
+    rows = convert_part(store, part)["m1"]
+
+    assert rows["__$start_lsn"].to_pylist() == captured
