@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rowtide.core.failpoints import failpoint
@@ -19,6 +20,8 @@ from rowtide.delta.statistics import describe_rows
 
 _INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
 _USUALLY_INDEXED = 32
+_SAMPLED = 2048
+"""How many rows show whether a column's values repeat."""
 
 
 def name_data_file(cycle: int) -> str:
@@ -36,14 +39,29 @@ def write_rows(location: Location, columns: Struct, metadata: Metadata, rows: pa
         [_in_files(rows[field.name], field.in_files.type) for field in written.fields], schema=written.file_schema
     )
     failpoint("delta_file.before")
-    size = location.store.write_durable(
-        name, lambda file: pq.write_table(renamed, file, compression="zstd", store_schema=False)
-    )
+    dictionaries: Any = _find_repeating(renamed)
+
+    def encode(file: pa.NativeFile) -> None:
+        options: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "store_schema": False}
+        pq.write_table(renamed, file, use_dictionary=dictionaries, **options)
+
+    size = location.store.write_durable(name, encode)
     failpoint("delta_file.after")
     indexed = int(metadata.properties.get(_INDEXED_COLUMNS, _USUALLY_INDEXED))
     described = columns.fields if indexed < 0 else columns.fields[:indexed]
     statistics = describe_rows(rows, [field for field in described if field.name in rows.column_names])
     return AddFile(quote(name), size, int(time.time() * 1000), statistics)
+
+
+def _find_repeating(rows: pa.Table) -> list[str]:
+    """Return the columns whose values repeat: of others a dictionary takes longer to make than all the rest of a
+    file.
+    """
+    if len(rows) < _SAMPLED:
+        return []
+    sample = rows.slice(0, _SAMPLED)
+    flat = [field.name for field in rows.schema if not pa.types.is_nested(field.type)]
+    return [name for name in flat if pc.count_distinct(sample[name]).as_py() < _SAMPLED // 4]
 
 
 def _match(location: Location, columns: Struct, rows: pa.Table) -> Struct:
