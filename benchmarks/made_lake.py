@@ -50,7 +50,7 @@ class MadeLake:
         self._system_tables = SystemTables(lambda: self.spark, self.lake, "benchmark")
         self._system_tables.ensure()
         self._columns = [(column.name, column.type_name) for column in change_columns(self._instance)]
-        tables.ensure_table(self.spark, self.path, self._columns, identity=self._instance.member_id)
+        tables.ensure_table(self.path, self._columns, identity=self._instance.member_id)
         self._state = self._system_tables.read()
 
     @property

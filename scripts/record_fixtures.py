@@ -170,7 +170,7 @@ def record_lake(recorder: Recorder, spark: Any) -> None:
             db.capture()
         low = db.cdc.get_all_changes("public_ticks", spark=spark).collect()[2]["__$start_lsn"]
         order = CleanupOrder(capture_instance="public_ticks", low_water_mark=CommitLsn(low), is_forced=True)
-        db.cdc.cleanup(order, spark=spark)
+        db.cdc.cleanup(order)
         for name in ("public_orders_CT", "public_ticks_CT", "cycles", "lsn_time_mapping"):
             compact(pinned(spark), f"{db.lake}/cdc/{name}", versions=None if "orders" in name else timedelta(0))
         db.execute("insert into ticks values (9)", "delete from orders where id = 3")

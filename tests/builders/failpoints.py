@@ -68,6 +68,10 @@ DELTA_FAILPOINTS = (
     ),
     "delta_last_checkpoint.after",
 )
+CHANGE_FAILPOINTS = tuple(
+    f"{step}.{side}" for step in ("delta_file", "delta_commit", "delta_checkpoint") for side in ("before", "after")
+)
+VACUUM_FAILPOINTS = ("delta_vacuum.before", "delta_vacuum.after")
 MERGE_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("sqlite_merge_commit", "postgres_merge_commit") for side in ("before", "after")
 )

@@ -18,7 +18,6 @@ from rowtide.cdc.enabling.administration import EnabledDatabase
 from rowtide.cdc.enabling.disabling import Disabling, disable_database, empty_lake, find_disabling
 from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest
 from rowtide.cdc.enabling.reinitialize import CaptureLoss, find_loss, reinitialize
-from rowtide.cdc.functions import session
 from rowtide.cdc.job_functions import JobFunctions
 from rowtide.cdc.running.capture_run import all_at_once, as_the_job_says, run_capture, scan
 from rowtide.cdc.running.context import CaptureContext, Watchers
@@ -102,12 +101,12 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
         """Return what `disable_db` would remove."""
         return find_disabling(self._engine, self._name)
 
-    def disable_db(self, *, spark: SparkSession | None = None) -> Disabling:
+    def disable_db(self) -> Disabling:
         """Disable the database and drop its change data (SQL Server: sp_cdc_disable_db); return what was removed.
 
         In a copied database only the copied metadata is removed; nothing of the original changes.
         """
-        return disable_database(self._engine, self._name, lambda source: empty_lake(session(spark), source))
+        return disable_database(self._engine, self._name, empty_lake)
 
     def find_image_cost(self, table: str) -> ImageCost | None:
         """Describe what full before images cost for TOASTed values, None if no column can be TOASTed."""
@@ -166,7 +165,6 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
         self,
         order: CleanupOrder | None = None,
         *,
-        spark: SparkSession | None = None,
         on_progress: Callable[[str], None] = lambda _message: None,
         on_note: Callable[[str], None] = lambda _note: None,
     ) -> tuple[Cleaned, ...]:
@@ -176,7 +174,7 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
         this process. `on_note` is called with notes on the consumers for which it waits.
         """
         order = order or CleanupOrder(retention=self.read_retention())
-        return clean_up(self._engine, self._name, order, _maker(spark), on_progress, on_note)
+        return clean_up(self._engine, self._name, order, on_progress, on_note)
 
     def find_loss(self) -> CaptureLoss:
         """Return what `reinitialize` would lose."""

@@ -31,7 +31,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.delta.commits import Committer
 from rowtide.lake import tables
 from rowtide.lake.access import follow_place
-from rowtide.lake.compaction import compact, is_compaction_due
+from rowtide.lake.compaction import Compacted, compact, is_compaction_due
 from rowtide.lake.session import pinned
 from rowtide.lake.small_tables import SmallTable, append_small
 
@@ -110,17 +110,17 @@ class SystemTables:
 
         What a crash prevents, the next turn does. Old versions of system tables are never read.
         """
-        system_tables = [(self._path(name), _KEPT_VERSIONS) for name in _GROWING]
-        changes = [(change_table_path(self.lake, name), None) for name in capture_instances]
-        for place, (path, versions) in enumerate((*system_tables, *changes)):
+        system_tables = [Compacted(self._path(name), "cycle", _KEPT_VERSIONS) for name in _GROWING]
+        changes = [Compacted(change_table_path(self.lake, name), "__$start_lsn") for name in capture_instances]
+        for place, table in enumerate((*system_tables, *changes)):
             if is_compaction_due(cycle, place):
-                compact(self.spark, path, versions=versions)
-                self.committer.forget(path)
+                compact(table)
+                self.committer.forget(table.path)
 
     def ensure(self) -> None:
         """Create the missing tables."""
         for name, columns in _TABLES.items():
-            tables.ensure_table(self.spark, self._path(name), columns, identity=self._identity(name))
+            tables.ensure_table(self._path(name), columns, identity=self._identity(name))
 
     def read(self) -> LakeState:
         """Read the lake's state."""

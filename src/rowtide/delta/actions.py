@@ -129,6 +129,20 @@ class RemoveFile:
         """Parse the action's values."""
         return cls(found["path"], found.get("deletionTimestamp") or 0, found.get("size"))
 
+    @classmethod
+    def of(cls, file: AddFile) -> RemoveFile:
+        """Return the removal of a file, now."""
+        return cls(file.path, int(time.time() * 1000), file.size)
+
+    def values(self, *, changes_data: bool) -> dict[str, Any]:
+        """Return the action's values."""
+        return {
+            "path": self.path,
+            "deletionTimestamp": self.deleted_at,
+            "dataChange": changes_data,
+            "size": self.size,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
@@ -149,13 +163,15 @@ class Transaction:
         return {"appId": self.application, "version": self.version, **updated}
 
 
-def commit_info(operation: str, parameters: Mapping[str, object], **more: object) -> dict[str, Any]:
+def commit_info(
+    operation: str, parameters: Mapping[str, object], *, is_append: bool = True, **more: object
+) -> dict[str, Any]:
     """Return the values of a commit's `commitInfo`; its `txnId` is no other commit's."""
     return {
         "timestamp": int(time.time() * 1000),
         "operation": operation,
         "operationParameters": dict(parameters),
-        "isBlindAppend": True,
+        "isBlindAppend": is_append,
         "engineInfo": "rowtide",
         "txnId": str(uuid.uuid4()),
         **more,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
@@ -16,12 +18,14 @@ from rowtide.delta.actions import AddFile, Metadata
 from rowtide.delta.errors import RowsUnfit
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location
-from rowtide.delta.statistics import describe_rows
+from rowtide.delta.statistics import FileStatistics
 
 _INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
 _USUALLY_INDEXED = 32
 _SAMPLED = 2048
 """How many rows show whether a column's values repeat."""
+_GROUP_BYTES = 16 * 1024 * 1024
+_GROUP_ROWS = 1_000_000
 
 
 def name_data_file(cycle: int) -> str:
@@ -34,23 +38,49 @@ def write_rows(location: Location, columns: Struct, metadata: Metadata, rows: pa
 
     The rows have some of the table's columns, in its types; the others are null. Raises `RowsUnfit`, `LakeWriteFailed`.
     """
-    written = _match(location, columns, rows)
-    renamed = pa.Table.from_arrays(
-        [_in_files(rows[field.name], field.in_files.type) for field in written.fields], schema=written.file_schema
-    )
-    failpoint("delta_file.before")
-    dictionaries: Any = _find_repeating(renamed)
+    written = columns.select(_match(location, columns, rows.schema))
+    return _write(location, written, columns, metadata, [rows], name)
 
-    def encode(file: pa.NativeFile) -> None:
-        options: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "store_schema": False}
-        pq.write_table(renamed, file, use_dictionary=dictionaries, **options)
 
-    size = location.store.write_durable(name, encode)
-    failpoint("delta_file.after")
+def write_stream(
+    location: Location, columns: Struct, metadata: Metadata, rows: Iterable[pa.RecordBatch], name: str
+) -> AddFile:
+    """As `write_rows`, of rows that have all columns, without holding them all in memory."""
+    return _write(location, columns, columns, metadata, _row_groups(rows), name)
+
+
+def _write(
+    location: Location, written: Struct, columns: Struct, metadata: Metadata, groups: Iterable[pa.Table], name: str
+) -> AddFile:
+    """Write rows that have the `written` columns of the table, a row group at a time."""
     indexed = int(metadata.properties.get(_INDEXED_COLUMNS, _USUALLY_INDEXED))
     described = columns.fields if indexed < 0 else columns.fields[:indexed]
-    statistics = describe_rows(rows, [field for field in described if field.name in rows.column_names])
-    return AddFile(quote(name), size, int(time.time() * 1000), statistics)
+    names = {field.name for field in written.fields}
+    statistics = FileStatistics([field for field in described if field.name in names])
+
+    def write(file: pa.NativeFile) -> None:
+        renamed = (_rename(location, written, columns, rows, statistics) for rows in groups)
+        first = next(renamed, written.file_schema.empty_table())
+        dictionaries: Any = _find_repeating(first)
+        options: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "store_schema": False}
+        with pq.ParquetWriter(file, written.file_schema, use_dictionary=dictionaries, **options) as writer:
+            for rows in chain([first], renamed):
+                writer.write_table(rows)
+
+    failpoint("delta_file.before")
+    size = location.store.write_durable(name, write)
+    failpoint("delta_file.after")
+    return AddFile(quote(name), size, int(time.time() * 1000), statistics.format())
+
+
+def _rename(
+    location: Location, written: Struct, columns: Struct, rows: pa.Table, statistics: FileStatistics
+) -> pa.Table:
+    """Return rows with the names that data files have for columns, and add them to the file's statistics."""
+    _require_no_nulls(location, columns, rows)
+    statistics.add(rows)
+    arrays = [_in_files(rows[field.name], field.in_files.type) for field in written.fields]
+    return pa.Table.from_arrays(arrays, schema=written.file_schema)
 
 
 def _find_repeating(rows: pa.Table) -> list[str]:
@@ -64,16 +94,32 @@ def _find_repeating(rows: pa.Table) -> list[str]:
     return [name for name in flat if pc.count_distinct(sample[name]).as_py() < _SAMPLED // 4]
 
 
-def _match(location: Location, columns: Struct, rows: pa.Table) -> Struct:
-    """Return the table's columns that rows have. Raises `RowsUnfit` for one that does not fit."""
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Join batches to tables of some size in memory."""
+    group: list[pa.RecordBatch] = []
+    for batch in batches:
+        group.append(batch)
+        if sum(one.nbytes for one in group) >= _GROUP_BYTES or sum(one.num_rows for one in group) >= _GROUP_ROWS:
+            yield pa.Table.from_batches(group)
+            group = []
+    if group:
+        yield pa.Table.from_batches(group)
+
+
+def _match(location: Location, columns: Struct, given: pa.Schema) -> list[str]:
+    """Return the names of the table's columns that rows have. Raises `RowsUnfit` for one that does not fit."""
     fields = {field.name: field for field in columns.fields}
-    for given in rows.schema:
-        if given.name not in fields or fields[given.name].type.arrow != given.type:
-            raise RowsUnfit(location.path, f"it has no column {given.name} of type {given.type}")
+    for column in given:
+        if column.name not in fields or fields[column.name].type.arrow != column.type:
+            raise RowsUnfit(location.path, f"it has no column {column.name} of type {column.type}")
+    return given.names
+
+
+def _require_no_nulls(location: Location, columns: Struct, rows: pa.Table) -> None:
+    """Raise `RowsUnfit` for a null that the table does not take."""
     for field in columns.fields:
         if not field.is_nullable and (field.name not in rows.column_names or rows[field.name].null_count):
             raise RowsUnfit(location.path, f"its column {field.name} takes no null")
-    return columns.select(rows.column_names)
 
 
 def _in_files(values: pa.ChunkedArray[Any], kind: Any) -> pa.ChunkedArray[Any]:

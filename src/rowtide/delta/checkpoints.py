@@ -15,11 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rowtide.core.errors import Retryable
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.durations import parse_duration
 from rowtide.delta.log_files import LAST_CHECKPOINT, LOG, LogFiles, checkpoint_path, commit_path, version_of
 from rowtide.delta.replay import read_commit
-from rowtide.delta.snapshot import Location, Snapshot
+from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
 from rowtide.storage.store import Missing
 
 log = logging.getLogger("rowtide.delta")
@@ -28,6 +29,9 @@ _INTERVAL, _USUAL_INTERVAL = "delta.checkpointInterval", 10
 _REMOVED_FOR, _USUALLY_REMOVED_FOR = "delta.deletedFileRetentionDuration", timedelta(days=7)
 _LOG_FOR, _USUALLY_LOG_FOR = "delta.logRetentionDuration", timedelta(days=30)
 _CLEANUP = "delta.enableExpiredLogCleanup"
+
+_CHECKSUM, _KEPT_CHECKSUMS = ".crc", 100
+"""The name's end, and of how many versions they are kept, for concurrent readers."""
 
 _STRINGS = pa.map_(pa.string(), pa.string())
 
@@ -97,25 +101,44 @@ def _actions(snapshot: Snapshot, now: datetime) -> Iterator[tuple[str, Mapping[s
     yield "metaData", snapshot.metadata.found
     for transaction in state.transactions.values():
         yield "txn", transaction.values()
-    kept_for = _duration(snapshot.properties, _REMOVED_FOR, _USUALLY_REMOVED_FOR)
-    oldest = _millis(now - kept_for)
+    oldest = _millis(now - removed_for(snapshot.properties))
     for gone in state.removed.values():
         if gone.deleted_at >= oldest:
-            values = {"path": gone.path, "deletionTimestamp": gone.deleted_at, "dataChange": False, "size": gone.size}
-            yield "remove", values
+            yield "remove", gone.values(changes_data=False)
     for file in state.files.values():
         yield "add", file.values(changes_data=False)
 
 
-def forget_versions(location: Location, properties: Mapping[str, str], now: datetime) -> None:
-    """Delete the log below the last checkpoint whose version is older than the table's retention of its log.
+def maintain_log(location: Location, version: int, properties: Mapping[str, str]) -> None:
+    """Write a version's checkpoint when due, and delete the log that it replaces, as the table's properties say.
+
+    A failure only makes reads slower.
+    """
+    if not is_checkpoint_due(version, properties):
+        return
+    now = datetime.now(UTC)
+    try:
+        snapshot = open_snapshot(location, version)
+        if snapshot is not None:
+            write_checkpoint(snapshot, now)
+            if snapshot.properties.get(_CLEANUP, "true").lower() != "false":
+                forget_versions(location, _duration(snapshot.properties, _LOG_FOR, _USUALLY_LOG_FOR), now)
+    except Retryable as error:
+        log.warning("checkpoint_failed: %s", error)
+
+
+def removed_for(properties: Mapping[str, str]) -> timedelta:
+    """Return for how long a table's removed files are kept."""
+    return _duration(properties, _REMOVED_FOR, _USUALLY_REMOVED_FOR)
+
+
+def forget_versions(location: Location, age: timedelta, now: datetime) -> None:
+    """Delete the log below the last checkpoint whose version is older than `age`, with its checksums.
 
     Raises `LakeWriteFailed`, `LakeReadFailed`.
     """
-    if properties.get(_CLEANUP, "true").lower() == "false":
-        return
     paths = location.store.list(LOG)
-    before = _millis(now - _duration(properties, _LOG_FOR, _USUALLY_LOG_FOR))
+    before = _millis(now - age)
     versions = sorted(LogFiles.of(paths).checkpoints)
     # Times ascend with versions, nearly; so only a few are looked up.
     place = bisect.bisect_left(versions, x=True, key=lambda version: not _is_older(location, version, before))
@@ -125,6 +148,17 @@ def forget_versions(location: Location, properties: Mapping[str, str], now: date
     for path in paths:
         version = version_of(path)
         if version is not None and version < oldest:
+            location.store.delete(path)
+
+
+def forget_checksums(location: Location) -> None:
+    """Delete the checksums that other writers left of early versions: only the newest is read. Raises as
+    `forget_versions`.
+    """
+    versions = [(version_of(path), path) for path in location.store.list(LOG) if path.endswith(_CHECKSUM)]
+    newest = max((version or 0 for version, _ in versions), default=0)
+    for version, path in versions:
+        if (version or 0) < newest - _KEPT_CHECKSUMS:
             location.store.delete(path)
 
 

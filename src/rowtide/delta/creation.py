@@ -10,14 +10,13 @@ from typing import Any
 
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import Protocol, commit_info, format_commit
-from rowtide.delta.features import COLUMN_MAPPING, TIMESTAMP_NTZ
+from rowtide.delta.features import COLUMN_MAPPING, TIMESTAMP_NTZ, with_features
 from rowtide.delta.log_files import commit_path
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME
 from rowtide.delta.snapshot import Location
 
-_MAPPING, _LAST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
-_OLD_FEATURES = frozenset({"appendOnly", "invariants"})
-"""What writer version 2 stands for; from version 7 on features are listed."""
+MAPPING, LAST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
+_LEAST = Protocol(1, 2)
 
 
 def create_table(location: Location, schema_text: str, properties: Mapping[str, str]) -> bool:
@@ -28,8 +27,8 @@ def create_table(location: Location, schema_text: str, properties: Mapping[str, 
     """
     schema = json.loads(schema_text)
     configuration = dict(properties)
-    if configuration.get(_MAPPING, "none") != "none":
-        configuration[_LAST_ID] = str(_give_names(schema))
+    if is_mapped(configuration):
+        configuration[LAST_ID] = str(give_names(schema))
     metadata = {
         "id": str(uuid.uuid4()),
         "format": {"provider": "parquet", "options": {}},
@@ -40,7 +39,7 @@ def create_table(location: Location, schema_text: str, properties: Mapping[str, 
     }
     actions = [
         ("commitInfo", commit_info("CREATE TABLE", {})),
-        ("protocol", _choose_protocol(schema, configuration).values()),
+        ("protocol", with_features(_LEAST, features_for(schema, configuration)).values()),
         ("metaData", metadata),
     ]
     failpoint("delta_creation.before")
@@ -49,14 +48,16 @@ def create_table(location: Location, schema_text: str, properties: Mapping[str, 
     return is_new
 
 
-def _choose_protocol(schema: Any, properties: Mapping[str, str]) -> Protocol:
-    """Return the least protocol that the columns need."""
-    is_mapped = properties.get(_MAPPING, "none") != "none"
-    read = {COLUMN_MAPPING} if is_mapped else set()
-    if TIMESTAMP_NTZ.lower() in {name.replace("_", "") for name in _type_names(schema)}:
-        read.add(TIMESTAMP_NTZ)
-        return Protocol(3, 7, frozenset(read), _OLD_FEATURES | read)
-    return Protocol(2, 7, frozenset(), _OLD_FEATURES | read) if is_mapped else Protocol(1, 2)
+def features_for(schema: Any, properties: Mapping[str, str]) -> set[str]:
+    """Return the features that a schema's columns need."""
+    mapped = {COLUMN_MAPPING} if is_mapped(properties) else set()
+    types = {name.replace("_", "") for name in _type_names(schema)}
+    return mapped | ({TIMESTAMP_NTZ} if TIMESTAMP_NTZ.lower() in types else set())
+
+
+def is_mapped(properties: Mapping[str, str]) -> bool:
+    """Return whether data files have other names for columns than the table."""
+    return properties.get(MAPPING, "none") != "none"
 
 
 def _type_names(found: Any) -> Iterator[str]:
@@ -71,9 +72,8 @@ def _type_names(found: Any) -> Iterator[str]:
         yield from _type_names(field["type"])
 
 
-def _give_names(schema: Any) -> int:
-    """Give all fields of a schema physical names and field ids, in place; return the last id."""
-    last = 0
+def give_names(schema: Any, last: int = 0) -> int:
+    """Give all fields of a schema physical names and field ids above `last`, in place; return the last id."""
     for field in _fields(schema):
         last += 1
         field["metadata"] = {**(field.get("metadata") or {}), FIELD_ID: last, PHYSICAL_NAME: f"col-{uuid.uuid4()}"}

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from rowtide.delta.actions import Metadata, Protocol
 
-COLUMN_MAPPING, TIMESTAMP_NTZ = "columnMapping", "timestampNtz"
+COLUMN_MAPPING, TIMESTAMP_NTZ, TYPE_WIDENING = "columnMapping", "timestampNtz", "typeWidening"
 
 _READ = frozenset(
     {
         COLUMN_MAPPING,
         TIMESTAMP_NTZ,
-        "typeWidening",
+        TYPE_WIDENING,
         "typeWidening-preview",
         # Files that have one are refused; the feature alone says only that some may.
         "deletionVectors",
@@ -30,6 +30,15 @@ _APPENDED_TO = _READ | {
     "invariants",
 }
 _LAST_READER, _LAST_WRITER = 3, 7
+_MAPPED_READER = 2
+_IMPLIED = {
+    2: ("appendOnly", "invariants"),
+    3: ("checkConstraints",),
+    4: ("changeDataFeed", "generatedColumns"),
+    5: (COLUMN_MAPPING,),
+    6: ("identityColumns",),
+}
+"""What writer versions stand for, each with those before it; from version 7 on features are listed."""
 _SWITCHES = {
     "delta.enableChangeDataFeed": "a change data feed",
     "delta.enableDeletionVectors": "deletion vectors",
@@ -76,3 +85,20 @@ def find_unappendable(protocol: Protocol, metadata: Metadata, domains: Mapping[s
             yield said
     for name in domains:
         yield f"metadata of domain {name}"
+
+
+def with_features(protocol: Protocol, wanted: Set[str]) -> Protocol:
+    """Return the least protocol that has features for readers and writers besides its own."""
+    has = protocol.writer_features | _implied_by(protocol)
+    if wanted <= has:
+        return protocol
+    if protocol.min_reader < _LAST_READER and wanted <= {COLUMN_MAPPING}:
+        return Protocol(_MAPPED_READER, _LAST_WRITER, frozenset(), has | wanted)
+    mapped = {COLUMN_MAPPING} if protocol.min_reader == _MAPPED_READER else frozenset[str]()
+    return Protocol(_LAST_READER, _LAST_WRITER, protocol.reader_features | mapped | wanted, has | wanted)
+
+
+def _implied_by(protocol: Protocol) -> frozenset[str]:
+    if protocol.min_writer >= _LAST_WRITER:
+        return frozenset()
+    return frozenset(name for version, names in _IMPLIED.items() if version <= protocol.min_writer for name in names)

@@ -27,6 +27,7 @@ from rowtide.storage.store import Missing, Store
 
 _LOOKS = 5
 _BATCH_ROWS = 64 * 1024
+_BATCH_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -108,9 +109,15 @@ class Snapshot:
         A column that a file lacks is null; a narrower one is widened. Rows outside the ranges are among them.
         Raises `LakeReadFailed`, `TableUnreadable`, and `KeyError` for a column that is not there.
         """
+        return self.stream_files(self.list_files(*ranges), columns, batch_rows=batch_rows)
+
+    def stream_files(
+        self, files: Iterable[AddFile], columns: Sequence[str] | None = None, *, batch_rows: int = _BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield columns of the rows of some of the data files; see `stream`."""
         self.require_readable()
-        for file in self.list_files(*ranges):
-            yield from self.stream_file(file, columns, batch_rows=batch_rows)
+        for file in files:
+            yield from self.stream_file(file, columns, batch_rows=batch_rows, batch_bytes=_BATCH_BYTES)
 
     def stream_file(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -53,20 +53,63 @@ def prune(files: Iterable[AddFile], ranges: Iterable[Between]) -> Iterator[AddFi
     return (file for file in files if all(each.may_be_in(file) for each in wanted))
 
 
-def describe_rows(rows: pa.Table, fields: Iterable[Field]) -> str:
-    """Return the statistics of rows, in JSON: their number, and bounds and nulls of some of their columns.
+class FileStatistics:
+    """Sums up the rows of a data file: their number, and bounds and nulls of some of their columns.
 
     There are bounds of integers, dates, timestamps and texts; those of timestamps are in milliseconds and include the
     values, those of texts are of at most 33 characters.
     """
-    bounds = {field.physical_name: _bounds(rows[field.name]) for field in fields}
-    statistics = {
-        "numRecords": rows.num_rows,
-        "minValues": {name: found[0] for name, found in bounds.items() if found[0] is not None},
-        "maxValues": {name: found[1] for name, found in bounds.items() if found[1] is not None},
-        "nullCount": {field.physical_name: rows[field.name].null_count for field in fields},
-    }
-    return json.dumps(statistics, separators=(",", ":"), ensure_ascii=False)
+
+    def __init__(self, fields: Iterable[Field]) -> None:
+        self._rows = 0
+        self._columns = {field.name: _ColumnStatistics(field.physical_name) for field in fields}
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows of the file, in the table's columns."""
+        self._rows += rows.num_rows
+        for name, column in self._columns.items():
+            column.add(rows[name])
+
+    def format(self) -> str:
+        """Return the statistics in JSON, with the columns' names in files."""
+        columns = self._columns.values()
+        statistics = {
+            "numRecords": self._rows,
+            "minValues": {column.name: column.least for column in columns if column.least is not None},
+            "maxValues": {column.name: column.most for column in columns if column.most is not None},
+            "nullCount": {column.name: column.nulls for column in columns},
+        }
+        return json.dumps(statistics, separators=(",", ":"), ensure_ascii=False)
+
+
+class _ColumnStatistics:
+    """Bounds compare as statistics have them: ISO texts of one form, and texts by their characters."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.nulls = 0
+        self._least: list[Any] = []
+        self._most: list[Any] = []
+
+    def add(self, values: pa.ChunkedArray[Any]) -> None:
+        self.nulls += values.null_count
+        if values.null_count < len(values):
+            least, most = _bounds(values)
+            self._least = [_outer(min, [*self._least, least])]
+            self._most = [_outer(max, [*self._most, most])]
+
+    @property
+    def least(self) -> object:
+        return self._least[0] if self._least else None
+
+    @property
+    def most(self) -> object:
+        return self._most[0] if self._most else None
+
+
+def _outer(choose: Callable[[Sequence[Any]], object], bounds: Sequence[Any]) -> object:
+    """Return the outermost bound; None if one is unknown."""
+    return None if None in bounds else choose(bounds)
 
 
 def _bounds(values: pa.ChunkedArray[Any]) -> tuple[object, object]:

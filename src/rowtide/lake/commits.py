@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rowtide.delta.errors import AppendNotFound, LakeWriteFailed
-from rowtide.lake.kernel import KernelAppend, KernelTable, describe, is_raised
+from rowtide.lake.java import describe
+from rowtide.lake.kernel import KernelAppend, KernelTable, is_raised
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
-from rowtide.lake.kernel import KernelTable
-from rowtide.lake.tables import writing
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from rowtide.delta import compaction
+from rowtide.delta.checkpoints import forget_checksums, forget_versions
+from rowtide.lake.stores import locate
 
 COMPACTION_INTERVAL = 100
 """Number of cycles between two compactions of a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """A table that is compacted, in the order of an integer column.
+
+    The table's log below the last checkpoint of age `versions` is removed too; None: as by the table's properties.
+    """
+
+    path: str
+    ordered_by: str
+    versions: timedelta | None = None
 
 
 def is_compaction_due(cycle: int, place: int) -> bool:
@@ -20,17 +31,14 @@ def is_compaction_due(cycle: int, place: int) -> bool:
     return (cycle + place) % COMPACTION_INTERVAL == 0
 
 
-def compact(spark: SparkSession, path: str, *, versions: timedelta | None = None) -> None:
-    """Merge a table's small files, if it has several, and remove old checksums; `session` defines what is small.
+def compact(table: Compacted, before_commit: Callable[[], None] = lambda: None) -> None:
+    """Merge a table's small files, if it has several, and remove the log that nobody reads.
 
-    Readers of earlier versions keep the old files until Delta's `VACUUM`. The table's log below the last checkpoint of
-    age `versions` is removed too; None: as by Delta's retention. Raises `LakeWriteFailed`.
+    Readers of earlier versions keep the old files until `vacuum`. `before_commit` is called in front of each commit,
+    and may raise. Raises `LakeWriteFailed`, `LakeReadFailed`.
     """
-    from delta.tables import DeltaTable
-
-    with writing(path):
-        DeltaTable.forPath(spark, path).optimize().executeCompaction()
-        table = KernelTable(spark, path)
-        table.forget_checksums()
-        if versions is not None:
-            table.forget_versions(versions)
+    location = locate(table.path)
+    compaction.compact(location, table.ordered_by, before_commit=before_commit)
+    forget_checksums(location)
+    if table.versions is not None:
+        forget_versions(location, table.versions, datetime.now(UTC))

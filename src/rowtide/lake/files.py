@@ -55,16 +55,19 @@ class Files:
             raise
         return True
 
-    def walk(self, folder: str) -> Iterator[str]:
-        """Yield the paths of all files in a folder, relative to it; nothing if it is missing."""
+    def walk(self, folder: str, *, older_than_ms: int | None = None) -> Iterator[str]:
+        """Yield the paths of all files in a folder, relative to it, or of those last written before a time; nothing if
+        it is missing.
+        """
         path, files = self._find(folder)
         if not files.exists(path):
             return
         for found in files.listStatus(path):
             name = found.getPath().getName()
             if found.isDirectory():
-                yield from (f"{name}/{below}" for below in self.walk(f"{folder}/{name}"))
-            else:
+                below = self.walk(f"{folder}/{name}", older_than_ms=older_than_ms)
+                yield from (f"{name}/{path}" for path in below)
+            elif older_than_ms is None or found.getModificationTime() < older_than_ms:
                 yield name
 
     def read(self, place: str) -> bytes:

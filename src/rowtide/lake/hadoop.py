@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,8 +15,7 @@ import pyarrow as pa
 from rowtide.core.arrow import owned_by_arrow
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.lake.files import Files
-from rowtide.lake.java import java_classes
-from rowtide.lake.kernel import describe
+from rowtide.lake.java import describe, java_classes
 from rowtide.lake.session import spark_watched
 from rowtide.storage.local import reason_of
 from rowtide.storage.store import Missing
@@ -66,6 +66,14 @@ class HadoopFolder:
     def delete(self, path: str) -> None:
         with self._writing(path):
             self._files.delete(self.url(path))
+
+    def list_older(self, before: datetime) -> Sequence[str]:
+        with self._reading(""):
+            files = self._files.walk(self._root, older_than_ms=int(before.timestamp() * 1000))
+            return sorted(files)
+
+    def sweep(self, before: datetime) -> None:
+        """Files have no temporary names here; folders are left to the storage, most kinds of which have none."""
 
     def url(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rowtide.lake.files import Files
-from rowtide.lake.java import JavaClasses, items, iterate, java_classes
+from rowtide.lake.java import JavaClasses, describe, items, iterate, java_classes
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -240,20 +240,3 @@ class KernelAppend:
 def is_raised(error: Py4JJavaError, name: str) -> bool:
     """Return whether an error is Delta Kernel's exception of a name."""
     return bool(error.java_exception.getClass().getName() == f"{_EXCEPTIONS}.{name}")
-
-
-def describe(error: Py4JJavaError) -> str:
-    """Return the first line of an error's message, and of its root cause if that says more.
-
-    Without Java class names.
-    """
-    said = _first_line(error.java_exception)
-    cause = error.java_exception
-    while cause.getCause() is not None:
-        cause = cause.getCause()
-    reason = _first_line(cause)
-    return said if reason in said else f"{said} ({reason})"
-
-
-def _first_line(exception: JavaObject) -> str:
-    return str(exception.getMessage() or exception.toString()).strip().splitlines()[0]

@@ -13,9 +13,14 @@ from rowtide.storage.store import StoreErrors
 _ERRORS = StoreErrors(LakeReadFailed, LakeWriteFailed)
 
 
-def locate(path: str) -> Location:
-    """Return a table's location. A path that is not local is read and written through Spark's JVM, which is started."""
+def open_folder(path: str) -> LocalFolder | HadoopFolder:
+    """Return a table's files. A path that is not local is read and written through Spark's JVM, which is started."""
     folder = local_folder(path)
     if folder is not None:
-        return Location(path, LocalFolder(str(folder), _ERRORS))
-    return Location(path, HadoopFolder(running_session(), path))
+        return LocalFolder(str(folder), _ERRORS)
+    return HadoopFolder(running_session(), path)
+
+
+def locate(path: str) -> Location:
+    """Return a table's location; see `open_folder`."""
+    return Location(path, open_folder(path))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
+from rowtide.delta import alteration
+from rowtide.delta.alteration import Convert
 from rowtide.delta.creation import create_table
-from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
-from rowtide.delta.snapshot import open_snapshot
-from rowtide.lake.kernel import KernelSnapshot, KernelTable, describe
+from rowtide.delta.errors import LakeReadFailed
+from rowtide.delta.snapshot import Snapshot, open_snapshot
+from rowtide.delta.statistics import Between
+from rowtide.lake.column_types import delta_type, schema_text
+from rowtide.lake.java import describe
 from rowtide.lake.session import spark_watched
-from rowtide.lake.sql_text import quote, table_at
 from rowtide.lake.stores import locate
 
 if TYPE_CHECKING:
@@ -33,39 +34,65 @@ _PROPERTIES = {
 }
 
 
-def ensure_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, str]], *, identity: str) -> None:
+def ensure_table(path: str, columns: Sequence[tuple[str, str]], *, identity: str) -> None:
     """Create a table of the given (name, type) columns, unless the one at `path` already has this identity.
 
     One of another identity is emptied and gets these columns: an instance enabled again under its old name starts
     empty. Raises `LakeWriteFailed`, `LakeReadFailed` if the storage failed.
     """
-    with writing(path):
-        location = locate(path)
-        snapshot = open_snapshot(location)
-        if snapshot is None:
-            properties = {**_PROPERTIES, **_mapping_properties(columns), IDENTITY: identity}
-            create_table(location, _nothing(spark, columns).schema.json(), properties)
-        elif snapshot.properties.get(IDENTITY) != identity:
-            renew_table(spark, path, columns, identity)
+    location = locate(path)
+    snapshot = open_snapshot(location)
+    if snapshot is None:
+        properties = {**_PROPERTIES, **_mapping_properties(columns), IDENTITY: identity}
+        create_table(location, schema_text(columns), properties)
+    elif snapshot.properties.get(IDENTITY) != identity:
+        renew_table(path, columns, identity)
+
+
+def renew_table(path: str, columns: Sequence[tuple[str, str]], identity: str) -> None:
+    """Empty a table, replace its columns and give it an identity, in one commit. Raises `LakeWriteFailed`."""
+    properties = {**_mapping_properties(columns), IDENTITY: identity}
+    alteration.renew_table(locate(path), schema_text(columns), properties)
+
+
+def widen_columns(path: str, types: Mapping[str, str]) -> None:
+    """Widen columns' types without rewriting files. Raises `LakeWriteFailed`."""
+    alteration.widen_columns(locate(path), {name: delta_type(type_name) for name, type_name in types.items()})
+
+
+def rewrite(path: str, columns: Sequence[tuple[str, str]], convert: Convert) -> None:
+    """Replace a table's rows and its columns' types in one commit, a batch at a time. Raises `LakeWriteFailed`."""
+    alteration.rewrite(locate(path), schema_text(columns), convert)
+
+
+def empty_table(path: str) -> None:
+    """Remove all rows of a table, file by file. No effect on a missing table.
+
+    Raises `LakeWriteFailed` if the storage failed.
+    """
+    location = locate(path)
+    if open_snapshot(location) is not None:
+        alteration.empty_table(location)
+
+
+def retire_table(path: str, *, identity: str) -> None:
+    """Remove a table's identity and its rows at once: `read_identified` returns all rows or none. Idempotent.
+
+    No effect on a table of another identity. Raises `LakeWriteFailed` if the storage failed.
+    """
+    location = locate(path)
+    if open_snapshot(location) is not None:
+        # A process of an earlier build may have been killed between the one and the other.
+        alteration.retire_table(location, IDENTITY, identity, _RETIRED)
+
+
+def is_table(path: str) -> bool:
+    """Return whether there is a table at a path. Raises `LakeReadFailed`."""
+    return open_snapshot(locate(path)) is not None
 
 
 @contextmanager
-def writing(path: str) -> Iterator[None]:
-    """Raise `LakeWriteFailed` for failures in the block, `SparkLost` where a retry is impossible."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    try:
-        with spark_watched():
-            yield
-    except Py4JJavaError as error:
-        raise LakeWriteFailed(path, describe(error)) from error
-    except (PySparkException, OSError) as error:
-        raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
-
-
-@contextmanager
-def reading(path: str) -> Iterator[None]:
+def _reading(path: str) -> Iterator[None]:
     """Raise `LakeReadFailed` for failures in the block, `SparkLost` where a retry is impossible."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -75,94 +102,8 @@ def reading(path: str) -> Iterator[None]:
             yield
     except Py4JJavaError as error:
         raise LakeReadFailed(path, describe(error)) from error
-    except (PySparkException, pa.ArrowInvalid, OSError) as error:
+    except (PySparkException, OSError) as error:
         raise LakeReadFailed(path, str(error).strip().splitlines()[0]) from error
-
-
-def _nothing(spark: SparkSession, columns: Sequence[tuple[str, str]]) -> DataFrame:
-    nulls = (f"cast(null as {type_name}) as {quote(name)}" for name, type_name in columns)
-    return spark.range(0).selectExpr(*nulls)
-
-
-def renew_table(spark: SparkSession, path: str, columns: Sequence[tuple[str, str]], identity: str) -> None:
-    """Empty a table and replace its columns; its identity is set last, so that a repeat starts over.
-
-    Delta cannot replace a table that is known only by path. Raises `LakeWriteFailed`.
-    """
-    with writing(path):
-        for name, value in _mapping_properties(columns).items():
-            _set_property(spark, path, name, value)
-        _support_types(spark, path, (type_name for _, type_name in columns))
-        _nothing(spark, columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
-        _set_property(spark, path, IDENTITY, identity)
-
-
-def _support_types(spark: SparkSession, path: str, types: Iterable[str]) -> None:
-    """Enable the table feature that columns of this type need, which an existing table does not get by itself."""
-    if "timestamp_ntz" in types:
-        _set_property(spark, path, "delta.feature.timestampNtz", "supported")
-
-
-def _set_property(spark: SparkSession, path: str, name: str, value: str) -> None:
-    spark.sql(f"alter table {table_at(path)} set tblproperties ('{name}' = '{value}')")
-
-
-def widen_columns(spark: SparkSession, path: str, types: Mapping[str, str]) -> None:
-    """Widen columns' types without rewriting files; Delta records that older files have narrower ones.
-
-    Raises `LakeWriteFailed`.
-    """
-    with writing(path):
-        _set_property(spark, path, "delta.enableTypeWidening", "true")
-        _support_types(spark, path, types.values())
-        for name, type_name in types.items():
-            spark.sql(f"alter table {table_at(path)} alter column {quote(name)} type {type_name}")
-
-
-def rewrite(rows: DataFrame, path: str) -> None:
-    """Replace a table's rows and columns by those of a query on it, in one commit. Raises `LakeWriteFailed`."""
-    with writing(path):
-        _support_types(rows.sparkSession, path, (type_name for _, type_name in rows.dtypes))
-        rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
-
-
-def empty_table(spark: SparkSession, path: str) -> None:
-    """Remove all rows of a table, file by file. No effect on a missing table.
-
-    Raises `LakeWriteFailed` if the storage failed.
-    """
-    with writing(path):
-        snapshot = KernelTable(spark, path).read_snapshot()
-        if snapshot is not None:
-            _delete_rows(spark, path, snapshot)
-
-
-def retire_table(spark: SparkSession, path: str, *, identity: str) -> None:
-    """Remove a table's identity, then its rows: `read_identified` returns all rows or none. Idempotent.
-
-    No effect on a table of another identity. Raises `LakeWriteFailed` if the storage failed.
-    """
-    with writing(path):
-        snapshot = KernelTable(spark, path).read_snapshot()
-        if snapshot is None:
-            return
-        found = snapshot.read_properties().get(IDENTITY)
-        if found == identity:
-            _set_property(spark, path, IDENTITY, _RETIRED)
-        if found in (identity, _RETIRED):
-            _delete_rows(spark, path, snapshot)
-
-
-def _delete_rows(spark: SparkSession, path: str, snapshot: KernelSnapshot) -> None:
-    from delta.tables import DeltaTable
-
-    if not snapshot.is_empty():
-        DeltaTable.forPath(spark, path).delete()
-
-
-def is_table(spark: SparkSession, path: str) -> bool:
-    """Return whether there is a table at a path."""
-    return KernelTable(spark, path).read_snapshot() is not None
 
 
 def read_table(spark: SparkSession, path: str) -> DataFrame:
@@ -177,23 +118,22 @@ class TableVersion:
     path: str
     rows: DataFrame
     """All rows of this version, whenever they are read."""
-    snapshot: KernelSnapshot
+    snapshot: Snapshot
 
     def may_reach(self, column: str, value: int) -> bool:
         """Return whether, by the files' statistics, a column may be at least a number in any row.
 
         Raises `LakeReadFailed`.
         """
-        with reading(self.path):
-            return self.snapshot.has_files(column, value)
+        return bool(self.snapshot.list_files(Between(column, low=value)))
 
 
 def read_identified(spark: SparkSession, path: str, *, identity: str) -> TableVersion | None:
     """Return a table's current version; None unless it has this identity. Raises `LakeReadFailed`."""
-    with reading(path):
-        snapshot = KernelTable(spark, path).read_snapshot()
-        if snapshot is None or snapshot.read_properties().get(IDENTITY) != identity:
-            return None
+    snapshot = open_snapshot(locate(path))
+    if snapshot is None or snapshot.properties.get(IDENTITY) != identity:
+        return None
+    with _reading(path):
         rows = spark.read.format("delta").option("versionAsOf", snapshot.version).load(path)
         return TableVersion(path, rows, snapshot)
 

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,21 @@ class LocalFolder:
     def delete(self, path: str) -> None:
         with self._write_errors(path):
             (self._root / path).unlink(missing_ok=True)
+
+    def list_older(self, before: datetime) -> Sequence[str]:
+        with self._read_errors(""):
+            return sorted(path for path in _walk(self._root, "") if _is_older(self._root / path, before.timestamp()))
+
+    def sweep(self, before: datetime) -> None:
+        with self._write_errors(""):
+            if self._temporaries.is_dir():
+                _delete_old_files(self._temporaries)
+            # Their times are looked at first: a folder's changes when one within it goes.
+            old = [folder for folder in _walk_folders(self._root) if _is_older(folder, before.timestamp())]
+            for folder in old:
+                # One that is not empty stays, also if it is being written to.
+                with suppress(OSError):
+                    folder.rmdir()
 
     def url(self, path: str) -> str:
         return f"file://{self._root / path}"
@@ -164,6 +180,21 @@ def _walk(root: Path, folder: str) -> Iterator[str]:
             yield path
         elif path != _TEMPORARY:
             yield from _walk(root, path)
+
+
+def _walk_folders(folder: Path) -> Iterator[Path]:
+    """Yield the folders within one, those within each first; none whose name is hidden."""
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(("_", ".")):
+            yield from _walk_folders(Path(entry.path))
+            yield Path(entry.path)
+
+
+def _is_older(path: Path, than: float) -> bool:
+    """Return whether a file was last written before a time; one that is gone was not."""
+    with suppress(FileNotFoundError):
+        return path.stat().st_mtime < than
+    return False
 
 
 def _delete_old_files(folder: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.errors import RowtideError
@@ -59,3 +60,16 @@ class Store(Protocol):
 
     def url(self, path: str) -> str:
         """Return the URL by which Spark reads the file."""
+
+
+class Sweepable(Protocol):
+    """A store whose files and leftovers are found by their age."""
+
+    def list_older(self, before: datetime) -> Sequence[str]:
+        """Return the paths of files that were written before a time, sorted. Raises `read_failed`."""
+
+    def sweep(self, before: datetime) -> None:
+        """Delete what writers that were killed left under temporary names, and folders empty since before a time.
+
+        Raises `write_failed`.
+        """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,24 +14,21 @@ from rowtide.cdc.errors import LowWaterMarkUnknown
 from rowtide.cdc.system_tables import RecordedCycle, SystemTables
 from rowtide.core.lsn import CommitLsn, Position
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 def second(number: int) -> datetime:
     return datetime.fromtimestamp(number, UTC)
 
 
 @pytest.fixture(scope="module")
-def marks(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Marks:
+def marks(tmp_path_factory: pytest.TempPathFactory) -> Marks:
     """Transactions 1 to 5 at the seconds 10, 20, 20, 20 and 30, in two cycles, with one between that has none."""
-    system_tables = SystemTables(lambda: spark, str(tmp_path_factory.mktemp("marks")), "a source")
+    system_tables = SystemTables(None, str(tmp_path_factory.mktemp("marks")), "a source")
     system_tables.ensure()
     seconds = {1: 10, 2: 20, 3: 20, 4: 20, 5: 30}
     for cycle, lsns in enumerate([(1, 2, 3), (), (4, 5)], 1):
         recorded = RecordedCycle(cycle, Position(10 * cycle), Position(10 * cycle + 10))
         system_tables.publish(system_tables.read(), recorded, transactions(*lsns, seconds=seconds), [])
-    return Marks(system_tables.spark, system_tables.lake)
+    return Marks(system_tables.lake)
 
 
 @pytest.mark.exhaustive
@@ -69,8 +65,8 @@ def test_a_transaction_is_found_in_its_cycle(marks: Marks) -> None:
     assert [marks.cycle_of(CommitLsn(lsn)) for lsn in (3, 4, 6)] == [1, 3, None]
 
 
-def test_without_transactions_there_is_no_mark(spark: SparkSession, lake: Path) -> None:
-    system_tables = SystemTables(lambda: spark, str(lake), "a source")
+def test_without_transactions_there_is_no_mark(lake: Path) -> None:
+    system_tables = SystemTables(None, str(lake), "a source")
     system_tables.ensure()
     system_tables.publish(system_tables.read(), RecordedCycle(1, Position(10), Position(20)), transactions(), [])
-    assert Marks(system_tables.spark, system_tables.lake).by_retention(timedelta(0)) is None
+    assert Marks(system_tables.lake).by_retention(timedelta(0)) is None

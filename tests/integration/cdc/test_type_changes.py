@@ -1,10 +1,19 @@
-"""Values from one lake type in another, asked of Spark: all in one statement."""
+"""Values from one lake type in another; Spark's casts are what they are compared with."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pytest
+
+from builders import type_change_oracle as oracle
 from rowtide.cdc.ddl.type_changes import convert, is_misfit
+from rowtide.databases.lake_types import LakeType
+from rowtide.databases.lake_values.texts import as_texts
+from rowtide.databases.postgres.typed_values import typed_values
 from rowtide.databases.postgres.values import lake_type
 from rowtide.lake.session import pinned
 
@@ -43,33 +52,111 @@ MISFITTING = [
 ]
 
 
-def test_values_that_fit_are_the_same_in_the_other_type(spark: SparkSession) -> None:
-    pairs = [(f"cast('{_escaped(text)}' as {old})", old, lake_type(new)) for text, old, new, _ in FITTING]
-    shown = [_shown(convert(value, old, new), new.name) for value, old, new in pairs]
-    misfits = [is_misfit(value, old, new) for value, old, new in pairs]
-    row = pinned(spark).range(1).selectExpr(*shown, *misfits).first()
-    assert row is not None
-    assert list(row[: len(pairs)]) == [wanted for *_, wanted in FITTING]
-    assert list(row[len(pairs) :]) == [False] * len(pairs)
+def typed(text: str | None, name: str) -> Any:
+    """Return one value of a lake type, as an array."""
+    values = pa.array([text if name != "boolean" or text is None else text[0]], pa.string())
+    return typed_values(values, LakeType(name, "{text}" if name == "string" else ""))
 
 
-def test_values_that_would_not_be_the_same_do_not_fit(spark: SparkSession) -> None:
-    misfits = [is_misfit(f"cast('{text}' as {old})", old, lake_type(new)) for text, old, new in MISFITTING]
-    nulls = [is_misfit(f"cast(null as {old})", old, lake_type(new)) for _, old, new in MISFITTING]
-    row = pinned(spark).range(1).selectExpr(*misfits, *nulls).first()
-    assert row is not None
-    assert list(row) == [True] * len(misfits) + [False] * len(nulls)
+def test_values_that_fit_are_the_same_in_the_other_type() -> None:
+    for text, old, new, wanted in FITTING:
+        values, into = typed(text, old), lake_type(new)
+        assert shown(convert(values, old, into)) == [wanted], (text, old, new)
+        assert is_misfit(values, old, into).to_pylist() == [False], (text, old, new)
 
 
-def test_a_binary_value_is_written_as_the_source_writes_it(spark: SparkSession) -> None:
-    row = pinned(spark).range(1).selectExpr(convert("X'FF00'", "binary", lake_type("text"))).first()
-    assert row is not None
-    assert row[0] == "\\xff00"
+def test_values_that_would_not_be_the_same_do_not_fit() -> None:
+    for text, old, new in MISFITTING:
+        values = pa.concat_arrays([typed(text, old), typed(None, old)])
+        assert is_misfit(values, old, lake_type(new)).to_pylist() == [True, False], (text, old, new)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\")
+def test_a_binary_value_is_written_as_the_source_writes_it() -> None:
+    values = pa.array([b"\xff\x00", None, b""], pa.binary())
+    for piece, wanted in ((values, ["\\xff00", None, "\\x"]), (values[1:], [None, "\\x"])):
+        assert convert(piece, "binary", lake_type("text")).to_pylist() == wanted
 
 
-def _shown(value: str, type_name: str) -> str:
-    return f"hex({value})" if type_name == "binary" else f"cast({value} as string)"
+def test_numbers_and_times_become_the_texts_of_the_source() -> None:
+    doubles = pa.array([1.0, 0.1, 1e20, 1.5e-7, float("nan"), float("-inf"), 123456789012345.0, 1e15])
+    texts = ["1", "0.1", "1e+20", "1.5e-07", "NaN", "-Infinity", "123456789012345", "1e+15"]
+    assert as_texts(doubles).to_pylist() == texts
+    decimals = pa.array([Decimal("0E-18"), Decimal("1.5E-7"), Decimal("12.5")], pa.decimal128(38, 18))
+    assert as_texts(decimals).to_pylist() == ["0.000000000000000000", "0.000000150000000000", "12.500000000000000000"]
+    moments = pa.array([0, 500_000, 1_234_567, -1, 10**7], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    assert as_texts(moments).to_pylist() == [
+        "1970-01-01 00:00:00+00",
+        "1970-01-01 00:00:00.5+00",
+        "1970-01-01 00:00:01.234567+00",
+        "1969-12-31 23:59:59.999999+00",
+        "1970-01-01 00:00:10+00",
+    ]
+
+
+NUMBERS = {
+    "boolean": ["t", "f"],
+    "smallint": ["0", "1", "-7", "32767", "-32768"],
+    "int": ["0", "1", "-70000", "2147483647", "16777217"],
+    "bigint": ["0", "1", "-7", "9223372036854775807", "-9223372036854775808", "9007199254740993"],
+    "float": ["0", "-0", "1", "0.1", "1.5", "1e30", "1e-30", "NaN", "Infinity", "16777216", "2147483648"],
+    "double": ["0", "1", "0.1", "1.5", "-2.5", "1e30", "1e-9", "NaN", "-Infinity", "9223372036854775808", "1e300"],
+    "decimal(9,2)": ["0", "1.00", "1.55", "-2.50", "9999999.99", "0.10"],
+    "decimal(38,18)": ["0", "0.000000000000000001", "12345678901234567890.123456789012345678", "0.5", "2"],
+    "decimal(20,0)": ["0", "1", "99999999999999999999", "9223372036854775807"],
+}
+TIMES = {
+    "date": ["2026-01-02", "0001-01-01", "1969-12-31", "9999-12-31", "294247-01-10", "300000-01-01"],
+    "timestamp": ["2026-01-02 00:00:00+00", "1969-12-31 23:59:59.999999+00", "0001-01-01 00:00:00+00"],
+    "timestamp_ntz": ["2026-01-02 00:00:00", "1969-12-31 23:59:59.999999", "9999-12-31 12:00:00.5"],
+}
+TEXTS = ["12", " 7 ", "yes", "NO", "t", "1.5", "-0.5", "2026-01-02", "2026-01-02 03:04:05", "\\xff", "ff", "", "a"]
+
+
+@pytest.mark.exhaustive
+def test_values_become_what_spark_makes_of_them(spark: SparkSession) -> None:
+    kinds = [(olds, news) for olds, news in ((NUMBERS, NUMBERS), (TIMES, TIMES), (TIMES, {"string"}))]
+    cases = [(old, texts, new) for olds, news in kinds for old, texts in olds.items() for new in news if new != old]
+    cases += [("string", TEXTS, new) for new in (*NUMBERS, *TIMES, "binary")]
+    # Spark prints floating point numbers by Java's rules.
+    cases += [(old, texts, "string") for old, texts in NUMBERS.items() if old not in ("float", "double")]
+    differing = [difference for case in cases for difference in differences(pinned(spark), *case)]
+    assert differing == []
+
+
+def differences(spark: SparkSession, old: str, texts: Sequence[str], new: str) -> list[object]:
+    """Return where a conversion in Arrow is another than Spark's."""
+    into = LakeType(new, _casts().get(new, "{text}"))
+    values = pa.concat_arrays([typed(text, old) for text in [*texts, None]])
+    rows = spark.createDataFrame(pa.table({"value": values}))
+    made = rows.selectExpr(oracle.convert("value", old, into), oracle.is_misfit("value", old, into)).toArrow()
+    wanted = list(zip(*(plain(column) for column in made.columns), strict=True))
+    found = zip(plain(convert(values, old, into)), plain(is_misfit(values, old, into)), strict=True)
+    pairs = zip([*texts, None], found, wanted, strict=True)
+    return [(old, new, *pair) for pair in pairs if repr(pair[1]) != repr(pair[2])]
+
+
+def plain(values: Any) -> list[Any]:
+    """Return values, times as numbers: Python has no times of all years."""
+    if pa.types.is_date(values.type):
+        values = values.cast(pa.int32())
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.int64())
+    found: list[Any] = values.to_pylist()
+    return found
+
+
+def _casts() -> dict[str, str]:
+    """Return how lake types are cast from texts."""
+    types = ("smallint", "integer", "bigint", "real", "double precision", "date", "timestamp", "timestamptz", "bytea")
+    return {found.name: found.cast for found in map(lake_type, types)} | {
+        name: f"try_cast({{text}} as {name})" for name in NUMBERS if name.startswith("decimal")
+    }
+
+
+def shown(values: Any) -> list[str | None]:
+    """Return values as Spark's texts."""
+    if pa.types.is_binary(values.type):
+        return [value.hex().upper() for value in values.to_pylist()]
+    if pa.types.is_timestamp(values.type):
+        return as_texts(values.cast(pa.timestamp("us"))).to_pylist()
+    return values.cast(pa.string()).to_pylist()

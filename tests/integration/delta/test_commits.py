@@ -27,7 +27,7 @@ from builders.delta_tables import (
 )
 from builders.failpoints import DELTA_FAILPOINTS
 from builders.killed_programs import KILLED, run_program
-from rowtide.delta import commits
+from rowtide.delta import checkpoints
 from rowtide.delta.appends import write_rows
 from rowtide.delta.checkpoints import forget_versions, write_checkpoint
 from rowtide.delta.commits import Committer
@@ -168,24 +168,32 @@ def test_a_cycle_is_known_after_checkpoints_and_cleanup(tmp_path: Path) -> None:
     assert ids(path) == sorted([1, *range(1, 12)])
 
 
+@pytest.mark.parametrize("cleanup", ["true", "false"])
+def test_a_table_keeps_its_log_where_its_properties_say_so(tmp_path: Path, cleanup: str) -> None:
+    short = {"delta.checkpointInterval": "2", "delta.logRetentionDuration": "interval 0 days"}
+    path = create(tmp_path / "table", **short, **{"delta.enableExpiredLogCleanup": cleanup})
+    committer, location = Committer(), locate(path)
+    for cycle in range(1, 7):
+        append(committer, location, cycle)
+        time.sleep(0.002)
+    assert (path / commit_path(0)).exists() is (cleanup == "false")
+    assert ids(path) == list(range(1, 7))
+
+
 def test_the_log_keeps_what_is_younger_than_its_retention(tmp_path: Path) -> None:
-    path = create(tmp_path / "table", **{"delta.logRetentionDuration": "interval 1 days"})
+    path = create(tmp_path / "table")
     committer, location = Committer(), locate(path)
     for cycle in range(1, 6):
         append(committer, location, cycle)
     for version in (2, 4):
         write_checkpoint(own(path, version), datetime.now(UTC))
-    properties = own(path).properties
-    forget_versions(location, properties, datetime.now(UTC) + timedelta(hours=23))
-    assert (path / commit_path(0)).exists()
-    forget_versions(
-        location, {**properties, "delta.enableExpiredLogCleanup": "false"}, datetime(2100, 1, 1, tzinfo=UTC)
-    )
+    day = timedelta(days=1)
+    forget_versions(location, day, datetime.now(UTC) + timedelta(hours=23))
     assert (path / commit_path(0)).exists()
     (path / commit_path(4)).write_bytes(
         (path / commit_path(4)).read_bytes().replace(b'"timestamp":1', b'"timestamp":9')
     )
-    forget_versions(location, properties, datetime.now(UTC) + timedelta(days=2))
+    forget_versions(location, day, datetime.now(UTC) + timedelta(days=2))
     assert not (path / commit_path(1)).exists()
     assert (path / commit_path(2)).exists(), "version 4 is younger, by its own time"
     assert [own(path, version).version for version in (2, 3, 5)] == [2, 3, 5]
@@ -293,7 +301,7 @@ def test_a_checkpoint_that_fails_is_no_failed_commit(tmp_path: Path, monkeypatch
         raise LakeWriteFailed("a checkpoint", "no space")
 
     path = create(tmp_path / "table", **{"delta.checkpointInterval": "1"})
-    monkeypatch.setattr(commits, "write_checkpoint", fail)
+    monkeypatch.setattr(checkpoints, "write_checkpoint", fail)
     assert append(Committer(), locate(path), 1)
     assert ids(path) == [1]
     assert not (path / checkpoint_path(1)).exists()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rowtide.delta.deletion import Below
 from rowtide.lake import tables
 from rowtide.lake.deletion import delete_rows, vacuum
 from rowtide.lake.session import pinned
@@ -24,7 +25,7 @@ TWO_DAYS_S = 2 * 24 * 3600
 def table(spark: SparkSession, lake: Path) -> Table:
     """Three files of ten numbers each."""
     session, path = pinned(spark), str(lake / "numbers")
-    tables.ensure_table(session, path, [("number", "bigint")], identity="a test")
+    tables.ensure_table(path, [("number", "bigint")], identity="a test")
     for first in (0, 10, 20):
         session.range(first, first + 10).toDF("number").coalesce(1).write.format("delta").mode("append").save(path)
     return Table(session, path)
@@ -33,7 +34,7 @@ def table(spark: SparkSession, lake: Path) -> Table:
 @pytest.mark.exhaustive
 def test_a_file_is_dropped_written_again_or_left(table: Table) -> None:
     first, second, third = sorted(table.files(), key=table.lowest)
-    assert delete_rows(table.spark, table.path, "number < 15") == 15
+    assert delete_rows(table.path, Below("number", 15)) == 15
     assert third in table.files()
     assert not {first, second} & table.files()
     assert len(table.files()) == 2
@@ -44,16 +45,16 @@ def test_a_file_is_dropped_written_again_or_left(table: Table) -> None:
 def test_vacuum_deletes_old_orphans_and_keeps_files_readers_need(table: Table) -> None:
     """All files here are two days old, but some were removed from the table just now."""
     needed = table.files()
-    delete_rows(table.spark, table.path, "number < 15")
+    delete_rows(table.path, Below("number", 15))
     needed |= table.files()
     orphan = Path(table.path) / "0000000007-abandoned" / "part.parquet"
     orphan.parent.mkdir()
     orphan.write_bytes(b"half a file")
-    vacuum(table.spark, table.path)
+    vacuum(table.path)
     assert orphan.exists()
     for file in Path(table.path).glob("**/*.parquet"):
         os.utime(file, times=(time.time() - TWO_DAYS_S,) * 2)
-    vacuum(table.spark, table.path)
+    vacuum(table.path)
     left = {file.name for file in Path(table.path).glob("**/*.parquet")}
     assert left == {Path(file).name for file in needed}
 

@@ -45,7 +45,7 @@ def test_a_table_there_is_read_and_appended_to(
     path = f"file:{tmp_path}/table"
     location = Location(path, HadoopFolder(running_session(), path))
     monkeypatch.setattr(tables, "locate", lambda _path: location)
-    tables.ensure_table(spark, path, [("id", "bigint")], identity="one")
+    tables.ensure_table(path, [("id", "bigint")], identity="one")
     for cycle in (1, 2):
         assert append(Committer(), location, cycle)
     assert not append(Committer(), location, 2)

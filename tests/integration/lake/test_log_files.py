@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def append_cycles(spark: SparkSession, path: Path, cycles: range) -> None:
-    tables.ensure_table(spark, str(path), [("cycle", "bigint")], identity="one")
+    tables.ensure_table(str(path), [("cycle", "bigint")], identity="one")
     for cycle in cycles:
         rows = pinned(spark).range(1).selectExpr(f"{cycle}L as cycle")
         append_once(Committer(spark), rows, str(path), identity="one", cycle=cycle, ranged=("cycle",))

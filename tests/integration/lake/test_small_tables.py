@@ -26,7 +26,7 @@ SCHEMA = pa.schema(TYPES)
 
 def make(spark: SparkSession, path: Path, cycles: Sequence[int]) -> str:
     """Make a table with two rows for each cycle."""
-    tables.ensure_table(spark, str(path), COLUMNS, identity="one")
+    tables.ensure_table(str(path), COLUMNS, identity="one")
     for cycle in cycles:
         rows = (
             pinned(spark)

@@ -34,7 +34,7 @@ def read_ids(spark: SparkSession, path: Path) -> list[int]:
 def test_a_repeated_cycle_is_ignored_also_by_many_at_once(spark: SparkSession, tmp_path: Path) -> None:
     """A JVM that outlives its Python appends a cycle while the next process appends it again."""
     place = tmp_path / "a {table}"
-    tables.ensure_table(spark, str(place), COLUMNS, identity="one")
+    tables.ensure_table(str(place), COLUMNS, identity="one")
     append(spark, place, 1)
     with ThreadPoolExecutor(4) as pool:
         appended = [one.result() for one in [pool.submit(append, spark, place, 2) for _ in range(4)]]
@@ -47,13 +47,13 @@ def test_a_repeated_cycle_is_ignored_also_by_many_at_once(spark: SparkSession, t
 def test_stale_committer_repeats_nothing_and_loses_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """It remembers the table as it left it; another's appends and an emptying come in between."""
     place = tmp_path / "table"
-    tables.ensure_table(spark, str(place), COLUMNS, identity="one")
+    tables.ensure_table(str(place), COLUMNS, identity="one")
     remembering = Committer(spark)
     append(spark, place, 1, committer=remembering)
     append(spark, place, 2)
     assert not append(spark, place, 2, committer=remembering)
     append(spark, place, 3, committer=remembering)
-    tables.empty_table(spark, str(place))
+    tables.empty_table(str(place))
     append(spark, place, 4, committer=remembering)
     assert read_ids(spark, place) == [40, 41, 42]
     append(spark, place, 5)
@@ -64,7 +64,7 @@ def test_stale_committer_repeats_nothing_and_loses_nothing(spark: SparkSession, 
 
 def test_an_append_that_the_table_does_not_show_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "table"
-    tables.ensure_table(spark, str(place), COLUMNS, identity="one")
+    tables.ensure_table(str(place), COLUMNS, identity="one")
     append(spark, place, 9)
     with pytest.raises(AppendNotFound, match="RT-3102: .*cycle 3"):
         append(spark, place, 3)
@@ -72,12 +72,12 @@ def test_an_append_that_the_table_does_not_show_is_an_error(spark: SparkSession,
 
 def test_table_of_another_identity_starts_empty_with_its_columns(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "table"
-    tables.ensure_table(spark, str(place), [("id", "int"), ("gone", "string")], identity="zero")
-    tables.ensure_table(spark, str(place), COLUMNS, identity="one")
+    tables.ensure_table(str(place), [("id", "int"), ("gone", "string")], identity="zero")
+    tables.ensure_table(str(place), COLUMNS, identity="one")
     append(spark, place, 1)
-    tables.ensure_table(spark, str(place), COLUMNS, identity="one")
+    tables.ensure_table(str(place), COLUMNS, identity="one")
     assert read_ids(spark, place) == [10, 11, 12]
-    tables.ensure_table(spark, str(place), COLUMNS, identity="two")
+    tables.ensure_table(str(place), COLUMNS, identity="two")
     append(spark, place, 1, "two")
     assert read_ids(spark, place) == [10, 11, 12]
     assert tables.read_table(spark, str(place)).columns == ["id", "a, b"]
@@ -86,16 +86,16 @@ def test_table_of_another_identity_starts_empty_with_its_columns(spark: SparkSes
 @pytest.mark.exhaustive
 def test_retired_table_hides_its_rows_and_the_next_starts_empty(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "table"
-    tables.retire_table(spark, str(place), identity="one")
-    tables.ensure_table(spark, str(place), COLUMNS, identity="one")
+    tables.retire_table(str(place), identity="one")
+    tables.ensure_table(str(place), COLUMNS, identity="one")
     append(spark, place, 1)
-    tables.retire_table(spark, str(place), identity="another")
+    tables.retire_table(str(place), identity="another")
     assert read_ids(spark, place) == [10, 11, 12]
     for _ in range(2):
-        tables.retire_table(spark, str(place), identity="one")
+        tables.retire_table(str(place), identity="one")
         assert tables.read_identified(spark, str(place), identity="one") is None
         assert read_ids(spark, place) == []
-    tables.ensure_table(spark, str(place), COLUMNS, identity="two")
+    tables.ensure_table(str(place), COLUMNS, identity="two")
     append(spark, place, 2, "two")
     found = tables.read_identified(spark, str(place), identity="two")
     assert found is not None
@@ -105,16 +105,16 @@ def test_retired_table_hides_its_rows_and_the_next_starts_empty(spark: SparkSess
 
 def test_rows_left_by_a_crash_go_when_a_table_is_retired_again(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "table"
-    tables.ensure_table(spark, str(place), COLUMNS, identity="one")
+    tables.ensure_table(str(place), COLUMNS, identity="one")
     append(spark, place, 1)
     spark.sql(f"alter table delta.`{place}` set tblproperties ('{tables.IDENTITY}' = '')")
-    tables.retire_table(spark, str(place), identity="one")
+    tables.retire_table(str(place), identity="one")
     assert read_ids(spark, place) == []
 
 
 def test_readers_skip_files_by_the_ranged_columns(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "table"
-    tables.ensure_table(spark, str(place), COLUMNS, identity="one")
+    tables.ensure_table(str(place), COLUMNS, identity="one")
     for cycle in (1, 2, 3):
         append(spark, place, cycle)
     for file in place.glob("000000000[13]-*/*.parquet"):
@@ -126,7 +126,7 @@ def test_readers_skip_files_by_the_ranged_columns(spark: SparkSession, tmp_path:
 def test_what_no_file_reaches_is_known_without_reading_rows(spark: SparkSession, tmp_path: Path) -> None:
     """Of an int as of a bigint; a column without range may reach anything."""
     place = str(tmp_path / "table")
-    tables.ensure_table(spark, place, [("id", "bigint"), ("kind", "int"), ("free", "int")], identity="one")
+    tables.ensure_table(place, [("id", "bigint"), ("kind", "int"), ("free", "int")], identity="one")
     for cycle in (1, 2):
         rows = spark.range(3).selectExpr("id", f"cast(id + {cycle} as int) as kind", "cast(id as int) as free")
         append_once(Committer(spark), rows, place, identity="one", cycle=cycle, ranged=("id", "kind"))
@@ -138,7 +138,7 @@ def test_what_no_file_reaches_is_known_without_reading_rows(spark: SparkSession,
 
 def test_rows_of_another_shape_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "table"
-    tables.ensure_table(spark, str(place), COLUMNS, identity="one")
+    tables.ensure_table(str(place), COLUMNS, identity="one")
     rows = spark.range(3).selectExpr("cast(id as int)")
     with pytest.raises(LakeWriteFailed, match="RT-3103: .*no column id of type integer"):
         append_once(Committer(spark), rows, str(place), identity="one", cycle=1, ranged=())

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -32,14 +31,12 @@ from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.delta.deletion import Below
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.handle import register
 from rowtide.lake import tables
 from rowtide.lake.deletion import delete_rows
 from rowtide.log.postgres.lease import AdvisoryLease
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 CLEANED = ("public_item_CT", "public_other_CT", "lsn_time_mapping", "cycles")
 
@@ -53,7 +50,7 @@ def vacuumed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tables that would be vacuumed, which takes seconds each; nor is there a grace for readers here."""
     paths: list[str] = []
     monkeypatch.setattr(cleanup_module, "READER_GRACE_S", 0.0)
-    monkeypatch.setattr(cleanup_module, "vacuum", lambda _spark, path: paths.append(path))
+    monkeypatch.setattr(cleanup_module, "vacuum", paths.append)
     return paths
 
 
@@ -83,7 +80,7 @@ def stored_ids(captured: CapturedDatabase, instance: str = "public_item") -> lis
 
 
 def clean(captured: CapturedDatabase, order: CleanupOrder) -> tuple[Cleaned, ...]:
-    return captured.cdc.cleanup(order, spark=captured.spark)
+    return captured.cdc.cleanup(order)
 
 
 @contextmanager
@@ -92,7 +89,7 @@ def opened(captured: CapturedDatabase) -> Iterator[Cleanup]:
     source = captured.cdc.get_source()
     with AdvisoryLease.take(open_engine(captured.url), "lake") as lease:
         held = LakeLease.take(captured.store(), lease)
-        yield Cleanup(SystemTables(lambda: captured.spark, source.lake, source.source_id), held)
+        yield Cleanup(SystemTables(None, source.lake, source.source_id), held)
 
 
 def commit_times(captured: CapturedDatabase) -> dict[int, datetime]:
@@ -205,10 +202,10 @@ def test_nothing_is_removed_before_readers_have_their_rows(
 def test_failed_cleanup_of_a_table_stops_no_other_table(
     written: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail_for_item(spark: SparkSession, path: str, condition: str) -> int:
+    def fail_for_item(path: str, rows: Below) -> int:
         if path.endswith("public_item_CT"):
             raise LakeWriteFailed(path, "the storage is full")
-        return delete_rows(spark, path, condition)
+        return delete_rows(path, rows)
 
     with monkeypatch.context() as patched:
         patched.setattr(cleanup_module, "delete_rows", fail_for_item)
@@ -272,10 +269,10 @@ def test_a_running_capture_cleans_up_for_others(written: CapturedDatabase, tmp_p
         process.wait_published(written)
         waited: list[str] = []
         order = CleanupOrder(low_water_mark=second)
-        cleaned = written.cdc.cleanup(order, spark=written.spark, on_progress=waited.append)
+        cleaned = written.cdc.cleanup(order, on_progress=waited.append)
         assert {found.name: found.removed_rows for found in cleaned}["public_item"] == 1
         with pytest.raises(LowWaterMarkUnknown):
-            written.cdc.cleanup(CleanupOrder(low_water_mark=second.increment()), spark=written.spark)
+            written.cdc.cleanup(CleanupOrder(low_water_mark=second.increment()))
         written.execute("insert into item values (4)")
         process.wait_published(written)
         assert process.interrupt() == 0

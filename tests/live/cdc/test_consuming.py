@@ -148,7 +148,7 @@ def test_cleanup_waits_for_what_is_not_acknowledged(
     told: list[str] = []
 
     def clean_up(order: CleanupOrder) -> None:
-        written.cdc.cleanup(order, spark=written.spark, on_note=told.append)
+        written.cdc.cleanup(order, on_note=told.append)
 
     write(written, 31)
     with consume():

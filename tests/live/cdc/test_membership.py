@@ -210,7 +210,7 @@ def test_disable_db_leaves_nothing_and_enable_db_starts_over(captured: CapturedD
     captured.execute("insert into item values (1)")
     captured.capture()
     log_store = captured.cdc.get_source().log_store
-    captured.cdc.disable_db(spark=captured.spark)
+    captured.cdc.disable_db()
     assert captured.execute("select nspname from pg_namespace where nspname in ('cdc', 'rowtide')") == []
     assert captured.execute("select 1 from pg_publication") == []
     assert captured.execute("select 1 from pg_replication_slots where database = current_database()") == []

@@ -281,7 +281,7 @@ def test_type_that_captured_values_do_not_fit_waits_for_cleanup(
             captured.capture()
     assert captured.values("public_item", "id", row_filter="all")[-1] == (2, 3)
     mark = captured.changes("public_item")[-1]["__$start_lsn"]
-    captured.cdc.cleanup(CleanupOrder("public_item", CommitLsn(mark)), spark=captured.spark)
+    captured.cdc.cleanup(CleanupOrder("public_item", CommitLsn(mark)))
     captured.capture()
     assert captured.values("public_item", "id", "n") == [(2, 3, 3), (2, 4, 4)]
 

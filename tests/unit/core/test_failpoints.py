@@ -31,6 +31,7 @@ from builders.failpoints import (
     SQLITE_FAILPOINTS,
     SUBSCRIPTION_FAILPOINTS,
     SUSPENSION_FAILPOINTS,
+    VACUUM_FAILPOINTS,
     find_failpoints,
 )
 
@@ -102,6 +103,7 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + SKIP_FAILPOINTS
         + DELIVERY_FAILPOINTS
         + DELTA_FAILPOINTS
+        + VACUUM_FAILPOINTS
         + LEAVING_OUT_FAILPOINTS
         + SUSPENSION_FAILPOINTS
         + SNAPSHOT_FAILPOINTS

@@ -10,7 +10,7 @@ import pytest
 
 from rowtide.delta.actions import AddFile
 from rowtide.delta.schema import parse_schema
-from rowtide.delta.statistics import Between, describe_rows
+from rowtide.delta.statistics import Between, FileStatistics
 
 STATISTICS = {"numRecords": 4, "minValues": {"a": 5}, "maxValues": {"a": 9}, "nullCount": {"a": 1, "n": 4}}
 
@@ -52,7 +52,12 @@ FIELDS = parse_schema(json.dumps({"fields": COLUMNS}), is_mapped=False)
 
 def describe(name: str, *values: object) -> tuple[Any, Any, Any]:
     rows = pa.table({name: pa.array(values, FIELDS.schema.field(name).type)})
-    found = json.loads(describe_rows(rows, [field for field in FIELDS.fields if field.name == name]))
+    at_once, one_by_one = (FileStatistics([field for field in FIELDS.fields if field.name == name]) for _ in range(2))
+    at_once.add(rows)
+    for place in range(len(values)):
+        one_by_one.add(rows.slice(place, 1))
+    assert one_by_one.format() == at_once.format()
+    found = json.loads(at_once.format())
     assert found["numRecords"] == len(values)
     return found["minValues"].get(name), found["maxValues"].get(name), found["nullCount"][name]
 

@@ -232,7 +232,7 @@ class Capture:
     def _carry_types(self, plan: CyclePlan) -> None:
         """Give the change tables the types that their columns have in the source from this cycle on."""
         for altered in plan.altered:
-            retyping.carry_types(self._system_tables.spark, self._lake, altered.lifetime.instance)
+            retyping.carry_types(self._lake, altered.lifetime.instance)
             self._committer.forget(change_table_path(self._lake, altered.lifetime.instance.capture_instance))
 
     def _append_changes(self, plan: CyclePlan, cycle: int, captured: Mapping[str, pa.Table], engine: Engine) -> None:
@@ -313,11 +313,11 @@ class Capture:
     def _ensure_change_table(self, lifetime: InstanceLifetime) -> None:
         columns = [(column.name, column.type_name) for column in change_columns(lifetime.instance)]
         path = change_table_path(self._lake, lifetime.instance.capture_instance)
-        tables.ensure_table(self._system_tables.spark, path, columns, identity=lifetime.instance.member_id)
+        tables.ensure_table(path, columns, identity=lifetime.instance.member_id)
         before = self._lake_state.instances.get(lifetime.instance.capture_instance)
         if before is not None and before.state == SUSPENDED:
             # Its types may have changed in the gap; its rows from before are shown to no reader.
-            retyping.require_types(self._system_tables.spark, self._lake, lifetime.instance)
+            retyping.require_types(self._lake, lifetime.instance)
         self._committer.forget(path)
 
     def _retire_ended(self, plan: CyclePlan) -> None:
@@ -334,7 +334,7 @@ class Capture:
 
     def _retire(self, instance: Instance) -> None:
         path = change_table_path(self._lake, instance.capture_instance)
-        tables.retire_table(self._system_tables.spark, path, identity=instance.member_id)
+        tables.retire_table(path, identity=instance.member_id)
         self._committer.forget(path)
 
     def _compact_in_turn(self) -> None:

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from rowtide.cdc.cleanup import retention
 from rowtide.cdc.cleanup.cleanups_table import CleanupsTable, RecordedCleanup
@@ -31,12 +30,10 @@ from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.system_tables import LakeState, SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
+from rowtide.delta.deletion import Below
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.lake.deletion import delete_rows, vacuum
 from rowtide.log.entries import LsnText
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 READER_GRACE_S = 10.0
 """From the move of low endpoints to the first deletion: a query that found its range valid has read its rows by
@@ -59,11 +56,11 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A table and the condition of the rows to delete."""
+    """A table and the rows to delete."""
 
     name: str
     path: str
-    condition: str
+    rows: Below
     low: CommitLsn | None = None
 
 
@@ -74,12 +71,11 @@ class Cleanup:
         self, system_tables: SystemTables, lease: LakeLease, list_consumers: Callable[[], Iterable[Consumer]] = tuple
     ) -> None:
         """`list_consumers` returns the consumers for which cleanup waits."""
-        self._spark: SparkSession = system_tables.spark
         self._lake = system_tables.lake
         self._system_tables = system_tables
         self._lease = lease
         self._list_consumers = list_consumers
-        self._marks = Marks(system_tables.spark, system_tables.lake)
+        self._marks = Marks(system_tables.lake)
         self._pieces: deque[_Piece] = deque()
         self._not_before = 0.0
         self._cleaned: list[Cleaned] = []
@@ -199,16 +195,16 @@ class Cleanup:
         cycle = self._marks.cycle_of(low) if low is not None else None
         if low is None or cycle is None:
             return
-        older = f"start_lsn < {low.value} or (start_lsn is null and cycle < {cycle})"
-        for name, condition in (("lsn_time_mapping", older), ("cycles", f"cycle < {cycle}")):
-            yield _Piece(name, system_table_path(self._lake, name), condition)
+        older = Below("cycle", cycle)
+        for name, rows in (("lsn_time_mapping", Below("start_lsn", low.value, if_null=older)), ("cycles", older)):
+            yield _Piece(name, system_table_path(self._lake, name), rows)
 
     def _clean(self, piece: _Piece) -> Cleaned:
         try:
             failpoint("rows_removal.before")
-            removed = delete_rows(self._spark, piece.path, piece.condition)
+            removed = delete_rows(piece.path, piece.rows)
             failpoint("rows_removal.after")
-            vacuum(self._spark, piece.path)
+            vacuum(piece.path)
         except LakeWriteFailed as error:
             # The others are cleaned all the same; the caller gets the reason.
             return Cleaned(piece.name, piece.low, 0, str(error))
@@ -219,4 +215,4 @@ class Cleanup:
 
 def _change_rows(lake: str, recorded: RecordedInstance) -> _Piece:
     name = recorded.instance.capture_instance
-    return _Piece(name, change_table_path(lake, name), f"`__$start_lsn` < {recorded.lsn.value}", recorded.lsn)
+    return _Piece(name, change_table_path(lake, name), Below("__$start_lsn", recorded.lsn.value), recorded.lsn)

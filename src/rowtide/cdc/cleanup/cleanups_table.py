@@ -42,7 +42,7 @@ class CleanupsTable:
         self._system_tables = system_tables
         self._path = system_table_path(system_tables.lake, "cleanups")
         self._identity = f"{system_tables.source_id}:cleanups"
-        tables.ensure_table(system_tables.spark, self._path, CLEANUPS, identity=self._identity)
+        tables.ensure_table(self._path, CLEANUPS, identity=self._identity)
 
     def read_last(self) -> RecordedCleanup | None:
         """Return the last recorded cleanup, None before the first."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, Engine, func, insert, select, update
@@ -24,16 +24,12 @@ from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
-from rowtide.lake.session import spark_loss_named
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.store import open_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _POLL_S = 1.0
 _PAUSE_S = 0.2
@@ -126,7 +122,6 @@ def clean_up(
     engine: Engine,
     database: str,
     order: CleanupOrder,
-    make_spark: Callable[[], SparkSession],
     on_progress: Callable[[str], None] = lambda _message: None,
     on_note: Callable[[str], None] = lambda _note: None,
 ) -> tuple[Cleaned, ...]:
@@ -145,8 +140,8 @@ def clean_up(
                 on_progress(f"Waiting for {held.holder} to clean up ...")
                 time.sleep(_PAUSE_S)
                 continue
-            with lease, spark_loss_named():
-                _work_off(source, lease, make_spark, request_id, on_progress)
+            with lease:
+                _work_off(source, lease, request_id, on_progress)
     cleaned = outcome.require()
     for note in outcome.notes:
         on_note(note)
@@ -159,7 +154,6 @@ def clean_up(
 def _work_off(
     source: SourceDefinition,
     lease: AdvisoryLease,
-    make_spark: Callable[[], SparkSession],
     request_id: int,
     on_progress: Callable[[str], None],
 ) -> None:
@@ -167,7 +161,7 @@ def _work_off(
     store = open_store(source.log_store)
     verify_provenance(lease.connection, open_own_manifest(source, store))
     held = LakeLease.take(store, lease)
-    housekeeping = Housekeeping.over(lease.connection, SystemTables(make_spark, source.lake, source.source_id), held)
+    housekeeping = Housekeeping.over(lease.connection, SystemTables(None, source.lake, source.source_id), held)
     while _find_outcome(lease.connection, request_id) is None:
         on_progress(f"Cleaning up, tables left: {housekeeping.remaining or 'all'} ...")
         if not housekeeping.step():

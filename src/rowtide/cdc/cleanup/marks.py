@@ -5,34 +5,38 @@ Of the transactions that share a commit time the mark is the first: what committ
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rowtide.cdc.cleanup.retention import Mark, Reference
 from rowtide.cdc.errors import LowWaterMarkUnknown
-from rowtide.cdc.lake_tables import system_table_path
+from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
-from rowtide.lake import tables
+from rowtide.delta.statistics import Between
+from rowtide.lake.small_tables import SmallTable
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+_LSN, _TIME = "start_lsn", "tran_end_time"
+_kernels: Any = pc
 
 
 class Marks:
-    """The low-water marks of one lake's published transactions."""
+    """The low-water marks of one lake's published transactions. Reads the table in parts of bounded size."""
 
-    def __init__(self, spark: SparkSession, lake: str) -> None:
-        self._spark = spark
+    def __init__(self, lake: str) -> None:
         self._path = system_table_path(lake, "lsn_time_mapping")
 
     def by_retention(self, retention: timedelta) -> Mark | None:
         """Return the first transaction not older than `retention` before the last; None without transactions."""
-        last = self._ask("start_lsn is not null", "max(tran_end_time)")
+        last = self._last_time()
         return self._first_from(last - retention) if last is not None else None
 
     def at(self, lsn: CommitLsn) -> Mark:
         """Return the mark of a transaction. Raises `LowWaterMarkUnknown` if it is not listed."""
-        time = self._ask(f"start_lsn = {lsn.value}", "max(tran_end_time)")
+        time = self._last_time(low=lsn.value, high=lsn.value)
         mark = self._first_from(time) if time is not None else None
         if mark is None:
             raise LowWaterMarkUnknown(str(lsn))
@@ -40,27 +44,53 @@ class Marks:
 
     def up_to(self, lsn: CommitLsn) -> Mark | None:
         """Return the mark of the last transaction up to an LSN, None if there is none."""
-        time = self._ask(f"start_lsn <= {lsn.value}", "max(tran_end_time)")
+        time = self._last_time(high=lsn.value)
         return self._first_from(time) if time is not None else None
 
     def reference(self, low: CommitLsn) -> Reference | None:
         """Return the time of the first transaction from a low endpoint on, and when it was published."""
-        first = "min_by(struct(tran_end_time, published_at), start_lsn)"
-        found = self._ask(f"start_lsn >= {low.value}", first)
-        return Reference(found["tran_end_time"], found["published_at"]) if found is not None else None
+        first = _first(self._stream((_LSN, _TIME, "published_at"), low=low.value))
+        return Reference(first[_TIME], first["published_at"]) if first is not None else None
 
     def cycle_of(self, lsn: CommitLsn) -> int | None:
         """Return the cycle that published a transaction, None if it is not listed."""
-        cycle = self._ask(f"start_lsn = {lsn.value}", "max(cycle)")
-        return int(cycle) if cycle is not None else None
+        first = _first(self._stream((_LSN, "cycle"), low=lsn.value, high=lsn.value))
+        return int(first["cycle"]) if first is not None else None
+
+    def _last_time(self, *, low: int | None = None, high: int | None = None) -> datetime | None:
+        """Return the latest time of the transactions in a range."""
+        times = (_kernels.max(rows[_TIME]).as_py() for rows in self._stream((_LSN, _TIME), low=low, high=high))
+        return max((time for time in times if time is not None), default=None)
 
     def _first_from(self, time: datetime) -> Mark | None:
-        since = f"start_lsn is not null and tran_end_time >= timestamp '{time:%Y-%m-%d %H:%M:%S.%f} UTC'"
-        found = self._ask(since, "min_by(struct(start_lsn, tran_end_time), start_lsn)")
-        return Mark(CommitLsn(found["start_lsn"]), found["tran_end_time"]) if found is not None else None
+        since = pa.scalar(time, pa.timestamp("us", tz="UTC"))
+        later = (rows.filter(_kernels.greater_equal(rows[_TIME], since)) for rows in self._stream((_LSN, _TIME)))
+        first = _first(later)
+        return Mark(CommitLsn(first[_LSN]), first[_TIME]) if first is not None else None
 
-    def _ask(self, condition: str, aggregate: str) -> Any:
-        """Return an aggregate over the rows that meet a condition; times in UTC, whatever this process's time zone."""
-        with tables.reading(self._path):
-            rows = tables.read_table(self._spark, self._path).where(condition)
-            return rows.selectExpr(f"{aggregate} as found").toArrow()["found"][0].as_py()
+    def _stream(self, names: tuple[str, ...], *, low: int | None = None, high: int | None = None) -> Iterator[pa.Table]:
+        """Yield columns of the transactions in a range, both ends inclusive."""
+        table = SmallTable.open(self._path)
+        if table is None:
+            return
+        for rows in table.stream(arrow_schema(LSN_TIME_MAPPING, *names), Between(_LSN, low, high)):
+            lsns = rows[_LSN]
+            wanted = lsns.is_valid()
+            if low is not None:
+                wanted = _kernels.and_(wanted, _kernels.greater_equal(lsns, low))
+            if high is not None:
+                wanted = _kernels.and_(wanted, _kernels.less_equal(lsns, high))
+            yield rows.filter(wanted)
+
+
+def _first(parts: Iterator[pa.Table]) -> dict[str, Any] | None:
+    """Return the row of the lowest LSN."""
+    first: dict[str, Any] | None = None
+    for rows in parts:
+        if not rows.num_rows:
+            continue
+        place = int(_kernels.index(rows[_LSN], _kernels.min(rows[_LSN])).as_py())
+        found = rows.slice(place, 1).to_pylist()[0]
+        if first is None or found[_LSN] < first[_LSN]:
+            first = found
+    return first

@@ -7,21 +7,29 @@ converted from there.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from rowtide.cdc.ddl import type_changes
 from rowtide.cdc.definitions import CapturedColumn, Instance
 from rowtide.cdc.errors import ValuesDoNotFit
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.rows.change_columns import change_columns, column_type
+from rowtide.cdc.rows.conversion import TYPED_VALUES, change_schema
+from rowtide.cdc.rows.exact_values import ExactValues, texts_by_ordinal
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.lake_types import LakeType
+from rowtide.databases.lake_values.casting import Column, Texts, kernels
+from rowtide.delta.errors import LakeWriteFailed
+from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.lake import tables
-from rowtide.lake.sql_text import quote
+from rowtide.lake.column_types import column_types
+from rowtide.lake.stores import locate
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+_EXACT = "__$exact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,75 +45,76 @@ class _Retyped:
     def can_widen(self) -> bool:
         return type_changes.can_widen(self.old, self.new.name)
 
-    @property
-    def value(self) -> str:
-        """The stored value in the new type, null if it does not fit."""
-        return type_changes.convert(quote(self.column.lake_name), self.old, self.new)
 
-    @property
-    def exact(self) -> str:
-        """The exact text of a value that the old type could not hold."""
-        return f"try_element_at(`__$exact`, {self.ordinal})"
-
-
-def require_fit(spark: SparkSession, lake: str, instance: Instance) -> None:
+def require_fit(lake: str, instance: Instance) -> None:
     """Raise `ValuesDoNotFit` if a stored value does not fit its column's type in the source."""
-    path = change_table_path(lake, instance.capture_instance)
-    rows = tables.read_table(spark, path)
-    narrowed = [retyped for retyped in _find_retyped(rows, instance) if not retyped.can_widen]
-    if not narrowed:
-        return
-    misfits = (
-        type_changes.is_misfit(quote(retyped.column.lake_name), retyped.old, retyped.new) for retyped in narrowed
-    )
-    with tables.writing(path):
-        counts = rows.selectExpr(*(f"count_if({misfit})" for misfit in misfits)).first()
-    for retyped, count in zip(narrowed, counts or (), strict=True):
-        if count:
+    snapshot = _open(lake, instance)
+    narrowed = [retyped for retyped in _find_retyped(snapshot, instance) if not retyped.can_widen]
+    misfits: Counter[int] = Counter()
+    for batch in snapshot.stream([retyped.column.lake_name for retyped in narrowed]) if narrowed else ():
+        for retyped, values in zip(narrowed, batch.columns, strict=True):
+            misfits[retyped.ordinal] += type_changes.is_misfit(values, retyped.old, retyped.new).true_count
+    for retyped in narrowed:
+        if count := misfits[retyped.ordinal]:
             raise ValuesDoNotFit(count, retyped.column.name, instance.capture_instance, retyped.column.type_text)
 
 
-def carry_types(spark: SparkSession, lake: str, instance: Instance) -> None:
+def carry_types(lake: str, instance: Instance) -> None:
     """Change the column types of an instance's change table. Raises `LakeWriteFailed`."""
     path = change_table_path(lake, instance.capture_instance)
-    rows = tables.read_table(spark, path)
-    retyped = _find_retyped(rows, instance)
+    retyped = _find_retyped(_open(lake, instance), instance)
     if not retyped:
         return
     failpoint("types_carried.before")
     if all(column.can_widen for column in retyped):
-        tables.widen_columns(spark, path, {column.column.lake_name: column.new.name for column in retyped})
+        tables.widen_columns(path, {column.column.lake_name: column.new.name for column in retyped})
     else:
-        tables.rewrite(rows.selectExpr(*_rewritten(instance, retyped)), path)
+        tables.rewrite(path, _columns(instance), lambda batch: _convert_batch(batch, instance, retyped))
     failpoint("types_carried.after")
 
 
-def require_types(spark: SparkSession, lake: str, instance: Instance) -> None:
+def require_types(lake: str, instance: Instance) -> None:
     """Empty the change table of an instance if its columns have other types, and give it these."""
-    path = change_table_path(lake, instance.capture_instance)
-    if _find_retyped(tables.read_table(spark, path), instance):
-        columns = [(column.name, column.type_name) for column in change_columns(instance)]
-        tables.renew_table(spark, path, columns, instance.member_id)
+    if _find_retyped(_open(lake, instance), instance):
+        path = change_table_path(lake, instance.capture_instance)
+        tables.renew_table(path, _columns(instance), instance.member_id)
 
 
-def _find_retyped(rows: DataFrame, instance: Instance) -> list[_Retyped]:
-    stored = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
-    columns = enumerate(instance.columns, 1)
+def _open(lake: str, instance: Instance) -> Snapshot:
+    location = locate(change_table_path(lake, instance.capture_instance))
+    snapshot = open_snapshot(location)
+    if snapshot is None:
+        raise LakeWriteFailed(location.path, "there is no table")
+    return snapshot
+
+
+def _columns(instance: Instance) -> list[tuple[str, str]]:
+    return [(column.name, column.type_name) for column in change_columns(instance)]
+
+
+def _find_retyped(snapshot: Snapshot, instance: Instance) -> list[_Retyped]:
+    stored = column_types(snapshot.metadata.schema_text)
     found = [
         _Retyped(ordinal, column, stored[column.lake_name], column_type(instance, column))
-        for ordinal, column in columns
+        for ordinal, column in enumerate(instance.columns, 1)
     ]
     return [retyped for retyped in found if retyped.old != retyped.new.name]
 
 
-def _rewritten(instance: Instance, retyped: list[_Retyped]) -> list[str]:
-    values = {column.column.lake_name: _with_exact(column) for column in retyped}
-    still_exact = " and ".join(f"(ordinal != {column.ordinal} or {_with_exact(column)} is null)" for column in retyped)
-    kept = f"map_filter(`__$exact`, (ordinal, text) -> {still_exact})"
-    values["__$exact"] = f"if(`__$exact` is null or cardinality({kept}) = 0, null, {kept})"
-    names = (column.name for column in change_columns(instance))
-    return [f"{values.get(name, quote(name))} as {quote(name)}" for name in names]
-
-
-def _with_exact(retyped: _Retyped) -> str:
-    return f"if({retyped.exact} is null, {retyped.value}, {retyped.new.cast.format(text=retyped.exact)})"
+def _convert_batch(batch: pa.RecordBatch, instance: Instance, retyped: Sequence[_Retyped]) -> pa.RecordBatch:
+    """Return change rows with the columns that have another type by now in that."""
+    typed_values = TYPED_VALUES[instance.database_kind]
+    exact = ExactValues(batch.num_rows)
+    texts = texts_by_ordinal(batch[_EXACT])
+    columns: dict[str, Column] = {column.name: batch[column.name] for column in change_columns(instance)}
+    by_ordinal: Mapping[int, _Retyped] = {column.ordinal: column for column in retyped}
+    for ordinal in sorted({*texts, *by_ordinal}):
+        found: Texts = texts.get(ordinal, pa.nulls(batch.num_rows, pa.string()))
+        typed: Column = pa.nulls(batch.num_rows)
+        if (changed := by_ordinal.get(ordinal)) is not None:
+            name = changed.column.lake_name
+            typed = typed_values(found, changed.new)
+            columns[name] = kernels.coalesce(typed, type_changes.convert(batch[name], changed.old, changed.new))
+        exact.add(ordinal, found, typed)
+    columns[_EXACT] = exact.as_maps()
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=change_schema(instance))

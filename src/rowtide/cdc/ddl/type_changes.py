@@ -1,11 +1,20 @@
-"""Conversions between lake types, as Spark SQL text: which are widened in place, how values are converted. Pure."""
+"""Conversions between lake types: which are widened in place, how values are converted. Pure."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from rowtide.databases.lake_types import LakeType
+from rowtide.databases.lake_values.arrow_types import arrow_type
+from rowtide.databases.lake_values.casting import Cast, Column, Texts, kernels, where
+from rowtide.databases.lake_values.numbers import decimals, whole_numbers
+from rowtide.databases.lake_values.texts import as_texts, plain_numbers
+from rowtide.databases.postgres.typed_values import typed_values
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _NUMBERS = ("boolean", "smallint", "int", "bigint", "float", "double")
@@ -21,14 +30,10 @@ _WIDENED = {
 }
 _INTEGER_DIGITS = {"smallint": 10, "int": 10, "bigint": 20}
 """Digits of the decimals to which Delta widens integers."""
-_AS_TEXT = {
-    "binary": "concat('\\\\x', lower(hex({value})))",
-    "timestamp": "concat(cast({value} as string), '+00')",
-}
-_FROM_TEXT = {
-    "binary": "if(startswith({value}, '\\\\x'), try_to_binary(substring({value}, 3), 'hex'), null)",
-    "boolean": "try_cast({value} as boolean)",
-}
+_TRUE, _FALSE = pa.array(["t", "true", "y", "yes", "1"]), pa.array(["f", "false", "n", "no", "0"])
+_BLANKS = "".join(map(chr, range(0x21)))
+_DAY_US = 86_400_000_000
+_MOST_DAYS = np.iinfo(np.int64).max // _DAY_US
 
 
 class _Decimal(NamedTuple):
@@ -53,20 +58,79 @@ def can_widen(old: str, new: str) -> bool:
     )
 
 
-def convert(value: str, old: str, new: LakeType) -> str:
-    """Return the expression for a value of one type in another, null if it does not fit."""
+def convert(values: Column, old: str, new: LakeType) -> Column:
+    """Return values of one type in another, null where one does not fit."""
     if _is_kin(old, new.name):
-        return f"try_cast({value} as {new.name})"
-    text = _AS_TEXT.get(old, "cast({value} as string)").format(value=value)
-    return text if new.is_text else _FROM_TEXT.get(new.name, new.cast.replace("{text}", "{value}")).format(value=text)
+        return _convert_kin(values, old, new.name)
+    texts = as_texts(values)
+    return texts if new.is_text else _FROM_TEXT.get(new.name, lambda texts: typed_values(texts, new))(texts)
 
 
-def is_misfit(value: str, old: str, new: LakeType) -> str:
-    """Return the condition that a value changes in another type; of a text only that it cannot be read."""
-    converted = convert(value, old, new)
+def is_misfit(values: Column, old: str, new: LakeType) -> Column:
+    """Return which values change in another type; of a text only whether it cannot be read."""
+    converted = convert(values, old, new)
     if not _is_kin(old, new.name):
-        return f"({value} is not null and {converted} is null)"
-    return f"({value} is not null and not ({value} <=> try_cast({converted} as {old})))"
+        return kernels.and_(values.is_valid(), converted.is_null())
+    back = _convert_kin(converted, new.name, old)
+    is_same = kernels.equal(values, back).fill_null(fill_value=False)
+    if pa.types.is_floating(values.type):
+        are_no_numbers = kernels.and_(kernels.is_nan(values), kernels.is_nan(back))
+        is_same = kernels.or_(is_same, are_no_numbers.fill_null(fill_value=False))
+    return kernels.and_(values.is_valid(), kernels.invert(is_same))
+
+
+def _convert_kin(values: Column, old: str, new: str) -> Column:
+    return _convert_times(values, new) if old in _TIMES else _convert_numbers(values, new)
+
+
+def _convert_times(values: Column, new: str) -> Column:
+    """Without zone as in UTC."""
+    to = arrow_type(new)
+    if pa.types.is_timestamp(to) and pa.types.is_timestamp(values.type):
+        return values.cast(pa.int64()).cast(to)
+    if pa.types.is_timestamp(to):
+        days = values.cast(pa.int32()).cast(pa.int64())
+        days = where(kernels.less(kernels.abs(days), _MOST_DAYS), days)
+        return kernels.multiply(days, _DAY_US).cast(to)
+    if pa.types.is_timestamp(values.type):
+        micros = values.cast(pa.int64())
+        days = np.floor_divide(micros.fill_null(0).to_numpy(zero_copy_only=False), _DAY_US).astype(np.int32)
+        return pa.array(days, mask=micros.is_null().to_numpy(zero_copy_only=False)).cast(to)
+    return values
+
+
+def _convert_numbers(values: Column, new: str) -> Column:
+    """Fractions are cut off for whole numbers, and rounded half up for decimals."""
+    kind: Any = values.type
+    to: Any = arrow_type(new)
+    if pa.types.is_boolean(kind):
+        values = values.cast(pa.int8())
+    elif kind == pa.float32() and not pa.types.is_float32(to):
+        values = values.cast(pa.float64())
+    if pa.types.is_floating(to) and not pa.types.is_decimal(kind):
+        return values.cast(to, safe=False)
+    texts = values.cast(pa.string())
+    if pa.types.is_floating(to):
+        return texts.cast(to)
+    if pa.types.is_boolean(to):
+        return kernels.match_substring_regex(texts, r"^[^eE]*[1-9nN]")
+    plain = plain_numbers(texts)
+    if isinstance(to, pa.Decimal128Type):
+        return decimals(plain, to)
+    return whole_numbers(kernels.replace_substring_regex(plain, r"\.\d*$", ""), to)
+
+
+def _flags(texts: Texts) -> Column:
+    words = kernels.utf8_lower(kernels.utf8_trim(texts, _BLANKS))
+    is_true, is_false = kernels.is_in(words, _TRUE), kernels.is_in(words, _FALSE)
+    return where(kernels.or_(is_true, is_false), is_true)
+
+
+def _bytes(texts: Texts) -> Column:
+    return typed_values(where(kernels.starts_with(texts, "\\x"), texts), LakeType("binary", ""))
+
+
+_FROM_TEXT: Mapping[str, Cast] = {"boolean": _flags, "binary": _bytes}
 
 
 def _is_kin(old: str, new: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.schema import DropSchema
@@ -17,19 +16,17 @@ from rowtide.cdc import access, definitions
 from rowtide.cdc.definitions import FEATURE
 from rowtide.cdc.enabling import postgres
 from rowtide.cdc.enabling.administration import require_alone
-from rowtide.cdc.lake_tables import change_table_path, system_table_path
+from rowtide.cdc.lake_tables import INSTANCES, arrow_schema, change_table_path, system_table_path
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import name_of
 from rowtide.lake import tables
+from rowtide.lake.small_tables import SmallTable
 from rowtide.log import catalogue
 from rowtide.log.catalogue import SourceDefinition, members_table
 from rowtide.log.errors import DatabaseNotEnabled
 from rowtide.log.postgres import provision
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import find_owner
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _SYSTEM_TABLES = ("lsn_time_mapping", "ddl_history", "instances", "cycles")
 
@@ -96,15 +93,16 @@ def disable_database(
     return disabling
 
 
-def empty_lake(spark: SparkSession, source: SourceDefinition) -> None:
+def empty_lake(source: SourceDefinition) -> None:
     """Remove the rows of every change table and of the lake's system tables. Idempotent."""
-    instances = system_table_path(source.lake, "instances")
-    if tables.is_table(spark, instances):
-        names = tables.read_table(spark, instances).select("capture_instance").distinct().collect()
-        for row in names:
-            tables.empty_table(spark, change_table_path(source.lake, row["capture_instance"]))
+    instances = SmallTable.open(system_table_path(source.lake, "instances"))
+    names: set[str] = set()
+    for rows in instances.stream(arrow_schema(INSTANCES, "capture_instance")) if instances is not None else ():
+        names.update(map(str, rows["capture_instance"].unique().to_pylist()))
+    for name in sorted(names):
+        tables.empty_table(change_table_path(source.lake, name))
     for name in _SYSTEM_TABLES:
-        tables.empty_table(spark, system_table_path(source.lake, name))
+        tables.empty_table(system_table_path(source.lake, name))
 
 
 def _find(connection: Connection, database: str) -> Disabling:

@@ -42,3 +42,22 @@ class ExactValues:
         keys: Column = pa.array(ordinals[by_row].astype(np.int32))
         maps: Any = pa.MapArray
         return maps.from_arrays(offsets, keys, texts.take(by_row), EXACT, mask=pa.array(counts == 0))
+
+
+def texts_by_ordinal(maps: Column) -> dict[int, Texts]:
+    """Return the texts that maps have, by ordinal, each with a place for every map; null where a map has none."""
+    if maps.null_count == len(maps):
+        return {}
+    whole = maps.take(pa.array(range(len(maps)))) if maps.offset else maps
+    offsets = whole.offsets.to_numpy()
+    lengths = np.where(whole.is_valid().to_numpy(zero_copy_only=False), np.diff(offsets), 0)
+    entries = np.flatnonzero(np.repeat(lengths > 0, np.diff(offsets))) + offsets[0]
+    rows = np.repeat(np.arange(len(whole)), lengths)
+    keys, items = whole.keys.to_numpy()[entries], whole.items.take(pa.array(entries))
+    return {int(ordinal): _spread(items, rows, keys == ordinal, len(whole)) for ordinal in np.unique(keys)}
+
+
+def _spread(items: Texts, rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.bool_], size: int) -> Texts:
+    places = np.full(size, -1)
+    places[rows[wanted]] = np.flatnonzero(wanted)
+    return items.take(pa.array(places, mask=places < 0))

@@ -88,7 +88,6 @@ class _Cleaning:
             self.engine,
             parse_url(self.context.url).name,
             self.order,
-            self.context.make_spark,
             on_progress=lambda _progress: self.run.require_wanted(),
             on_note=notes.append,
         )

@@ -18,7 +18,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from rowtide.lake.kernel import describe
+from rowtide.lake.java import describe
 from rowtide.lake.paths import local_folder
 from rowtide.lake.session import build_session, for_reading
 from rowtide.lake.sql_text import literal

@@ -1,0 +1,153 @@
+"""Change a table's columns and properties, with what that means for its rows: they go, stay, or are converted."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+
+from rowtide.delta.actions import AddFile, Metadata
+from rowtide.delta.appends import write_stream
+from rowtide.delta.changes import Change, commit_change
+from rowtide.delta.creation import LAST_ID, features_for, give_names, is_mapped
+from rowtide.delta.features import TYPE_WIDENING, with_features
+from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, parse_schema
+from rowtide.delta.snapshot import Location, Snapshot
+
+_TYPE_CHANGES = "delta.typeChanges"
+_WIDENING = "delta.enableTypeWidening"
+_IN_FILES = (PHYSICAL_NAME, FIELD_ID)
+
+Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+def empty_table(location: Location) -> bool:
+    """Remove all data files; return whether there were any. Raises as `commit_change`."""
+
+    def plan(snapshot: Snapshot) -> Change | None:
+        if not snapshot.files:
+            return None
+        return Change("DELETE", removed=list(snapshot.files.values()), sees_all_files=True)
+
+    return commit_change(location, plan)
+
+
+def retire_table(location: Location, name: str, value: str, retired: str) -> None:
+    """Empty a table whose property has a value, and give it another in the same commit: readers see all rows or none.
+
+    One that has that other value already is emptied too. Raises as `commit_change`.
+    """
+
+    def plan(snapshot: Snapshot) -> Change | None:
+        found = snapshot.properties.get(name)
+        if found not in (value, retired) or (found == retired and not snapshot.files):
+            return None
+        metadata = _altered(snapshot.metadata, properties={name: retired})
+        return Change("DELETE", removed=list(snapshot.files.values()), metadata=metadata, sees_all_files=True)
+
+    commit_change(location, plan)
+
+
+def renew_table(location: Location, schema_text: str, properties: Mapping[str, str]) -> None:
+    """Empty a table and give it other columns and properties, in one commit. Raises as `commit_change`."""
+
+    def plan(snapshot: Snapshot) -> Change:
+        schema = json.loads(schema_text)
+        changed = {**snapshot.properties, **properties}
+        if is_mapped(changed):
+            changed[LAST_ID] = str(give_names(schema, int(changed.get(LAST_ID, 0))))
+        metadata = _altered(snapshot.metadata, schema, changed)
+        protocol = with_features(snapshot.protocol, features_for(schema, changed))
+        return Change(
+            "REPLACE TABLE",
+            removed=list(snapshot.files.values()),
+            protocol=protocol if protocol != snapshot.protocol else None,
+            metadata=metadata,
+            sees_all_files=True,
+        )
+
+    commit_change(location, plan)
+
+
+def set_properties(location: Location, properties: Mapping[str, str]) -> bool:
+    """Set properties that need no feature; return whether any was another. Raises as `commit_change`."""
+
+    def plan(snapshot: Snapshot) -> Change | None:
+        if all(snapshot.properties.get(name) == value for name, value in properties.items()):
+            return None
+        return Change("SET TBLPROPERTIES", metadata=_altered(snapshot.metadata, properties=properties))
+
+    return commit_change(location, plan)
+
+
+def widen_columns(location: Location, types: Mapping[str, str]) -> bool:
+    """Give columns wider types, in Delta's words, without rewriting files; return whether any was another.
+
+    The schema records that older files have narrower values. Raises as `commit_change`.
+    """
+
+    def plan(snapshot: Snapshot) -> Change | None:
+        schema = json.loads(snapshot.metadata.schema_text)
+        widened = [field for field in schema["fields"] if types.get(field["name"], field["type"]) != field["type"]]
+        for field in widened:
+            before, after = field["type"], types[field["name"]]
+            kept = field.get("metadata") or {}
+            changes = [*kept.get(_TYPE_CHANGES, ()), {"toType": after, "fromType": before}]
+            field.update(type=after, metadata={**kept, _TYPE_CHANGES: changes})
+        if not widened:
+            return None
+        metadata = _altered(snapshot.metadata, schema, {_WIDENING: "true"})
+        protocol = with_features(snapshot.protocol, {TYPE_WIDENING} | features_for(schema, metadata.properties))
+        return Change("CHANGE COLUMN", protocol=protocol if protocol != snapshot.protocol else None, metadata=metadata)
+
+    return commit_change(location, plan)
+
+
+def rewrite(location: Location, schema_text: str, convert: Convert) -> None:
+    """Replace a table's rows by those that `convert` makes of them, and its columns' types by theirs, in one commit.
+
+    Files become files, in batches. Raises as `commit_change`.
+    """
+
+    def plan(snapshot: Snapshot) -> Change:
+        schema = _named_alike(json.loads(schema_text), json.loads(snapshot.metadata.schema_text))
+        metadata = _altered(snapshot.metadata, schema)
+        columns = parse_schema(metadata.schema_text, is_mapped=metadata.is_mapped)
+        protocol = with_features(snapshot.protocol, features_for(schema, metadata.properties))
+
+        def convert_file(file: AddFile) -> AddFile:
+            rows = (convert(batch) for batch in snapshot.stream_files([file]))
+            return write_stream(location, columns, metadata, rows, f"rewritten-{uuid.uuid4().hex}.parquet")
+
+        return Change(
+            "WRITE",
+            {"mode": "Overwrite"},
+            removed=list(snapshot.files.values()),
+            added=[convert_file(file) for file in snapshot.files.values()],
+            protocol=protocol if protocol != snapshot.protocol else None,
+            metadata=metadata,
+            sees_all_files=True,
+        )
+
+    commit_change(location, plan)
+
+
+def _altered(metadata: Metadata, schema: Any = None, properties: Mapping[str, str] = MappingProxyType({})) -> Metadata:
+    """Return metadata with another schema and other values of some properties."""
+    text = metadata.schema_text if schema is None else json.dumps(schema, separators=(",", ":"))
+    configuration = {**metadata.properties, **properties}
+    return Metadata({**metadata.found, "schemaString": text, "configuration": configuration})
+
+
+def _named_alike(schema: Any, before: Any) -> Any:
+    """Return a schema in which each column has the name and id in files that the column of its name had."""
+    kept = {field["name"]: field.get("metadata") or {} for field in before["fields"]}
+    fields = [
+        {**field, "metadata": {name: kept[field["name"]][name] for name in _IN_FILES if name in kept[field["name"]]}}
+        for field in schema["fields"]
+    ]
+    return {**schema, "fields": fields}

@@ -1,0 +1,96 @@
+"""Changes of a table other than appends: made from its current version, and made again if another got in between.
+
+Appends that come in between stay, whatever is changed; a change that has to see all files is made again after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowtide.delta.actions import AddFile, Metadata, Protocol, RemoveFile, commit_info
+from rowtide.delta.checkpoints import maintain_log
+from rowtide.delta.commit_race import Action, CommitLost, Entry, Passed, load_writable, put_commit
+from rowtide.delta.errors import TableUnwritable
+from rowtide.delta.snapshot import Location, Snapshot
+
+_APPEND_ONLY = "delta.appendOnly"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a commit changes. Of `protocol` and `metadata` None: as they are."""
+
+    operation: str
+    """Delta's name of it, for the table's history."""
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    removed: Iterable[AddFile] = ()
+    added: Iterable[AddFile] = ()
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    changes_rows: bool = True
+    """Whether the rows are others afterwards, not only their files."""
+    sees_all_files: bool = False
+    """Whether a file that is added meanwhile has to be seen before."""
+
+    def actions(self) -> list[Action]:
+        """Return the commit's actions, without `commitInfo`."""
+        changed: list[Action] = []
+        if self.protocol is not None:
+            changed.append(("protocol", self.protocol.values()))
+        if self.metadata is not None:
+            changed.append(("metaData", self.metadata.found))
+        gone = [("remove", RemoveFile.of(file).values(changes_data=self.changes_rows)) for file in self.removed]
+        added = [("add", file.values(changes_data=self.changes_rows)) for file in self.added]
+        return [*changed, *gone, *added]
+
+
+def commit_change(location: Location, plan: Callable[[Snapshot], Change | None]) -> bool:
+    """Commit the change that `plan` makes of the current version; return False if it makes none.
+
+    `plan` writes the files that it adds. It is called again, with the version then, if another commit changes columns
+    or properties or removes files of the change in between. Raises what it raises, `TableUnwritable`, and
+    `LakeReadFailed`, `LakeWriteFailed` if the storage failed, after which the change may have been made.
+    """
+    while True:
+        snapshot = load_writable(location)
+        change = plan(snapshot)
+        if change is None:
+            return False
+        _require_removable(snapshot, change)
+        try:
+            number = _put(location, snapshot.version, change)
+        except CommitLost:
+            continue
+        maintain_log(location, number, (change.metadata or snapshot.metadata).properties)
+        return True
+
+
+def _put(location: Location, after: int, change: Change) -> int:
+    removed = frozenset(file.path for file in change.removed)
+
+    def pass_by(passed: Passed) -> None:
+        is_unseen = change.sees_all_files and passed.adds_files
+        if passed.changes_table or is_unseen or not removed.isdisjoint(passed.removed):
+            raise CommitLost
+
+    entry = Entry.of(commit_info(change.operation, change.parameters, is_append=False), change.actions())
+    return put_commit(location, after, entry, pass_by=pass_by, is_counted=lambda: _is_counted(location, change))
+
+
+def _is_counted(location: Location, change: Change) -> bool:
+    """Return whether the table as readers see it has the change."""
+    now = load_writable(location)
+    known: Mapping[str, Any] = {**now.state.files, **now.state.removed}
+    return (
+        all(file.path not in now.files for file in change.removed)
+        and all(file.path in known for file in change.added)
+        and (change.metadata is None or change.metadata.found == now.metadata.found)
+    )
+
+
+def _require_removable(snapshot: Snapshot, change: Change) -> None:
+    is_kept = snapshot.properties.get(_APPEND_ONLY, "false").lower() == "true"
+    if is_kept and change.changes_rows and any(change.removed):
+        raise TableUnwritable(snapshot.location.path, f"a property that only lets rows be added ({_APPEND_ONLY})")

@@ -1,0 +1,136 @@
+"""The race for a table's next version: a commit is the log's next file, put if absent.
+
+Whoever loses reads what won, and takes the next number unless the two do not go together. Appends (`commits`) and other
+changes (`changes`) race alike.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from rowtide.core.failpoints import failpoint
+from rowtide.delta.actions import format_commit
+from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed, TableUnwritable
+from rowtide.delta.features import find_unappendable
+from rowtide.delta.log_files import LOG, LogFiles, commit_path
+from rowtide.delta.replay import read_commit
+from rowtide.delta.snapshot import Location, Snapshot, open_snapshot, read_hint
+from rowtide.storage.store import Missing
+
+log = logging.getLogger("rowtide.delta")
+
+Action: TypeAlias = tuple[str, Mapping[str, Any]]
+
+
+class CommitLost(Exception):
+    """Another commit does not go together with ours, or the log was cut meanwhile: begin again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A commit to be put, and its unique id."""
+
+    content: bytes
+    commit_id: str
+
+    @classmethod
+    def of(cls, info: Mapping[str, Any], actions: Iterable[Action]) -> Entry:
+        """Return the commit of actions, `info` being its `commitInfo`."""
+        return cls(format_commit([("commitInfo", info), *actions]), info["txnId"])
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A commit of another writer that took our number."""
+
+    commit_id: str | None
+    cycles: Mapping[str, int]
+    changes_table: bool
+    adds_files: bool
+    removed: frozenset[str]
+
+
+def load_writable(location: Location) -> Snapshot:
+    """Return the current version of a table. Raises `LakeWriteFailed` without one, `TableUnwritable`."""
+    snapshot = open_snapshot(location)
+    if snapshot is None:
+        raise LakeWriteFailed(location.path, "there is no table")
+    snapshot.require_readable()
+    for feature in find_unappendable(snapshot.protocol, snapshot.metadata, snapshot.state.domains):
+        raise TableUnwritable(location.path, feature)
+    return snapshot
+
+
+def put_commit(
+    location: Location,
+    after: int,
+    entry: Entry,
+    *,
+    pass_by: Callable[[Passed], None],
+    is_counted: Callable[[], bool],
+) -> int:
+    """Put a commit under the next free number after a version; return the number.
+
+    `pass_by` is given each commit that has taken a number, and raises `CommitLost` if ours cannot follow it. If
+    checkpoints may have replaced the number's file already, `is_counted` says whether readers see the commit. Raises
+    `CommitLost`, `LakeReadFailed`, `LakeWriteFailed`.
+    """
+    number = after
+    while True:
+        number += 1
+        failpoint("delta_commit.before")
+        is_won = location.store.put_if_absent(commit_path(number), entry.content)
+        failpoint("delta_commit.after")
+        if not is_won:
+            passed = _read(location, number)
+            if passed.commit_id != entry.commit_id:
+                pass_by(passed)
+                continue
+        if _is_above_checkpoints(location, number) or is_counted():
+            return number
+        log.warning("commit_below_checkpoint: %s %s", location.path, number)
+        raise CommitLost
+
+
+def _read(location: Location, number: int) -> Passed:
+    """Read another's commit. Raises `CommitLost` if it is gone already."""
+    try:
+        content = location.store.get(commit_path(number))
+    except Missing:
+        raise CommitLost from None
+    try:
+        return _sum_up(read_commit(content))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LakeReadFailed(location.path, f"{commit_path(number)} is damaged: {error}") from error
+
+
+def _sum_up(actions: Iterable[Action]) -> Passed:
+    commit_id, cycles, changes_table, adds_files = None, {}, False, False
+    removed: set[str] = set()
+    for kind, values in actions:
+        match kind:
+            case "commitInfo":
+                commit_id = values.get("txnId")
+            case "txn":
+                cycles[values["appId"]] = values["version"]
+            case "protocol" | "metaData" | "domainMetadata":
+                changes_table = True
+            case "add":
+                adds_files = True
+            case "remove":
+                removed.add(values["path"])
+    return Passed(commit_id, cycles, changes_table, adds_files, frozenset(removed))
+
+
+def _is_above_checkpoints(location: Location, number: int) -> bool:
+    """Return whether no checkpoint replaces a commit.
+
+    Otherwise the number may have been free because the log's cleanup had removed its file: nobody would read ours.
+    """
+    hinted = read_hint(location.store)
+    if hinted is not None:
+        return hinted < number
+    return not LogFiles.of(location.store.list(LOG, after=f"{LOG}{number:020d}")).checkpoints

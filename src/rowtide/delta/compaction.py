@@ -1,0 +1,63 @@
+"""Merge small data files into larger ones. The rows stay the same; readers of earlier versions keep the old files."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+from rowtide.delta.actions import AddFile
+from rowtide.delta.appends import write_stream
+from rowtide.delta.changes import Change, commit_change
+from rowtide.delta.commit_race import load_writable
+from rowtide.delta.snapshot import Location, Snapshot
+
+SMALL_BYTES = 8 * 1024 * 1024
+"""A file of this size is not written again and again."""
+MERGED_BYTES = 128 * 1024 * 1024
+
+
+def compact(location: Location, ordered_by: str, *, before_commit: Callable[[], None] = lambda: None) -> int:
+    """Merge a table's small files, as they follow each other in the order of an integer column; return how many.
+
+    A commit for each file that is made: what fails then does not undo what was done. Files are read and written in
+    batches. `before_commit` is called in front of each. Raises as `commit_change`.
+    """
+    merged = 0
+
+    def plan(snapshot: Snapshot) -> Change | None:
+        nonlocal merged
+        group = next(iter(find_groups(snapshot, ordered_by)), None)
+        if group is None:
+            return None
+        name = f"compacted-{uuid.uuid4().hex}.parquet"
+        added = write_stream(location, snapshot.columns, snapshot.metadata, snapshot.stream_files(group), name)
+        before_commit()
+        merged = len(group)
+        return Change("OPTIMIZE", removed=group, added=[added], changes_rows=False)
+
+    total = 0
+    # The last group may still be small: it is merged with the next ones, at another time.
+    for _ in find_groups(load_writable(location), ordered_by):
+        if not commit_change(location, plan):
+            break
+        total += merged
+    return total
+
+
+def find_groups(snapshot: Snapshot, ordered_by: str) -> list[list[AddFile]]:
+    """Return the small files that are merged with each other, in the order of a column's least values."""
+    [column] = snapshot.columns.select([ordered_by]).fields
+
+    def place(file: AddFile) -> tuple[int, str]:
+        least = (file.statistics.get("minValues") or {}).get(column.physical_name)
+        return (least if isinstance(least, int) else 0), file.path
+
+    groups: list[list[AddFile]] = []
+    room = 0
+    for file in sorted((file for file in snapshot.files.values() if file.size < SMALL_BYTES), key=place):
+        if file.size > room:
+            groups.append([])
+            room = MERGED_BYTES
+        groups[-1].append(file)
+        room -= file.size
+    return [group for group in groups if len(group) > 1]
