@@ -14,7 +14,6 @@ from benchmarks.stopwatch import Stopwatch
 from rowtide.cdc import system_tables
 from rowtide.cdc.capture import capture
 from rowtide.cdc.running.context import Watchers
-from rowtide.lake import appends, kernel
 
 LOG_READER = "log reader to durable segments"
 THREAD = "log to published change tables"
@@ -26,9 +25,6 @@ _PHASES = (
     (capture.Capture, "_append_changes", "append change rows"),
     (system_tables.SystemTables, "publish", "publish"),
     (system_tables.SystemTables, "read", "read the lake's state"),
-    (appends._Append, "_write", "in appends: Spark writes files"),  # noqa: SLF001 - timed, not used
-    (kernel.KernelTable, "begin_append", "in appends: begin"),
-    (kernel.KernelAppend, "commit", "in appends: commit"),
 )
 
 

@@ -56,10 +56,11 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
+from rowtide.delta.alteration import set_properties
 from rowtide.handle import connect
-from rowtide.lake import tables
-from rowtide.lake.compaction import compact
+from rowtide.lake.compaction import Compacted, compact
 from rowtide.lake.session import build_session, pinned
+from rowtide.lake.stores import locate
 from rowtide.log import reader as log_reader
 from rowtide.log.opening import open_log_reader
 from rowtide.replication.sync_types import SyncType
@@ -172,7 +173,8 @@ def record_lake(recorder: Recorder, spark: Any) -> None:
         order = CleanupOrder(capture_instance="public_ticks", low_water_mark=CommitLsn(low), is_forced=True)
         db.cdc.cleanup(order)
         for name in ("public_orders_CT", "public_ticks_CT", "cycles", "lsn_time_mapping"):
-            compact(pinned(spark), f"{db.lake}/cdc/{name}", versions=None if "orders" in name else timedelta(0))
+            ordered_by = "__$start_lsn" if name.endswith("_CT") else "cycle"
+            compact(Compacted(f"{db.lake}/cdc/{name}", ordered_by, None if "orders" in name else timedelta(0)))
         db.execute("insert into ticks values (9)", "delete from orders where id = 3")
         db.cdc.add_consumer("warehouse", ["public_orders", "orders_part"], limit_hours=72, role_name="reporter")
         with db.cdc.consume("warehouse", spark=spark) as window:
@@ -346,7 +348,7 @@ def _raising(name: str) -> Iterator[None]:
 
 def _checkpoint_often(db: CapturedDatabase, *names: str) -> None:
     for name in names:
-        tables._set_property(pinned(db.spark), f"{db.lake}/cdc/{name}", "delta.checkpointInterval", "3")
+        set_properties(locate(f"{db.lake}/cdc/{name}"), {"delta.checkpointInterval": "3"})
 
 
 def main() -> None:

@@ -153,7 +153,7 @@ class CapturedDatabase(LoggedDatabase):
             held = LakeLease.take(self.store(), lease)
             if verifications is not None:
                 held = replace(held, verify=_lost_after(verifications))
-            system_tables = SystemTables(lambda: self.spark, source.lake, source.source_id)
+            system_tables = SystemTables(source.lake, source.source_id, lambda: self.spark)
             yield Capture(
                 system_tables,
                 self.store(),

@@ -91,7 +91,7 @@ def test_an_open_cycle_is_known_and_not_shown(spark: SparkSession, shared_record
     found = read_change_rows(spark, lake, "public_item")
     assert found == shared_recording.contents["interrupted lake"]["public_item"]
     assert [row[4:6] for row in found["rows"]] == [[1, "published"]]
-    state = SystemTables(lambda: spark, lake, "").read()
+    state = SystemTables(lake, "").read()
     assert state.open_cycle is not None
     assert state.open_cycle.cycle == state.cycle + 1
 

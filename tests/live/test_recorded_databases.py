@@ -133,7 +133,7 @@ def test_an_open_cycle_is_finished(spark: SparkSession, recording: Recording, da
     # The source is gone: who captures needs no more of it than a place for its lease.
     with AdvisoryLease.take(open_engine(database), "lake") as lease:
         held = LakeLease.take(store, lease)
-        capture = Capture(SystemTables(lambda: spark, str(lake), recording.source_id("interrupted")), store, held)
+        capture = Capture(SystemTables(str(lake), recording.source_id("interrupted"), lambda: spark), store, held)
         while capture.step():
             pass
     found = read_change_rows(spark, str(lake), "public_item")

@@ -91,4 +91,4 @@ def require_only_enabled_left(captured: CapturedDatabase) -> None:
     assert {recorded.instance.capture_instance for recorded in known} == enabled
     for name in INSTANCES.keys() - enabled:
         place = change_table_path(str(captured.lake), name)
-        assert not tables.is_table(captured.spark, place) or not tables.read_table(captured.spark, place).count()
+        assert not tables.is_table(place) or not tables.read_table(captured.spark, place).count()

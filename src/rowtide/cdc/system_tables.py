@@ -32,7 +32,7 @@ from rowtide.delta.commits import Committer
 from rowtide.lake import tables
 from rowtide.lake.access import follow_place
 from rowtide.lake.compaction import Compacted, compact, is_compaction_due
-from rowtide.lake.session import pinned
+from rowtide.lake.session import build_session, pinned
 from rowtide.lake.small_tables import SmallTable, append_small
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class InstanceEvent:
 class SystemTables:
     """The system tables of one lake, written under one source's identity."""
 
-    def __init__(self, make_spark: Callable[[], SparkSession], lake: str, source_id: str) -> None:
+    def __init__(self, lake: str, source_id: str, make_spark: Callable[[], SparkSession] = build_session) -> None:
         """`make_spark` is called when Spark is needed for the first time."""
         self._make_spark = make_spark
         self.lake = lake

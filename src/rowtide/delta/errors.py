@@ -55,10 +55,10 @@ class TableUnreadable(Invalid):
 
 @numbered
 class TableUnwritable(Invalid):
-    """A table has a feature of Delta's that an append of rowtide's would not honour."""
+    """A table has a feature of Delta's that a commit of rowtide's would not honour."""
 
     number = 3107
-    fact = "table {path} has {feature}, which appends do not honour"
+    fact = "table {path} has {feature}, which commits do not honour"
     hint = "Another program switched it on: `alter table … unset tblproperties`, or `alter table … drop feature`."
     path: str
     feature: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +11,12 @@ if TYPE_CHECKING:
     from rowtide.lake.java import JavaClasses
 
 _BYTES_AS_LETTERS = "ISO-8859-1"
-_GLOB_MARK, _ESCAPED = re.compile(r"[\\*?{}\[\]]"), r"\\\g<0>"
 _LOCAL = "file:"
 """Schemes of local files: the JVM runs on this machine, so these are read directly."""
 
 
 class Files:
-    """Reads, writes and lists small files; a listed file is a Hadoop FileStatus.
+    """Reads, writes and lists small files.
 
     Failures are raised as `Py4JJavaError`, and as `OSError` for local files.
     """
@@ -72,40 +70,21 @@ class Files:
 
     def read(self, place: str) -> bytes:
         """Return a file's content."""
-        return self._read(place, 0)
-
-    def read_tail(self, file: JavaObject, size: int) -> bytes:
-        """Return at most the last `size` bytes of a file."""
-        return self._read(file.getPath().toString(), max(file.getLen() - size, 0))
-
-    def list(self, folder: str) -> list[JavaObject]:
-        """Return the files of a folder."""
-        path, files = self._find(folder)
-        return list(files.listStatus(path))
-
-    def find(self, folder: str, pattern: str) -> tuple[JavaObject, ...]:
-        """Return the files of a folder whose names match a pattern with `*`."""
-        path, files = self._find(f"{_GLOB_MARK.sub(_ESCAPED, folder)}/{pattern}")
-        return tuple(files.globStatus(path))
+        if place.startswith(_LOCAL):
+            with open(place.removeprefix(_LOCAL), "rb") as file:
+                return file.read()
+        path, files = self._find(place)
+        stream = files.open(path)
+        try:
+            # As a text with a letter for each byte: py4j would take an array of bytes apart in Python, byte by byte.
+            return str(self._classes.io_utils.toString(stream, _BYTES_AS_LETTERS)).encode(_BYTES_AS_LETTERS)
+        finally:
+            stream.close()
 
     def delete(self, place: str) -> None:
         """Delete a file if it exists."""
         path, files = self._find(place)
         files.delete(path, False)  # noqa: FBT003 - Java has no named arguments
-
-    def _read(self, place: str, start: int) -> bytes:
-        if place.startswith(_LOCAL):
-            with open(place.removeprefix(_LOCAL), "rb") as file:
-                file.seek(start)
-                return file.read()
-        path, files = self._find(place)
-        stream = files.open(path)
-        try:
-            stream.seek(start)
-            # As a text with a letter for each byte: py4j would take an array of bytes apart in Python, byte by byte.
-            return str(self._classes.io_utils.toString(stream, _BYTES_AS_LETTERS)).encode(_BYTES_AS_LETTERS)
-        finally:
-            stream.close()
 
     def _find(self, place: str) -> tuple[JavaObject, Any]:
         path = self._classes.path(place)

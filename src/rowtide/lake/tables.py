@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rowtide.delta import alteration
 from rowtide.delta.alteration import Convert
 from rowtide.delta.creation import create_table
-from rowtide.delta.errors import LakeReadFailed
+from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.lake.column_types import delta_type, schema_text
@@ -89,6 +89,21 @@ def retire_table(path: str, *, identity: str) -> None:
 def is_table(path: str) -> bool:
     """Return whether there is a table at a path. Raises `LakeReadFailed`."""
     return open_snapshot(locate(path)) is not None
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Raise `LakeWriteFailed` for failures of Spark in the block, `SparkLost` where a retry is impossible."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        with spark_watched():
+            yield
+    except Py4JJavaError as error:
+        raise LakeWriteFailed(path, describe(error)) from error
+    except (PySparkException, OSError) as error:
+        raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
 
 
 @contextmanager

@@ -22,7 +22,7 @@ def second(number: int) -> datetime:
 @pytest.fixture(scope="module")
 def marks(tmp_path_factory: pytest.TempPathFactory) -> Marks:
     """Transactions 1 to 5 at the seconds 10, 20, 20, 20 and 30, in two cycles, with one between that has none."""
-    system_tables = SystemTables(None, str(tmp_path_factory.mktemp("marks")), "a source")
+    system_tables = SystemTables(str(tmp_path_factory.mktemp("marks")), "a source")
     system_tables.ensure()
     seconds = {1: 10, 2: 20, 3: 20, 4: 20, 5: 30}
     for cycle, lsns in enumerate([(1, 2, 3), (), (4, 5)], 1):
@@ -66,7 +66,7 @@ def test_a_transaction_is_found_in_its_cycle(marks: Marks) -> None:
 
 
 def test_without_transactions_there_is_no_mark(lake: Path) -> None:
-    system_tables = SystemTables(None, str(lake), "a source")
+    system_tables = SystemTables(str(lake), "a source")
     system_tables.ensure()
     system_tables.publish(system_tables.read(), RecordedCycle(1, Position(10), Position(20)), transactions(), [])
     assert Marks(system_tables.lake).by_retention(timedelta(0)) is None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def system_tables(spark: SparkSession, lake: Path) -> SystemTables:
     """A new lake's system_tables."""
-    opened = SystemTables(lambda: spark, str(lake), "a source")
+    opened = SystemTables(str(lake), "a source", lambda: spark)
     opened.ensure()
     return opened
 

@@ -26,7 +26,7 @@ class Cut(Exception):
 @pytest.fixture
 def system_tables(spark: SparkSession, lake: Path) -> SystemTables:
     """A new lake's system_tables, with one cycle recorded."""
-    opened = SystemTables(lambda: spark, str(lake), "a source")
+    opened = SystemTables(str(lake), "a source", lambda: spark)
     opened.ensure()
     opened.record(CYCLE, token=1)
     return opened

@@ -81,6 +81,9 @@ def test_numbers_and_times_become_the_texts_of_the_source() -> None:
     doubles = pa.array([1.0, 0.1, 1e20, 1.5e-7, float("nan"), float("-inf"), 123456789012345.0, 1e15])
     texts = ["1", "0.1", "1e+20", "1.5e-07", "NaN", "-Infinity", "123456789012345", "1e+15"]
     assert as_texts(doubles).to_pylist() == texts
+    floats = pa.array([0.1, 123456.0, 1234567.0, 1e-4, 1e-5, -0.0, None, 1.5e-30], pa.float32())
+    texts_of_floats = ["0.1", "123456", "1.234567e+06", "0.0001", "1e-05", "-0", None, "1.5e-30"]
+    assert as_texts(floats).to_pylist() == texts_of_floats
     decimals = pa.array([Decimal("0E-18"), Decimal("1.5E-7"), Decimal("12.5")], pa.decimal128(38, 18))
     assert as_texts(decimals).to_pylist() == ["0.000000000000000000", "0.000000150000000000", "12.500000000000000000"]
     moments = pa.array([0, 500_000, 1_234_567, -1, 10**7], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
@@ -120,7 +123,7 @@ def test_values_become_what_spark_makes_of_them(spark: SparkSession) -> None:
     # Spark prints floating point numbers by Java's rules.
     cases += [(old, texts, "string") for old, texts in NUMBERS.items() if old not in ("float", "double")]
     differing = [difference for case in cases for difference in differences(pinned(spark), *case)]
-    assert differing == []
+    assert not differing, "\n".join(map(str, differing))
 
 
 def differences(spark: SparkSession, old: str, texts: Sequence[str], new: str) -> list[object]:
@@ -158,5 +161,6 @@ def shown(values: Any) -> list[str | None]:
     if pa.types.is_binary(values.type):
         return [value.hex().upper() for value in values.to_pylist()]
     if pa.types.is_timestamp(values.type):
-        return as_texts(values.cast(pa.timestamp("us"))).to_pylist()
-    return values.cast(pa.string()).to_pylist()
+        values = as_texts(values.cast(pa.timestamp("us")))
+    found: list[str | None] = values.cast(pa.string()).to_pylist()
+    return found

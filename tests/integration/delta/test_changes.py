@@ -151,7 +151,8 @@ def test_files_without_full_statistics_are_looked_into(tmp_path: Path, statistic
 
 def two_columns(tmp_path: Path) -> Path:
     path = tmp_path / "table"
-    fields = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("lsn", "cycle")]
+    column: dict[str, Any] = {"type": "long", "nullable": True, "metadata": {}}
+    fields = [{"name": name, **column} for name in ("lsn", "cycle")]
     create_table(locate(path), json.dumps({"type": "struct", "fields": fields}), {})
     return path
 

@@ -89,7 +89,7 @@ def opened(captured: CapturedDatabase) -> Iterator[Cleanup]:
     source = captured.cdc.get_source()
     with AdvisoryLease.take(open_engine(captured.url), "lake") as lease:
         held = LakeLease.take(captured.store(), lease)
-        yield Cleanup(SystemTables(None, source.lake, source.source_id), held)
+        yield Cleanup(SystemTables(source.lake, source.source_id), held)
 
 
 def commit_times(captured: CapturedDatabase) -> dict[int, datetime]:

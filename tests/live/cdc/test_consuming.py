@@ -177,7 +177,7 @@ def test_consumer_passed_by_cleanup_raises_and_can_resume(
     source = written.cdc.get_source()
     with AdvisoryLease.take(open_engine(written.url), "lake") as lease:
         over = [replace(known, limit=timedelta(0)) for known in list_consumers(lease.connection)]
-        system_tables = SystemTables(lambda: written.spark, source.lake, source.source_id)
+        system_tables = SystemTables(source.lake, source.source_id, lambda: written.spark)
         Cleanup(system_tables, LakeLease.take(written.store(), lease), lambda: over).begin(EVERYTHING_OLD)
     assert low(written) == last(written)
     with pytest.raises(ConsumerPassed, match="removed by the cleanup"), consume():

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -63,9 +62,6 @@ from rowtide.lake.stores import locate
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.state import ManifestState
 from rowtide.storage.store import Store
-
-if TYPE_CHECKING:
-    pass
 
 _IDLE_ADVANCE_S = 10.0
 _COMMITTERS = 8
@@ -202,7 +198,7 @@ class Capture:
         """Record a cycle's range; return False if another process has recorded one for it, which is redone then."""
         # Before the cycle is recorded: a cycle that cannot be completed would be redone for ever.
         for altered in plan.altered:
-            retyping.require_fit(self._system_tables.spark, self._lake, altered.lifetime.instance)
+            retyping.require_fit(self._lake, altered.lifetime.instance)
         recorded = RecordedCycle(cycle, plan.from_position, plan.to_position)
         if self._system_tables.record(recorded, self._lease.token):
             return True

@@ -161,7 +161,7 @@ def _work_off(
     store = open_store(source.log_store)
     verify_provenance(lease.connection, open_own_manifest(source, store))
     held = LakeLease.take(store, lease)
-    housekeeping = Housekeeping.over(lease.connection, SystemTables(None, source.lake, source.source_id), held)
+    housekeeping = Housekeeping.over(lease.connection, SystemTables(source.lake, source.source_id), held)
     while _find_outcome(lease.connection, request_id) is None:
         on_progress(f"Cleaning up, tables left: {housekeeping.remaining or 'all'} ...")
         if not housekeeping.step():

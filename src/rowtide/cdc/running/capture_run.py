@@ -112,7 +112,7 @@ class _Run:
             reader = stack.enter_context(LogReaderProcess(self._context.url, self._retry_reading, has_run=has_run))
             store = open_store(source.log_store)
             held = LakeLease.take(store, lease)
-            system_tables = SystemTables(self._context.make_spark, source.lake, source.source_id)
+            system_tables = SystemTables(source.lake, source.source_id, self._context.make_spark)
             capture = Capture(
                 system_tables,
                 store,

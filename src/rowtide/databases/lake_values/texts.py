@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import binascii
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from rowtide.databases.lake_values.casting import Column, Texts, bytes_of, kernels
+from rowtide.databases.lake_values.casting import Column, Texts, bytes_of, kernels, where
 
 _HEX_PREFIX = "\\x"
 _FRACTION_ENDS = r"\.?0+$"
-_ONE_DIGIT_EXPONENT = r"e([+-])(\d)$"
+_DIGITS: dict[pa.DataType, int] = {pa.float32(): 6, pa.float64(): 15}
+"""From so many digits before the point on PostgreSQL prints exponents."""
+_LEAST_PLAIN_EXPONENT = -4
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
@@ -23,7 +26,7 @@ def as_texts(values: Column) -> Texts:
     if pa.types.is_decimal(kind):
         return plain_numbers(values.cast(pa.string()))
     if pa.types.is_floating(kind):
-        return _floats(values.cast(pa.string()))
+        return _floats(values)
     if pa.types.is_timestamp(kind):
         texts = _timestamps(values.cast(pa.int64()).cast(pa.timestamp("us")))
         return texts if kind.tz is None else kernels.binary_join_element_wise(texts, "+00", "")
@@ -35,18 +38,36 @@ def as_texts(values: Column) -> Texts:
 def plain_numbers(texts: Texts) -> Texts:
     """Return numbers without exponents; each different one that has an exponent costs Python's time once."""
     has_exponent = kernels.match_substring_regex(texts, r"\d[eE]")
-    if not kernels.any(has_exponent).as_py():
+    return _each(texts, has_exponent, lambda text: format(Decimal(text), "f"))
+
+
+def _floats(values: Column) -> Texts:
+    """Arrow prints the shortest digits too, but begins to use exponents elsewhere."""
+    texts = values.cast(pa.string())
+    size = kernels.abs(values)
+    digits = _DIGITS[values.type]
+    is_plain = kernels.or_(
+        kernels.equal(size, 0), kernels.and_(kernels.greater_equal(size, 1e-4), kernels.less(size, 10.0**digits))
+    )
+    is_odd = kernels.or_(kernels.invert(is_plain), kernels.match_substring(texts, "e"))
+    return _each(texts, is_odd, lambda text: _NOT_FINITE.get(text) or _print_float(Decimal(text), digits))
+
+
+def _print_float(number: Decimal, digits: int) -> str:
+    exponent = number.adjusted()
+    if _LEAST_PLAIN_EXPONENT <= exponent < digits:
+        return format(number, "f")
+    mantissa = format(number.scaleb(-exponent).normalize(), "f")
+    return f"{mantissa}e{exponent:+03d}"
+
+
+def _each(texts: Texts, wanted: Column, change: Callable[[str], str]) -> Texts:
+    """Change some of the texts, each different one once."""
+    if not kernels.any(wanted).as_py():
         return texts
-    found = kernels.dictionary_encode(kernels.if_else(has_exponent, texts, pa.scalar(None, pa.string())))
-    plain = pa.array([format(Decimal(text), "f") for text in found.dictionary.to_pylist()], pa.string())
-    return kernels.coalesce(plain.take(found.indices), texts)
-
-
-def _floats(texts: Texts) -> Texts:
-    texts = kernels.replace_substring_regex(texts, _ONE_DIGIT_EXPONENT, r"e\10\2")
-    for printed, said in _NOT_FINITE.items():
-        texts = kernels.if_else(kernels.equal(texts, printed), said, texts)
-    return texts
+    found = kernels.dictionary_encode(where(wanted, texts))
+    changed = pa.array([change(text) for text in found.dictionary.to_pylist()], pa.string())
+    return kernels.coalesce(changed.take(found.indices), texts)
 
 
 def _timestamps(values: Column) -> Texts:
