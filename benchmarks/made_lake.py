@@ -19,7 +19,7 @@ from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.system_tables import InstanceEvent, RecordedCycle, SystemTables
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
-from rowtide.lake.compaction import is_compaction_due
+from rowtide.lake.compaction import compact, is_compaction_due
 from rowtide.lake.session import pinned
 from rowtide.lake.small_tables import append_small
 
@@ -77,7 +77,8 @@ class MadeLake:
         if is_compaction_due(self.cycle, len(places)):
             for place in places:
                 self._age_log(Path(place) / "_delta_log")
-        self._system_tables.compact_in_turn(self.cycle, [INSTANCE])
+        for table in self._system_tables.list_due(self.cycle, [INSTANCE]):
+            compact(table)
 
     def _age_log(self, folder: Path) -> None:
         for file in folder.glob("*.json"):

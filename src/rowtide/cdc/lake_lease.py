@@ -30,6 +30,10 @@ class LakeLease:
         manifest = Manifest.open(store)
         return cls(manifest, manifest.take_lease(LAKE, describe_holder()), lease.verify)
 
+    def for_thread(self, verify: Callable[[], None]) -> LakeLease:
+        """Return the same lease for another thread, which `verify` is for. Raises `ManifestMissing`."""
+        return LakeLease(Manifest.open(self.manifest.store), self.token, verify)
+
     def require(self) -> None:
         """Raise unless this process still holds the lake: the session lives, and no token is newer. Raises
         `LeaseLost`.

@@ -28,10 +28,11 @@ from rowtide.cdc.lake_tables import (
 from rowtide.cdc.published import Publication, RecordedInstance, apply_event, read_instances, read_publication
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.delta.checkpoints import Maintain, maintain_log
 from rowtide.delta.commits import Committer
 from rowtide.lake import tables
 from rowtide.lake.access import follow_place
-from rowtide.lake.compaction import Compacted, compact, is_compaction_due
+from rowtide.lake.compaction import Compacted, is_compaction_due
 from rowtide.lake.session import build_session, pinned
 from rowtide.lake.small_tables import SmallTable, append_small
 
@@ -90,13 +91,20 @@ class InstanceEvent:
 class SystemTables:
     """The system tables of one lake, written under one source's identity."""
 
-    def __init__(self, lake: str, source_id: str, make_spark: Callable[[], SparkSession] = build_session) -> None:
-        """`make_spark` is called when Spark is needed for the first time."""
+    def __init__(
+        self,
+        lake: str,
+        source_id: str,
+        make_spark: Callable[[], SparkSession] = build_session,
+        *,
+        maintain: Maintain = maintain_log,
+    ) -> None:
+        """`make_spark` is called when Spark is needed for the first time, `maintain` after each commit."""
         self._make_spark = make_spark
         self.lake = lake
         self.source_id = source_id
         self.host = tables.host_name()
-        self.committer = Committer()
+        self.committer = Committer(maintain=maintain)
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -105,17 +113,15 @@ class SystemTables:
         follow_place(spark, self.lake)
         return spark
 
-    def compact_in_turn(self, cycle: int, capture_instances: Sequence[str]) -> None:
-        """Compact the tables whose turn it is after a cycle, of those that cycles add to.
+    def list_due(self, cycle: int, capture_instances: Sequence[str]) -> list[Compacted]:
+        """Return the tables whose turn to be compacted it is after a cycle, of those that cycles add to.
 
         What a crash prevents, the next turn does. Old versions of system tables are never read.
         """
         system_tables = [Compacted(self._path(name), "cycle", _KEPT_VERSIONS) for name in _GROWING]
         changes = [Compacted(change_table_path(self.lake, name), "__$start_lsn") for name in capture_instances]
-        for place, table in enumerate((*system_tables, *changes)):
-            if is_compaction_due(cycle, place):
-                compact(table)
-                self.committer.forget(table.path)
+        growing = enumerate((*system_tables, *changes))
+        return [table for place, table in growing if is_compaction_due(cycle, place)]
 
     def ensure(self) -> None:
         """Create the missing tables."""

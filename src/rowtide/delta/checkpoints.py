@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -71,6 +71,10 @@ _SCHEMA = pa.schema(
         ),
     }
 )
+
+
+Maintain = Callable[[Location, int, Mapping[str, str]], None]
+"""Keeps the log of a table short after the commit of a version; given the table's properties."""
 
 
 def is_checkpoint_due(version: int, properties: Mapping[str, str]) -> bool:

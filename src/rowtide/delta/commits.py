@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from rowtide.delta.actions import AddFile, Metadata, Protocol, commit_info
-from rowtide.delta.checkpoints import maintain_log
+from rowtide.delta.checkpoints import Maintain, maintain_log
 from rowtide.delta.commit_race import CommitLost, Entry, Passed, load_writable, put_commit
 from rowtide.delta.errors import AppendNotFound, RowsUnfit
 from rowtide.delta.schema import Struct
@@ -56,8 +56,10 @@ class Committer:
     Used by several threads, one per table.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, maintain: Maintain = maintain_log) -> None:
+        """`maintain` is called after each commit, as `maintain_log`."""
         self._clock = clock
+        self._maintain = maintain
         self._known: dict[str, tuple[TableState, float]] = {}
 
     def read_state(self, location: Location) -> TableState:
@@ -99,7 +101,7 @@ class Committer:
                 state, is_fresh = _load(location), True
                 continue
             self._known[location.path] = committed, self._clock()
-            maintain_log(location, committed.version, committed.metadata.properties)
+            self._maintain(location, committed.version, committed.metadata.properties)
             return True
 
     def forget(self, path: str) -> None:

@@ -55,7 +55,8 @@ def test_spark_goes_on_with_compacted_and_cut_tables(spark: SparkSession, tmp_pa
     assert ids(require_same(spark, path)) == [3, 4, 5, 6, 7]
     write_by_spark(spark, path, 8)
     append(committer, location, 9)
-    assert compact(location, "id") == 4
+    files = len(own(path).files)
+    assert compact(location, "id") == files
     pinned(spark).sql(f"delete from delta.`{path}` where id = 5")
     assert delete_below(location, Below("id", 100)) == 6
     assert ids(require_same(spark, path)) == []

@@ -34,7 +34,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta.deletion import Below
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.handle import register
-from rowtide.lake import tables
+from rowtide.lake import deletion, tables
 from rowtide.lake.deletion import delete_rows
 from rowtide.log.postgres.lease import AdvisoryLease
 
@@ -50,7 +50,7 @@ def vacuumed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tables that would be vacuumed, which takes seconds each; nor is there a grace for readers here."""
     paths: list[str] = []
     monkeypatch.setattr(cleanup_module, "READER_GRACE_S", 0.0)
-    monkeypatch.setattr(cleanup_module, "vacuum", paths.append)
+    monkeypatch.setattr(deletion, "vacuum_files", lambda location, _files: paths.append(location.path))
     return paths
 
 

@@ -58,6 +58,7 @@ from rowtide.delta.actions import AddFile
 from rowtide.delta.commits import TableState
 from rowtide.delta.errors import AppendNotFound
 from rowtide.lake import tables
+from rowtide.lake.compaction import Compacted, compact
 from rowtide.lake.stores import locate
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.state import ManifestState
@@ -92,8 +93,9 @@ class Capture:
         maxtrans: int | None = None,
         most_row_bytes: int | None = None,
         on_cycle: Callable[[CycleReport], None] = lambda _report: None,
+        compact: Callable[[Compacted], None] = compact,
     ) -> None:
-        """A cycle takes at most `maxtrans` transactions; None: no limit.
+        """A cycle takes at most `maxtrans` transactions; None: no limit. `compact` is called for tables in turn.
 
         Rows larger than `most_row_bytes` are left out; None: larger than memory allows.
         """
@@ -106,6 +108,7 @@ class Capture:
         self._lease = lease
         self._manifest = lease.manifest
         self._on_cycle = on_cycle
+        self._compact = compact
         self._committer = system_tables.committer
         system_tables.ensure()
         state = self._manifest.refresh()
@@ -334,9 +337,9 @@ class Capture:
         self._committer.forget(path)
 
     def _compact_in_turn(self) -> None:
-        """Merge the small files of the tables whose turn it is; what a crash prevents, the next turn does."""
         names = sorted(lifetime.instance.capture_instance for lifetime in _active(self._lake_state).values())
-        self._system_tables.compact_in_turn(self._lake_state.cycle, names)
+        for table in self._system_tables.list_due(self._lake_state.cycle, names):
+            self._compact(table)
 
     def _move_to(self, plan: CyclePlan, state: ManifestState) -> None:
         """Move to the end of a plan; at the end of the log store, the time is the log's own."""

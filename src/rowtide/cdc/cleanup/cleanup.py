@@ -68,13 +68,18 @@ class Cleanup:
     """Cleans up one lake, for the holder of its lease, in steps between which capture can run; one order at a time."""
 
     def __init__(
-        self, system_tables: SystemTables, lease: LakeLease, list_consumers: Callable[[], Iterable[Consumer]] = tuple
+        self,
+        system_tables: SystemTables,
+        lease: LakeLease,
+        list_consumers: Callable[[], Iterable[Consumer]] = tuple,
+        vacuum: Callable[[str], None] = vacuum,
     ) -> None:
-        """`list_consumers` returns the consumers for which cleanup waits."""
+        """`list_consumers` returns the consumers for which cleanup waits; `vacuum` is called for each cleaned table."""
         self._lake = system_tables.lake
         self._system_tables = system_tables
         self._lease = lease
         self._list_consumers = list_consumers
+        self._vacuum = vacuum
         self._marks = Marks(system_tables.lake)
         self._pieces: deque[_Piece] = deque()
         self._not_before = 0.0
@@ -204,7 +209,7 @@ class Cleanup:
             failpoint("rows_removal.before")
             removed = delete_rows(piece.path, piece.rows)
             failpoint("rows_removal.after")
-            vacuum(piece.path)
+            self._vacuum(piece.path)
         except LakeWriteFailed as error:
             # The others are cleaned all the same; the caller gets the reason.
             return Cleaned(piece.name, piece.low, 0, str(error))

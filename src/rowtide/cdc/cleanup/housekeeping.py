@@ -24,6 +24,7 @@ from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
+from rowtide.lake.deletion import vacuum
 from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.ownership import open_own_manifest
@@ -77,9 +78,15 @@ class Housekeeping:
         self._next_poll = 0.0
 
     @classmethod
-    def over(cls, connection: Connection, system_tables: SystemTables, lease: LakeLease) -> Housekeeping:
+    def over(
+        cls,
+        connection: Connection,
+        system_tables: SystemTables,
+        lease: LakeLease,
+        vacuum: Callable[[str], None] = vacuum,
+    ) -> Housekeeping:
         """Open for a lake whose lease is held; cleanup waits for the consumers of the source database."""
-        return cls(connection, Cleanup(system_tables, lease, lambda: list_consumers(connection)))
+        return cls(connection, Cleanup(system_tables, lease, lambda: list_consumers(connection), vacuum))
 
     @property
     def remaining(self) -> int:

@@ -19,6 +19,7 @@ from rowtide.cdc.jobs.administration import read_parameters
 from rowtide.cdc.jobs.parameters import JobParameters, JobType, new_parameters
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.running.context import CaptureContext
+from rowtide.cdc.running.lake_upkeep import LakeUpkeep
 from rowtide.cdc.running.scan_recorder import ScanRecorder
 from rowtide.cdc.scans.pace import LONGEST_REST_S, Pace, Scan, ScanLimits
 from rowtide.cdc.system_tables import SystemTables
@@ -112,7 +113,10 @@ class _Run:
             reader = stack.enter_context(LogReaderProcess(self._context.url, self._retry_reading, has_run=has_run))
             store = open_store(source.log_store)
             held = LakeLease.take(store, lease)
-            system_tables = SystemTables(source.lake, source.source_id, self._context.make_spark)
+            upkeep = stack.enter_context(LakeUpkeep(held.for_thread(lease.verifier())).running())
+            system_tables = SystemTables(
+                source.lake, source.source_id, self._context.make_spark, maintain=upkeep.maintain_log
+            )
             capture = Capture(
                 system_tables,
                 store,
@@ -120,10 +124,11 @@ class _Run:
                 engine=self._context.engine,
                 maxtrans=limits.maxtrans,
                 on_cycle=self._note_cycle,
+                compact=upkeep.compact,
             )
             self._has_captured = True
             self.recorder.watch(capture)
-            housekeeping = Housekeeping.over(lease.connection, system_tables, held)
+            housekeeping = Housekeeping.over(lease.connection, system_tables, held, upkeep.vacuum)
             yield _Supervisor(capture, housekeeping, reader, self.recorder, pace, self._context.stop)
 
     def retry(self, error: RowtideError, pause_s: float) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 
 from sqlalchemy import Connection, Engine, text
 
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.errors import LeaseHeld
+from rowtide.log.errors import LeaseHeld, LeaseLost
 
 _CLASS = 0x726F7774
 _KEYS = {"log": 1, "lake": 2, "agent": 4, "source": 5}
@@ -57,6 +59,15 @@ class AdvisoryLease:
         with translated():
             self.connection.execute(text("select 1"))
 
+    def verifier(self) -> Callable[[], None]:
+        """Return what verifies the lease from another thread, each time by a session of its own.
+
+        It raises `LeaseLost` if the session that holds the lease is gone, `ConnectionFailed` if that is not known.
+        """
+        with translated():
+            pid = self.connection.execute(text("select pg_backend_pid()")).scalar_one()
+        return partial(_verify_session, self.connection.engine, self._name, pid)
+
     def release(self) -> None:
         self.connection.close()
 
@@ -69,11 +80,25 @@ class AdvisoryLease:
         self.release()
 
 
+def _verify_session(engine: Engine, name: str, pid: int) -> None:
+    with translated(), engine.connect() as connection:
+        if not connection.execute(text(_IS_HELD), {**_parameters(name), "pid": pid}).scalar_one():
+            raise LeaseLost(name, find_holder(connection, name) or "nobody")
+
+
 def _parameters(name: str) -> dict[str, int]:
     return {"class": _CLASS, "key": _KEYS[name]}
 
 
 _TRY = "select pg_try_advisory_lock(:class, :key)"
+
+_IS_HELD = """
+select exists (
+    select from pg_locks
+    where locktype = 'advisory' and granted and classid = :class and objid = :key and pid = :pid
+      and database = (select oid from pg_database where datname = current_database())
+)
+"""
 
 _HOLDER = """
 select format('%s (server pid %s, user %s, since %s)', a.application_name, a.pid, a.usename,
