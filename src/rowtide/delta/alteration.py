@@ -110,11 +110,14 @@ def widen_columns(location: Location, types: Mapping[str, str]) -> bool:
 def rewrite(location: Location, schema_text: str, convert: Convert) -> None:
     """Replace a table's rows by those that `convert` makes of them, and its columns' types by theirs, in one commit.
 
-    Files become files, in batches. Raises as `commit_change`.
+    Files become files, in batches. No effect on a table that has these columns already. Raises as `commit_change`.
     """
 
-    def plan(snapshot: Snapshot) -> Change:
-        schema = _named_alike(json.loads(schema_text), json.loads(snapshot.metadata.schema_text))
+    def plan(snapshot: Snapshot) -> Change | None:
+        before = json.loads(snapshot.metadata.schema_text)
+        schema = _named_alike(json.loads(schema_text), before)
+        if _types_of(schema) == _types_of(before):
+            return None
         metadata = _altered(snapshot.metadata, schema)
         columns = parse_schema(metadata.schema_text, is_mapped=metadata.is_mapped)
         protocol = with_features(snapshot.protocol, features_for(schema, metadata.properties))
@@ -141,6 +144,10 @@ def _altered(metadata: Metadata, schema: Any = None, properties: Mapping[str, st
     text = metadata.schema_text if schema is None else json.dumps(schema, separators=(",", ":"))
     configuration = {**metadata.properties, **properties}
     return Metadata({**metadata.found, "schemaString": text, "configuration": configuration})
+
+
+def _types_of(schema: Any) -> list[tuple[str, Any]]:
+    return [(field["name"], field["type"]) for field in schema["fields"]]
 
 
 def _named_alike(schema: Any, before: Any) -> Any:

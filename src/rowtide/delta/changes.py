@@ -86,8 +86,13 @@ def _is_counted(location: Location, change: Change) -> bool:
     return (
         all(file.path not in now.files for file in change.removed)
         and all(file.path in known for file in change.added)
-        and (change.metadata is None or change.metadata.found == now.metadata.found)
+        and (change.metadata is None or _says(change.metadata) == _says(now.metadata))
     )
+
+
+def _says(metadata: Metadata) -> tuple[str, Mapping[str, str]]:
+    """Return what changes: a checkpoint fills in the other values."""
+    return metadata.schema_text, metadata.properties
 
 
 def _require_removable(snapshot: Snapshot, change: Change) -> None:

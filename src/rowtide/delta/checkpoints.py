@@ -20,7 +20,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.delta.durations import parse_duration
 from rowtide.delta.log_files import LAST_CHECKPOINT, LOG, LogFiles, checkpoint_path, commit_path, version_of
 from rowtide.delta.replay import read_commit
-from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
+from rowtide.delta.snapshot import Location, Snapshot, open_snapshot, read_hint
 from rowtide.storage.store import Missing
 
 log = logging.getLogger("rowtide.delta")
@@ -94,6 +94,9 @@ def write_checkpoint(snapshot: Snapshot, now: datetime) -> None:
     # Another writer's checkpoint of this version says the same.
     store.put_if_absent(checkpoint_path(snapshot.version), sink.getvalue().to_pybytes())
     failpoint("delta_checkpoint.after")
+    if (read_hint(store) or 0) > snapshot.version:
+        # A slower thread writes an older one: commits are compared with the newest.
+        return
     hint = {"version": snapshot.version, "size": len(actions), "numOfAddFiles": len(snapshot.files)}
     store.put_durable(LAST_CHECKPOINT, json.dumps(hint).encode())
     failpoint("delta_last_checkpoint.after")
