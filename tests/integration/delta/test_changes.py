@@ -123,7 +123,7 @@ def test_a_compaction_that_may_not_commit_changes_nothing(tmp_path: Path) -> Non
     assert own(path).version == 2
 
 
-def test_files_below_a_bound_go_and_those_across_it_are_rewritten(tmp_path: Path) -> None:
+def test_files_below_a_bound_go_others_are_rewritten(tmp_path: Path) -> None:
     path = create(tmp_path / "table")
     committer, location = Committer(), locate(path)
     for cycle in (1, 2, 3):
@@ -317,7 +317,7 @@ def test_a_change_in_a_hole_of_the_log_is_made_again(tmp_path: Path) -> None:
     assert (own(path).version, ids(path)) == (7, list(range(1, 7)))
 
 
-def test_a_change_in_a_checkpoint_of_others_is_not_repeated(tmp_path: Path) -> None:
+def test_a_change_in_a_checkpoint_of_others_is_made_once(tmp_path: Path) -> None:
     """Others commit after it, and write a checkpoint, before it looks at the checkpoints."""
     path = create(tmp_path / "table")
     fill(path, [1, 2])
@@ -529,7 +529,7 @@ vacuum(location, location.store)
 
 
 @pytest.mark.parametrize("cycles", [80, pytest.param(5_000, marks=pytest.mark.soak)])
-def test_appends_race_compaction_and_deletion_and_none_vanishes(tmp_path: Path, cycles: int) -> None:
+def test_appends_race_other_changes_and_none_vanishes(tmp_path: Path, cycles: int) -> None:
     """Two threads append, one compacts, one deletes what is older than the last rows, one removes old files."""
     short = {"delta.checkpointInterval": "10", "delta.logRetentionDuration": "interval 1 second"}
     path = create(tmp_path / "table", **short)

@@ -94,7 +94,7 @@ WIDENED = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_columns_widened_by_us_are_read_and_written_by_spark(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+def test_columns_that_we_widened_are_read_and_written_there(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     path, session = tmp_path / "table", pinned(spark)
     columns = [("id", "bigint"), *((name, old) for name, (old, _) in WIDENED.items())]
     location = locate(path)
