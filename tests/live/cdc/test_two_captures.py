@@ -117,7 +117,7 @@ def test_of_two_that_ignore_the_lease_one_commits_each_cycle(
 def capture_on(captured: CapturedDatabase, lease: AdvisoryLease, maxtrans: int, target: int) -> bool:
     """Capture up to a log position; return False where the other process is a cycle ahead."""
     source, store = captured.cdc.get_source(), captured.store()
-    system_tables = SystemTables(lambda: captured.spark, source.lake, source.source_id)
+    system_tables = SystemTables(source.lake, source.source_id, lambda: captured.spark)
     capture = Capture(system_tables, store, LakeLease.take(store, lease), maxtrans=maxtrans)
     try:
         while capture.position.log <= target:
