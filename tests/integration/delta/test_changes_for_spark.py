@@ -77,7 +77,7 @@ def test_every_type_survives_a_compaction(spark: SparkSession, tmp_path: Path, m
     assert compact(locate(path), "id") == 3
     found = require_same(spark, path)
     assert (found.metadata.is_mapped, len(found.files)) == (mode != "none", 1)
-    assert found.read().sort_by("id").to_pylist() == before.to_pylist()
+    assert _rows(found) == sorted(map(repr, before.to_pylist()))
     for condition in ("day < date'0001-01-04'", "early >= timestamp_micros(-62135596799999995)", "text = 'ü4'"):
         shown = session.read.format("delta").load(str(path)).where(condition).count()
         assert shown == session.createDataFrame(before).where(condition).count()
