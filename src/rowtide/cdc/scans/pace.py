@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LONGEST_REST_S = 1.0
+SHORTEST_PERIOD_S = 0.4
+"""From a cycle's begin to the next: each leaves files and a version of every table that changed, for readers to open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +64,5 @@ class Pace:
         if self._limits.pollinginterval is not None:
             return self._limits.pollinginterval
         # Cycles without a pause would take a whole core, and leave many small files.
-        return min(scan.seconds, LONGEST_REST_S) if scan.has_worked and is_drained else 0
+        rest = max(min(scan.seconds, LONGEST_REST_S), SHORTEST_PERIOD_S - scan.seconds)
+        return rest if scan.has_worked and is_drained else 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rowtide.cdc.scans.pace import LONGEST_REST_S, Pace, Scan, ScanLimits
+import pytest
+
+from rowtide.cdc.scans.pace import LONGEST_REST_S, SHORTEST_PERIOD_S, Pace, Scan, ScanLimits
 
 EMPTY = Scan(has_worked=False, is_behind=False, log=10, seconds=0.01)
 LAST = Scan(has_worked=True, is_behind=False, log=10, seconds=0.4)
@@ -21,6 +23,11 @@ def test_unlimited_scans_do_not_pause_while_there_is_more() -> None:
 def test_unlimited_scans_rest_as_long_as_the_last_scan_took() -> None:
     long = Scan(has_worked=True, is_behind=False, log=10, seconds=30)
     assert pauses(Pace(ADAPTIVE, None), LAST, long) == [0.4, LONGEST_REST_S]
+
+
+def test_short_cycles_begin_a_shortest_period_apart() -> None:
+    short = Scan(has_worked=True, is_behind=False, log=10, seconds=0.1)
+    assert pauses(Pace(ADAPTIVE, None), short) == [pytest.approx(SHORTEST_PERIOD_S - 0.1)]
 
 
 def test_polling_interval_follows_every_maxscans_scans() -> None:
