@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 LONGEST_REST_S = 1.0
 SHORTEST_PERIOD_S = 0.4
-"""From a cycle's begin to the next: each leaves files and a version of every table that changed, for readers to open."""
+"""From a cycle's begin to the next: each leaves a file and a version of every table that changed."""
 
 
 @dataclass(frozen=True, slots=True)
