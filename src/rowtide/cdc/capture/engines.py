@@ -30,7 +30,7 @@ SPARK_ROWS = 4_000_000
 (docs/decisions/0042).
 """
 
-ROW_COPIES = 8
+ROW_COPIES = 10
 """How often a large row is in memory while it is converted; measured."""
 _MOST_TEXT = 2**31 - 2**20
 """Texts of both images of a row are joined, and Arrow's offsets end at 2 GiB."""
@@ -52,12 +52,12 @@ def choose_engine(setting: EngineSetting, lake: str, rows: int) -> Engine:
 
 
 def find_most_row_bytes() -> int:
-    """Return the size, in bytes of log record, up to which this machine's memory is enough to convert a row."""
+    """Return the size, in bytes of log record, up to which half of this machine's memory is enough to convert a row."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for place in map(Path, _MEMORY_LIMITS):
         said = place.read_text().strip() if place.is_file() else ""
         limits += [int(said)] if said.isdigit() else []
-    return min(_MOST_TEXT, min(limits) // ROW_COPIES)
+    return min(_MOST_TEXT, min(limits) // 2 // ROW_COPIES)
 
 
 def convert_in_process(
