@@ -8,17 +8,22 @@ from datetime import UTC, datetime, timedelta
 
 from rowtide.delta import compaction
 from rowtide.delta.checkpoints import forget_checksums, forget_versions
+from rowtide.delta.log_files import LOG
 from rowtide.lake.stores import locate
 
 COMPACTION_INTERVAL = 100
 """Number of cycles between two compactions of a table."""
+MOST_LOG_FILES = 20_000
+"""With more files in a table's log, each of which every reader lists, versions are kept for `BUSY_VERSIONS` only."""
+BUSY_VERSIONS = timedelta(hours=2)
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
     """A table that is compacted, in the order of an integer column.
 
-    The table's log below the last checkpoint of age `versions` is removed too; None: as by the table's properties.
+    The table's log below the last checkpoint of age `versions` is removed too; None: as by the table's properties, or
+    by `BUSY_VERSIONS` if there are many.
     """
 
     path: str
@@ -40,5 +45,8 @@ def compact(table: Compacted, before_commit: Callable[[], None] = lambda: None) 
     location = locate(table.path)
     compaction.compact(location, table.ordered_by, before_commit=before_commit)
     forget_checksums(location)
-    if table.versions is not None:
-        forget_versions(location, table.versions, datetime.now(UTC))
+    versions = table.versions
+    if versions is None and len(location.store.list(LOG)) > MOST_LOG_FILES:
+        versions = BUSY_VERSIONS
+    if versions is not None:
+        forget_versions(location, versions, datetime.now(UTC))

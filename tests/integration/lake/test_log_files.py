@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from rowtide.delta.commits import Committer
-from rowtide.lake import tables
+from rowtide.lake import compaction, tables
 from rowtide.lake.compaction import Compacted, compact
 from rowtide.lake.small_tables import SmallTable, append_small
 
@@ -25,6 +25,29 @@ def append_cycles(path: Path, cycles: range) -> None:
     for cycle in cycles:
         rows = pa.table({"cycle": pa.array([cycle], pa.int64())})
         append_small(Committer(), rows, str(path), identity="one", cycle=cycle)
+
+
+def age_versions(log: Path, below: int, age: timedelta) -> None:
+    """Let versions below one be older."""
+    for file in log.glob("*.json"):
+        age_s = age.total_seconds() if int(file.stem) < below else 60
+        time_ms = int((time.time() - age_s) * 1000)
+        file.write_text(re.sub(r'"timestamp":\d+', f'"timestamp":{time_ms}', file.read_text()))
+
+
+@pytest.mark.parametrize(("most", "oldest"), [(100, 0), (5, 6)])
+def test_a_log_of_many_files_is_kept_for_hours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, oldest: int
+) -> None:
+    monkeypatch.setitem(tables._PROPERTIES, "delta.checkpointInterval", "3")
+    monkeypatch.setattr(compaction, "MOST_LOG_FILES", most)
+    path = tmp_path / "table"
+    append_cycles(path, range(1, 11))
+    log = path / "_delta_log"
+    age_versions(log, 8, compaction.BUSY_VERSIONS * 2)
+
+    compact(Compacted(str(path), "cycle"))
+    assert min(int(file.stem) for file in log.glob("*.json")) == oldest
 
 
 @pytest.mark.exhaustive
@@ -40,10 +63,7 @@ def test_versions_before_an_old_checkpoint_go_and_reads_continue(
 
     compact(table)
     assert min(log.glob("*.json")).stem == f"{0:020d}", "all of them are younger"
-    for file in log.glob("*.json"):
-        age_s = 60 if int(file.stem) >= 8 else 7200
-        time_ms = int((time.time() - age_s) * 1000)
-        file.write_text(re.sub(r'"timestamp":\d+', f'"timestamp":{time_ms}', file.read_text()))
+    age_versions(log, 8, timedelta(hours=2))
     compact(table)
     left = {file.name for file in log.iterdir() if file.name[0] == "0"}
     assert min(left) == f"{6:020d}.checkpoint.parquet"
