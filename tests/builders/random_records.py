@@ -5,18 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
 
 from builders.capture_instances import instance, source_table
+from builders.log_records import Change, Image, insert, log_records
 from builders.odd_texts import ODD_TEXTS
 from builders.random_values import MAKERS
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.rows.column_places import key_places
 from rowtide.core.operations import Operation
-from rowtide.core.records import RECORD
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape
 from rowtide.databases.source_table import TableKind
 
@@ -24,9 +22,6 @@ TYPES = tuple(ODD_TEXTS)
 _KEY_TYPES = ("integer", "text", "uuid")
 _COUNTS = (1, 2, 3, 7, 8, 9, 12, 17, 20)
 _IDENTITIES = {BeforeImages.FULL: ImageKind.FULL, BeforeImages.KEY: ImageKind.KEY}
-_TIME = datetime(2026, 1, 1, tzinfo=UTC)
-
-Image = list[str | None]
 
 
 @dataclass(frozen=True)
@@ -80,37 +75,28 @@ def _other_column(name: str, number: int | None) -> ColumnShape:
 
 def random_records(chosen: random.Random, logged: Logged, count: int, table_id: int = 1) -> pa.Table:
     """Return records of a table in several transactions, as `core.records.RECORD`."""
-    rows = []
-    for seqval in range(1, count + 1):
-        operation, image, before, after, absent = _random_change(chosen, logged)
-        rows.append(
-            (100 + seqval // 50, _TIME, 7, None, seqval, operation, table_id, image, before, after, absent, None)
-        )
-    columns: list[list[Any]] = [list(values) for values in zip(*rows, strict=True)]
-    return pa.table(
-        [pa.array(values, field.type) for values, field in zip(columns, RECORD, strict=True)], schema=RECORD
-    )
+    changes = [random_change(chosen, logged) for _ in range(count)]
+    return log_records(changes, table_id=table_id, lsns=[100 + seqval // 50 for seqval in range(1, count + 1)])
 
 
-def _random_change(
-    chosen: random.Random, logged: Logged
-) -> tuple[Operation, ImageKind, Image | None, Image | None, bytes | None]:
+def random_change(chosen: random.Random, logged: Logged) -> Change:
+    """Return a change of a table, or now and then a truncate or a statement."""
     places = range(len(logged.types))
     keys = set(key_places(logged.instance, logged.shape))
     is_partial = logged.instance.is_partitioned or logged.shape.identity is not ImageKind.FULL
     operation = chosen.choice([Operation.INSERT, *[Operation.UPDATE] * 4, *[Operation.DELETE] * 2, *_rare(chosen)])
     old = [random_text(chosen, one, is_key=place in keys and is_partial) for place, one in enumerate(logged.types)]
     if operation is Operation.INSERT:
-        return operation, ImageKind.NONE, None, old, None
+        return Change(operation, after=old)
     if operation not in (Operation.UPDATE, Operation.DELETE):
-        return operation, ImageKind.NONE, None, None, None
+        return Change(operation)
     image = chosen.choice(list(ImageKind)) if is_partial else ImageKind.FULL
     before: Image | None = {
         ImageKind.FULL: old,
         ImageKind.KEY: [text if place in keys else None for place, text in enumerate(old)],
     }.get(image)
     if operation is Operation.DELETE:
-        return operation, image, before, None, None
+        return Change(operation, image, before)
     is_kept = chosen.choice([0.2, 0.9])
     new = [
         old[place]
@@ -119,9 +105,9 @@ def _random_change(
         for place, one in enumerate(logged.types)
     ]
     unsent = [place for place in places if chosen.random() < 0.2] if chosen.random() < 0.4 else []
-    bits = sum(1 << place for place in unsent)
-    absent = bits.to_bytes((len(places) + 7) // 8, "little") if unsent else None
-    return operation, image, before, [None if place in unsent else text for place, text in enumerate(new)], absent
+    return Change(
+        operation, image, before, [None if place in unsent else text for place, text in enumerate(new)], unsent
+    )
 
 
 def _rare(chosen: random.Random) -> Iterator[Operation]:
@@ -143,10 +129,4 @@ def random_text(chosen: random.Random, type_text: str, *, is_key: bool) -> str |
 
 def records_of_texts(columns: Sequence[Sequence[str | None]]) -> pa.Table:
     """Return an insert for each row of columns of texts."""
-    rows = list(zip(*columns, strict=True))
-    after = pa.array([list(row) for row in rows], RECORD.field("after").type)
-    count = len(rows)
-    constant = {"commit_lsn": 100, "commit_time": _TIME, "xid": 7, "operation": 1, "table_id": 1, "image": 0}
-    given = {"seqval": pa.array(range(1, count + 1), pa.int64()), "after": after}
-    arrays = [given.get(field.name, pa.array([constant.get(field.name)] * count, field.type)) for field in RECORD]
-    return pa.table(arrays, schema=RECORD)
+    return log_records([insert(*row) for row in zip(*columns, strict=True)])

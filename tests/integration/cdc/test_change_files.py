@@ -12,6 +12,7 @@ from rowtide.cdc.capture.change_files import convert_part, divide, select_record
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.log.errors import SegmentCorrupt
 from rowtide.log.segments import write_segment
 from rowtide.log.store import LocalStore
 
@@ -41,3 +42,15 @@ def test_cycle_captures_its_range_after_the_instance_began(
     rows = convert_part(store, part)["m1"]
 
     assert rows["__$start_lsn"].to_pylist() == captured
+
+
+def test_segment_whose_rows_have_other_columns_is_corrupt(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    written = write_segment(store, records([(1, 100, 1)]))
+    wider = source_table([("id", "text"), ("name", "text"), ("more", "text")])
+    lifetime = InstanceLifetime(instance(table=wider), CommitLsn(50))
+    plan = CyclePlan(Position(100), Position(200), (InstanceWork(lifetime, (Slice(version_of(wider), (written,)),)),))
+    [part] = divide(plan.segments, select_records(plan))
+
+    with pytest.raises(SegmentCorrupt, match=f'"{written.path}" is damaged: a row image has 2 values, not 3'):
+        convert_part(store, part)

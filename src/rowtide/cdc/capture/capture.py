@@ -294,7 +294,7 @@ class Capture:
         engine: Engine,
     ) -> Mapping[str, list[ChangeFile]]:
         """Write the data files of some change tables; return them by the instances' member ids."""
-        chosen = [selection for selection in selections if selection.wanted.instance.member_id in destinations]
+        chosen = [selection for selection in selections if selection.instance.member_id in destinations]
         parts = divide(plan.segments, chosen)
         if engine is Engine.SPARK and parts:
             files = convert_by_spark(lambda: self._system_tables.spark, self._store, parts, destinations, cycle)

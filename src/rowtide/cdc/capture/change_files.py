@@ -14,12 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork
-from rowtide.cdc.rows.conversion import LsnRange, Wanted, convert_segment, count_rows
+from rowtide.cdc.definitions import Instance
+from rowtide.cdc.rows.conversion import LsnRange, convert_records, count_rows
+from rowtide.cdc.rows.row_images import ImageMalformed
+from rowtide.core.tables import TableVersion
 from rowtide.delta.actions import AddFile
 from rowtide.delta.appends import name_data_file, write_rows
 from rowtide.delta.commits import TableState
 from rowtide.delta.snapshot import Location
 from rowtide.log.entries import Segment
+from rowtide.log.errors import SegmentCorrupt
 from rowtide.log.segments import read_segment
 from rowtide.storage.store import Store
 
@@ -40,9 +44,11 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The records that one instance takes of some segments, given by their paths."""
+    """The records of a table version that an instance takes: those in a range, of segments given by their paths."""
 
-    wanted: Wanted
+    instance: Instance
+    version: TableVersion
+    lsns: LsnRange
     paths: frozenset[str]
 
 
@@ -67,7 +73,9 @@ def select_records(plan: CyclePlan) -> list[Selection]:
     """Return which records of a cycle become rows of change tables."""
     return [
         Selection(
-            Wanted(work.lifetime.instance, piece.version, _range_of(plan, work)),
+            work.lifetime.instance,
+            piece.version,
+            _range_of(plan, work),
             frozenset(segment.path for segment in piece.segments),
         )
         for work in plan.work
@@ -89,10 +97,24 @@ def convert_part(store: Store, part: Part) -> Mapping[str, pa.Table]:
     """
     found: dict[str, list[pa.Table]] = {}
     for segment in part.segments:
-        wanted = [selection.wanted for selection in part.selections if segment.path in selection.paths]
-        for member_id, rows in convert_segment(read_segment(store, segment.path, _CONVERTED), wanted).items():
-            found.setdefault(member_id, []).append(rows)
+        selections = [selection for selection in part.selections if segment.path in selection.paths]
+        try:
+            for member_id, rows in convert_segment(read_segment(store, segment.path, _CONVERTED), selections):
+                found.setdefault(member_id, []).append(rows)
+        except ImageMalformed as error:
+            raise SegmentCorrupt(segment.path, str(error)) from error
     return {member_id: pa.concat_tables(rows) for member_id, rows in found.items()}
+
+
+def convert_segment(records: pa.Table, selections: Sequence[Selection]) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the change rows of a segment's records, with the member id of their instance. Raises `ImageMalformed`."""
+    by_table = dict(_group_by_table(records))
+    for selection in selections:
+        of_table = by_table.get(selection.version.table_id)
+        if of_table is not None:
+            rows = convert_records(of_table, selection.instance, selection.version.shape, selection.lsns)
+            if rows.num_rows:
+                yield selection.instance.member_id, rows
 
 
 def write_change_rows(destination: Destination, member_id: str, rows: pa.Table, cycle: int) -> ChangeFile:
@@ -115,15 +137,26 @@ def count_change_rows(captured: Mapping[str, pa.Table], selections: Sequence[Sel
         rows = count_rows(records["operation"].to_numpy()[by_table])
         for selection in selections:
             if path in selection.paths:
-                wanted = selection.wanted
-                first, end = np.searchsorted(table_ids, [wanted.version.table_id, wanted.version.table_id + 1])
-                is_counted = wanted.lsns.contains(lsns[first:end])
-                counts[wanted.instance.member_id] += int(rows[first:end][is_counted].sum())
+                table_id = selection.version.table_id
+                first, end = np.searchsorted(table_ids, [table_id, table_id + 1])
+                is_counted = selection.lsns.contains(lsns[first:end])
+                counts[selection.instance.member_id] += int(rows[first:end][is_counted].sum())
     return counts
 
 
 def _range_of(plan: CyclePlan, work: InstanceWork) -> LsnRange:
     return LsnRange(max(plan.from_position.value, work.lifetime.begin.value + 1), plan.to_position.value)
+
+
+def _group_by_table(records: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the records of each table; a segment has them in this order already."""
+    table_ids = records["table_id"].to_numpy()
+    if (np.diff(table_ids) < 0).any():
+        by_table = np.argsort(table_ids, kind="stable")
+        records, table_ids = records.take(by_table), table_ids[by_table]
+    begins = np.flatnonzero(np.diff(table_ids, prepend=table_ids[:1] - 1))
+    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(table_ids)], strict=True):
+        yield int(table_ids[begin]), records.slice(begin, end - begin)
 
 
 def _group(segments: Sequence[Segment]) -> Iterator[tuple[Segment, ...]]:

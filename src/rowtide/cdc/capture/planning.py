@@ -34,11 +34,6 @@ class Slice:
     version: TableVersion
     segments: tuple[Segment, ...]
 
-    @property
-    def rows(self) -> int:
-        """An upper bound: the segments may hold other tables too."""
-        return sum(segment.rows for segment in self.segments)
-
 
 @dataclass(frozen=True, slots=True)
 class InstanceWork:

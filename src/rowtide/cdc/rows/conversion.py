@@ -6,7 +6,7 @@ a truncate is one row, 6, without values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from rowtide.cdc.rows.masks import Masks, as_binary, empty_masks, full_masks, se
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.cdc.rows.row_images import Booleans, Integers, RowImages, complete_images, read_images
 from rowtide.core.operations import Operation
-from rowtide.core.tables import TableShape, TableVersion
+from rowtide.core.tables import TableShape
 from rowtide.databases.lake_values.arrow_types import arrow_schema, arrow_type
 from rowtide.databases.lake_values.casting import Column, kernels
 from rowtide.databases.postgres.typed_values import typed_values as postgres_values
@@ -56,15 +56,6 @@ class LsnRange:
         return is_in
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """An instance that takes the records of a table version within a range."""
-
-    instance: Instance
-    version: TableVersion
-    lsns: LsnRange
-
-
 def change_schema(instance: Instance) -> pa.Schema:
     """Return the Arrow schema of an instance's change table."""
     return arrow_schema([(column.name, column.type_name) for column in change_columns(instance)])
@@ -75,7 +66,7 @@ def convert_records(
 ) -> pa.Table:
     """Return the change rows of log records of one shape, in the records' order, with `change_schema`.
 
-    Raises `ValueError` if a row image does not have the shape's columns.
+    Raises `ImageMalformed` if a row image does not have the shape's columns.
     """
     schema = change_schema(instance)
     table = records if isinstance(records, pa.Table) else pa.Table.from_batches([records])
@@ -87,38 +78,11 @@ def convert_records(
     return pa.Table.from_batches(batches, schema)
 
 
-def convert_segment(records: pa.Table, wanted: Sequence[Wanted]) -> Mapping[str, pa.Table]:
-    """Return the change rows of log records of any number of tables, by the instances' member ids.
-
-    An instance without change rows is left out. Raises `ValueError` as `convert_records`.
-    """
-    by_table = dict(_group_by_table(records))
-    found: dict[str, list[pa.Table]] = {}
-    for one in wanted:
-        of_table = by_table.get(one.version.table_id)
-        if of_table is not None:
-            rows = convert_records(of_table, one.instance, one.version.shape, one.lsns)
-            found.setdefault(one.instance.member_id, []).append(rows)
-    whole = {member_id: pa.concat_tables(parts) for member_id, parts in found.items()}
-    return {member_id: rows for member_id, rows in whole.items() if rows.num_rows}
-
-
 def count_rows(operations: npt.NDArray[np.int8]) -> Integers:
     """Return how many change rows log records of these operations become."""
     counts: Integers = (_FIRST_OPERATION[operations] != _NO_OPERATION).astype(np.int64)
     counts[operations == Operation.UPDATE] = 2
     return counts
-
-
-def _group_by_table(records: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the records of each table; a segment has them in this order already."""
-    table_ids = records["table_id"].to_numpy()
-    if (np.diff(table_ids) < 0).any():
-        by_table = np.argsort(table_ids, kind="stable")
-        records, table_ids = records.take(by_table), table_ids[by_table]
-    begins = np.flatnonzero(np.diff(table_ids, prepend=table_ids[:1] - 1))
-    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(table_ids)], strict=True):
-        yield int(table_ids[begin]), records.slice(begin, end - begin)
 
 
 def _within_bytes(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

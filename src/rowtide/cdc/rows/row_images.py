@@ -8,6 +8,7 @@ known. Values stay where the log has them: a row image is the index of its first
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,10 @@ Booleans = npt.NDArray[np.bool_]
 
 NOWHERE = -1
 """The index of a value that no image has."""
+
+
+class ImageMalformed(ValueError):
+    """A row image, or what it says of its absent values, is not one of the table version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class LoggedImages:
 def read_images(records: pa.RecordBatch, chosen: Integers, places: int) -> LoggedImages:
     """Return the row images of some records of a batch, whose images have a number of places.
 
-    Raises `ValueError` if an image has another number of values.
+    Raises `ImageMalformed` if an image has another number of values.
     """
     before_texts, before = _read_column(records["before"], chosen, places)
     after_texts, after = _read_column(records["after"], chosen, places)
@@ -88,8 +93,7 @@ def _read_column(images: Column, chosen: Integers, places: int) -> tuple[Texts, 
     offsets = images.offsets.to_numpy().astype(np.int64)
     begins, lengths = offsets[:-1][chosen] - offsets[0], np.diff(offsets)[chosen]
     is_missing = images.is_null().to_numpy(zero_copy_only=False)[chosen]
-    if (lengths != places)[~is_missing].any():
-        raise ValueError(f"a row image has not {places} values")
+    _require_length(lengths[~is_missing], places, "a row image has {} values, not {}")
     return images.values[offsets[0] : offsets[-1]], np.where(is_missing, NOWHERE, begins)
 
 
@@ -99,8 +103,15 @@ def _read_absent(bitmaps: Column, chosen: Integers, places: int) -> npt.NDArray[
     absent = np.zeros((len(bitmaps), (places + 7) // 8), np.uint8)
     is_there = bitmaps.is_valid().to_numpy(zero_copy_only=False)
     offsets, packed = bytes_of(bitmaps.drop_null())
+    _require_length(np.diff(offsets), absent.shape[1], "a bitmap of absent values has {} bytes, not {}")
     absent[is_there] = packed[offsets[0] : offsets[-1]].reshape(-1, absent.shape[1])
     return absent[chosen] if absent[chosen].any() else None
+
+
+def _require_length(lengths: npt.NDArray[Any], expected: int, problem: str) -> None:
+    others = lengths[lengths != expected]
+    if len(others):
+        raise ImageMalformed(problem.format(others[0], expected))
 
 
 def _at(begins: Integers, place: int) -> Integers:
