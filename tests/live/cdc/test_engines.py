@@ -11,7 +11,7 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase
 from builders.command_lines import rowtide
-from rowtide.cdc.capture import capture as capture_module
+from rowtide.cdc.capture import appends
 from rowtide.cdc.capture.change_files import ChangeFile, Selection, count_change_rows
 from rowtide.cdc.errors import ChangeFileMissing, ChangeRowsMiscounted
 from rowtide.cdc.system_tables import SystemTables
@@ -108,7 +108,7 @@ def test_rows_that_the_log_does_not_have_are_not_committed(
         return {member_id: rows + 1 for member_id, rows in count_change_rows(captured, selections).items()}
 
     with monkeypatch.context() as miscounting:
-        miscounting.setattr(capture_module, "count_change_rows", count_more)
+        miscounting.setattr(appends, "count_change_rows", count_more)
         with written.open_capture() as capture, pytest.raises(ChangeRowsMiscounted):
             capture.step()
     assert written.changes("public_item") == []

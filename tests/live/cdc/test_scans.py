@@ -8,7 +8,7 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.command_lines import rowtide
-from rowtide.cdc.capture import capture as capture_module
+from rowtide.cdc.capture import appends
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta.errors import AppendNotFound
 from rowtide.lake import tables
@@ -68,7 +68,7 @@ def test_an_error_that_ends_a_scan_is_listed(written: CapturedDatabase, monkeypa
     def fail(*_arguments: object, **_options: object) -> None:
         raise AppendNotFound("the change table", 2)
 
-    monkeypatch.setattr(capture_module, "convert_in_process", fail)
+    monkeypatch.setattr(appends, "convert_in_process", fail)
     rowtide("cdc", "scan", "--db", written.url).require_error(3102)
     (error,) = written.cdc.list_scan_errors()
     assert (error.error_number, error.phase_number) == (3102, 3)

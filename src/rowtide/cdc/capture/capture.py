@@ -10,21 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
 
-from rowtide.cdc.capture.change_files import (
-    ChangeFile,
-    Destination,
-    Selection,
-    count_change_rows,
-    divide,
-    select_records,
-)
-from rowtide.cdc.capture.engines import choose_engine, convert_by_spark, convert_in_process, find_most_row_bytes
+from rowtide.cdc.capture.appends import ChangeAppender
+from rowtide.cdc.capture.engines import find_most_row_bytes
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import (
     CyclePlan,
@@ -45,7 +37,7 @@ from rowtide.cdc.capture.transactions import (
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.history import history_rows
 from rowtide.cdc.definitions import READER, Instance
-from rowtide.cdc.errors import ChangeRowsMiscounted, LakeBehindLog
+from rowtide.cdc.errors import LakeBehindLog
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
@@ -54,12 +46,8 @@ from rowtide.cdc.scans.sessions import Engine, EngineSetting, ScanFigures, ScanP
 from rowtide.cdc.system_tables import InstanceEvent, LakeState, RecordedCycle, SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.delta.actions import AddFile
-from rowtide.delta.commits import TableState
-from rowtide.delta.errors import AppendNotFound
 from rowtide.lake import tables
 from rowtide.lake.compaction import Compacted, compact
-from rowtide.lake.stores import locate
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.state import ManifestState
 from rowtide.storage.store import Store
@@ -99,7 +87,7 @@ class Capture:
 
         Rows larger than `most_row_bytes` are left out; None: larger than memory allows.
         """
-        self._engine = engine
+        self._appender = ChangeAppender(system_tables, store, engine)
         self._maxtrans = maxtrans
         self._most_row_bytes = most_row_bytes or find_most_row_bytes()
         self._lake = system_tables.lake
@@ -183,8 +171,7 @@ class Capture:
         self._phase = ScanPhase.SECOND_SCAN
         self._carry_types(plan)
         captured = read_captured(self._store, plan)
-        engine = choose_engine(self._engine, self._lake, sum(segment.rows for segment in plan.segments))
-        self._append_changes(plan, cycle, captured, engine)
+        engine = self._append_changes(plan, cycle, captured)
         self._phase = ScanPhase.SCHEMA_VERSIONING
         events = _instance_events(plan, state, self._lake_state)
         self._system_tables.record_instances(cycle, events)
@@ -234,80 +221,13 @@ class Capture:
             retyping.carry_types(self._lake, altered.lifetime.instance)
             self._committer.forget(change_table_path(self._lake, altered.lifetime.instance.capture_instance))
 
-    def _append_changes(self, plan: CyclePlan, cycle: int, captured: Mapping[str, pa.Table], engine: Engine) -> None:
+    def _append_changes(self, plan: CyclePlan, cycle: int, captured: Mapping[str, pa.Table]) -> Engine:
         for lifetime in plan.begun:
             # One that ends in the same cycle has no rows; its name may be the next one's, whose table is not touched
             # again when a cycle is redone: it would be emptied, and the rows refused as there already.
             if lifetime.end is None:
                 self._ensure_change_table(lifetime)
-        selections = select_records(plan)
-        expected = count_change_rows(captured, selections)
-        instances = [work.lifetime.instance for work in plan.work if expected.get(work.lifetime.instance.member_id)]
-        with ThreadPoolExecutor(_COMMITTERS, "rowtide-commit") as pool:
-            destinations = {
-                instance.member_id: destination
-                for instance, destination in zip(instances, pool.map(self._find_destination, instances), strict=True)
-                # A cycle that is redone may have been committed to it.
-                if destination.state.cycles.get(instance.member_id) != cycle
-            }
-            files = self._convert(plan, selections, destinations, cycle, engine)
-            for member_id, destination in destinations.items():
-                _require_all(files.get(member_id, ()), expected[member_id], destination, cycle)
-
-            def commit(member_id: str) -> None:
-                def rewrite(state: TableState) -> list[AddFile]:
-                    destination = destinations[member_id]
-                    if state.columns == destination.state.columns:
-                        return [written.file for written in files[member_id]]
-                    altered = {member_id: Destination(destination.location, state)}
-                    converted = self._convert(plan, selections, altered, cycle, engine)
-                    return [written.file for written in converted[member_id]]
-
-                failpoint("change_table_append.before")
-                self._committer.commit_once(
-                    destinations[member_id].location,
-                    identity=member_id,
-                    cycle=cycle,
-                    write=rewrite,
-                    tags=self._tags(plan),
-                )
-                failpoint("change_table_append.after")
-
-            try:
-                for committed in [pool.submit(commit, member_id) for member_id in destinations]:
-                    committed.result()
-            except AppendNotFound:
-                # A later cycle is there: another process has taken over, or the table was restored.
-                self._lease.require()
-                raise
-
-    def _find_destination(self, instance: Instance) -> Destination:
-        location = locate(change_table_path(self._lake, instance.capture_instance))
-        return Destination(location, self._committer.read_state(location))
-
-    def _convert(
-        self,
-        plan: CyclePlan,
-        selections: Sequence[Selection],
-        destinations: Mapping[str, Destination],
-        cycle: int,
-        engine: Engine,
-    ) -> Mapping[str, list[ChangeFile]]:
-        """Write the data files of some change tables; return them by the instances' member ids."""
-        chosen = [selection for selection in selections if selection.instance.member_id in destinations]
-        parts = divide(plan.segments, chosen)
-        if engine is Engine.SPARK and parts:
-            files = convert_by_spark(lambda: self._system_tables.spark, self._store, parts, destinations, cycle)
-        else:
-            files = convert_in_process(self._store, parts, destinations, cycle)
-        by_member: dict[str, list[ChangeFile]] = {}
-        for file in files:
-            by_member.setdefault(file.member_id, []).append(file)
-        return by_member
-
-    def _tags(self, plan: CyclePlan) -> dict[str, str]:
-        """Return what each commit of a cycle says about it."""
-        return {"rowtide.token": str(self._lease.token), "rowtide.range": f"{plan.from_position}..{plan.to_position}"}
+        return self._appender.append(plan, cycle, captured, self._lease)
 
     def _ensure_change_table(self, lifetime: InstanceLifetime) -> None:
         columns = [(column.name, column.type_name) for column in change_columns(lifetime.instance)]
@@ -382,13 +302,6 @@ def _ending(lifetime: InstanceLifetime, state: ManifestState) -> InstanceEvent:
     gap = last_gap(state)
     note = f"nothing was captured from {gap.after} up to {gap.before}: {gap.reason}"
     return InstanceEvent(lifetime.instance, SUSPENDED, CommitLsn(gap.before.value), note)
-
-
-def _require_all(files: Sequence[ChangeFile], expected: int, destination: Destination, cycle: int) -> None:
-    """Raise `ChangeRowsMiscounted` unless a table's files have a row for each change that the log has for it."""
-    written = sum(file.rows for file in files)
-    if written != expected:
-        raise ChangeRowsMiscounted(cycle, written, destination.location.path, expected)
 
 
 def _figures(plan: CyclePlan, transactions: pa.Table, changes: int, engine: Engine) -> ScanFigures:
