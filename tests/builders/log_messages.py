@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from rowtide.log.messages import Messages
+
 
 class PlainCommits:
     """Reads `C123` as a commit that ends at 123, anything else as part of a transaction."""
 
     def is_commit(self, message: bytes) -> bool:
-        return bytes(message).startswith(b"C")
+        return message.startswith(b"C")
+
+    def find_commits(self, messages: Messages) -> tuple[int, int] | None:
+        found = [place for place, message in enumerate(messages) if self.is_commit(message)]
+        return (found[0], found[-1]) if found else None
 
     def commit_end(self, message: bytes) -> int:
-        return int(bytes(message)[1:])
+        return int(message[1:])
 
 
-def messages(text: str) -> list[bytes]:
+def messages(text: str) -> Messages:
     """Return messages written one after the other: `B r r C10`."""
-    return [word.encode() for word in text.split()]
+    return Messages.of(word.encode() for word in text.split())

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from builders.log_messages import PlainCommits, messages
 from rowtide.log.batches import Cut, LastPart, Part, Whole, cut_batch
+from rowtide.log.messages import Messages
 
 COMMITS = PlainCommits()
 ARRIVALS = st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=12)
@@ -22,7 +23,7 @@ def logs(draw: st.DrawFn) -> list[bytes]:
     lengths = draw(st.lists(st.integers(0, 10), max_size=8))
     text = [f"B{number} {'r ' * length} C{number}" for number, length in enumerate(lengths, 1)]
     beginning = draw(st.integers(0, 6))
-    return messages(" ".join(text + ["r"] * beginning))
+    return list(messages(" ".join(text + ["r"] * beginning)))
 
 
 def cut(log: Sequence[bytes], arrivals: Sequence[tuple[int, bool]]) -> tuple[list[Cut], list[bytes]]:
@@ -31,9 +32,10 @@ def cut(log: Sequence[bytes], arrivals: Sequence[tuple[int, bool]]) -> tuple[lis
     kept: Sequence[bytes] = ()
     arrived, in_parts = 0, False
     for count, is_full in arrivals:
-        buffered = [*kept, *log[arrived : arrived + count]]
+        buffered = Messages.of([*kept, *log[arrived : arrived + count]])
         arrived += count
-        new, kept = cut_batch(buffered, COMMITS, in_parts=in_parts, is_full=is_full)
+        new, taken = cut_batch(buffered, COMMITS, in_parts=in_parts, is_full=is_full)
+        kept = buffered[taken:]
         cuts += new
         in_parts = isinstance(cuts[-1], Part) if cuts else False
     return cuts, [*kept, *log[arrived:]]

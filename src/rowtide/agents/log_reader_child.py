@@ -15,10 +15,15 @@ from rowtide.log.opening import open_log_reader
 
 _STOP_PATIENCE_S = 5.0
 _LOOK_S = 1.0
+SWITCH_INTERVAL_S = 0.0005
+"""A local socket holds what the walsender sends in about this time. With Python's 5 ms it would wait for the thread
+that receives, and that one for the thread that decodes.
+"""
 
 
 def read_log(parent: Connection) -> None:
     """Read the log that the parent names, until the parent ends."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     url, parent_id, has_run = parent.recv()
     stop = threading.Event()
     threading.Thread(target=_stop_with_parent, args=(parent, parent_id, stop), daemon=True).start()

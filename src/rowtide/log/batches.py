@@ -1,14 +1,16 @@
 """Where to cut what arrived from the log: whole transactions together, or parts of one that is too large.
 
-Pure: two questions are asked of a message, whether it is a commit and where that commit ends.
+Pure: two questions are asked, where the commits are and what log position one of them ends at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import pairwise
 from typing import Protocol
+
+from rowtide.log.messages import Messages
 
 MAX_BATCH_BYTES = 32 * 1024 * 1024
 MAX_BATCH_MESSAGES = 100_000
@@ -47,48 +49,33 @@ Cut = Whole | Part | LastPart
 class Commits(Protocol):
     """How a database's log marks the end of a transaction."""
 
-    def is_commit(self, message: bytes) -> bool: ...
+    def find_commits(self, messages: Messages) -> tuple[int, int] | None: ...
 
     def commit_end(self, message: bytes) -> int: ...
 
 
-def cut_batch(
-    messages: Sequence[bytes], commits: Commits, *, in_parts: bool, is_full: bool
-) -> tuple[list[Cut], Sequence[bytes]]:
-    """Cut what has arrived; return the cuts, in order, and the messages to keep for the next call.
+def cut_batch(messages: Messages, commits: Commits, *, in_parts: bool, is_full: bool) -> tuple[list[Cut], int]:
+    """Cut what has arrived; return the cuts, in order, and how many messages they have: the others are to be kept.
 
     `in_parts`: an earlier cut was a `Part` whose `LastPart` has not come. `is_full`: no more may be buffered,
     so an unfinished transaction becomes a `Part`.
     """
+    found = commits.find_commits(messages)
+    if found is None:
+        return (_parts(messages), len(messages)) if is_full else ([], 0)
+    first, last = found
     cuts: list[Cut] = []
+    begin = 0
     if in_parts:
-        first = _first_commit(messages, commits)
-        if first is None:
-            return (_parts(messages), []) if is_full and messages else ([], messages)
-        cuts.append(LastPart(messages[: first + 1], commits.commit_end(messages[first])))
-        messages = messages[first + 1 :]
-    last = _last_commit(messages, commits)
-    if last is not None:
-        cuts.append(Whole(messages[: last + 1], commits.commit_end(messages[last])))
-        messages = messages[last + 1 :]
-    elif is_full and messages and not cuts:
-        cuts += _parts(messages)
-        messages = []
-    return cuts, messages
+        begin = first + 1
+        cuts.append(LastPart(messages[:begin], commits.commit_end(messages[first])))
+    if begin <= last:
+        cuts.append(Whole(messages[begin : last + 1], commits.commit_end(messages[last])))
+    return cuts, last + 1
 
 
-def _parts(messages: Sequence[bytes]) -> list[Cut]:
+def _parts(messages: Messages) -> list[Cut]:
     """Cut an unfinished transaction: each large message by itself, the messages between them together."""
-    parts: list[Cut] = []
-    for is_large, group in groupby(messages, lambda message: len(message) >= LARGE_MESSAGE_BYTES):
-        together = list(group)
-        parts += [Part([message]) for message in together] if is_large else [Part(together)]
-    return parts
-
-
-def _first_commit(messages: Sequence[bytes], commits: Commits) -> int | None:
-    return next((index for index, message in enumerate(messages) if commits.is_commit(message)), None)
-
-
-def _last_commit(messages: Sequence[bytes], commits: Commits) -> int | None:
-    return next((index for index in range(len(messages) - 1, -1, -1) if commits.is_commit(messages[index])), None)
+    large = [place for place, size in enumerate(messages.sizes()) if size >= LARGE_MESSAGE_BYTES]
+    borders = sorted({0, *large, *(place + 1 for place in large), len(messages)})
+    return [Part(messages[begin:end]) for begin, end in pairwise(borders)]

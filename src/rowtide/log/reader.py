@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import TracebackType
@@ -32,6 +31,7 @@ from rowtide.log.errors import StreamEnded
 from rowtide.log.maintenance import delete_orphans, maintain
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Event, stamp
+from rowtide.log.messages import Messages
 from rowtide.log.segments import write_segment
 from rowtide.log.source import ChangeRefused, Keepalive, LogSource, Received, TransactionReceived, Undecodable
 from rowtide.storage.store import Store
@@ -155,7 +155,7 @@ class LogReader:
         A transaction with a change that the server cannot send is read again, without that change's table. Raises
         `StreamEnded`, `TransactionUnreadable`: after all earlier transactions are durable.
         """
-        received = Received(messages=list(self._kept), size=sum(map(len, self._kept)))
+        received = Received(messages=self._kept.copy(), size=self._kept.size)
         before = len(received.messages)
         try:
             self._receive(received)
@@ -174,7 +174,7 @@ class LogReader:
             return True
         has_arrived = len(received.messages) > before
         self._keepalive = received.keepalive if has_arrived else received.keepalive or self._keepalive
-        is_large = bool(received.messages) and len(received.messages[-1]) >= LARGE_MESSAGE_BYTES
+        is_large = max(received.messages[-1:].sizes(), default=0) >= LARGE_MESSAGE_BYTES
         self._hand_on(received)
         # One large message is in memory at a time; the writer of a mark waits for what came before it.
         self._confirm_durable(most=0 if is_large or received.is_marked else _MAX_QUEUED)
@@ -207,7 +207,7 @@ class LogReader:
         """Continue with a source that begins where the durable log ends; nothing is queued."""
         self._source = source
         self._writer = RangeWriter(source, self._store, self._manifest, self._token)
-        self._kept: Sequence[bytes] = ()
+        self._kept = Messages()
         self._in_parts = False
         self._keepalive = None
 
@@ -236,7 +236,8 @@ class LogReader:
 
     def _hand_on(self, received: Received) -> None:
         is_full = _is_full(received)
-        cuts, self._kept = cut_batch(received.messages, self._source, in_parts=self._in_parts, is_full=is_full)
+        cuts, count = cut_batch(received.messages, self._source, in_parts=self._in_parts, is_full=is_full)
+        self._kept = received.messages[count:]
         for cut in cuts:
             self._in_parts = isinstance(cut, Part)
             self._queued.append(self._worker.submit(self._writer.write, cut))

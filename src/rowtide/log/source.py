@@ -11,6 +11,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.tables import TableVersion
 from rowtide.log.announcements import ControlRow
 from rowtide.log.membership import Event
+from rowtide.log.messages import Messages
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +32,7 @@ class Received:
     `is_marked`: they end with a mark, so a process waits for them.
     """
 
-    messages: list[bytes] = field(default_factory=list)
+    messages: Messages = field(default_factory=Messages)
     size: int = 0
     keepalive: Keepalive | None = None
     reply_requested: bool = False
@@ -122,8 +123,8 @@ class LogSource(Protocol):
         `stored` is the last row of `rowtide.control` that is durable: those before it are no longer needed.
         """
 
-    def is_commit(self, message: bytes) -> bool:
-        """Return whether a message ends a transaction."""
+    def find_commits(self, messages: Messages) -> tuple[int, int] | None:
+        """Return the first and the last message that end a transaction, None if none does."""
 
     def commit_end(self, message: bytes) -> int:
         """Return the log position after a commit."""

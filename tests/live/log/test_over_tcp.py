@@ -13,7 +13,7 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.log.postgres import stream
+from rowtide.log.postgres import copy_data
 
 ROWS = 30_000
 WIDE_ROWS = 2_000
@@ -59,7 +59,7 @@ def test_wide_rows_are_fetched_without_a_rest_after_each_few(
 
     def count(seconds: float) -> None:
         nonlocal rests
-        rests += seconds == stream._GATHERING_S
+        rests += seconds == copy_data._GATHERING_S
         sleep(seconds)
 
     with psycopg.connect(tcp_url, autocommit=True) as session:

@@ -22,6 +22,7 @@ from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import TimelineFollowed
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, StreamEnded
 from rowtide.log.manifest import Manifest
+from rowtide.log.messages import Messages
 from rowtide.log.postgres import control, pgoutput, slot
 from rowtide.log.postgres.history import verify_history, verify_slot_on
 from rowtide.log.postgres.pgoutput import Decoder
@@ -30,7 +31,7 @@ from rowtide.log.postgres.restricted import LogAccess, RestrictedStream, persist
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import find_blocker
 from rowtide.log.postgres.transaction_reread import TransactionReread, find_refused
-from rowtide.log.postgres.xlog_data import commit_end, ends_with_mark, is_commit
+from rowtide.log.postgres.xlog_data import commit_end, ends_with_mark, find_commits
 from rowtide.log.source import ChangeRefused, Decoded, Received, Undecodable
 
 log = logging.getLogger("rowtide.log")
@@ -184,8 +185,8 @@ class PostgresSource:
                 log.warning("%s", HeartbeatRefused(str(error)))
             self._refusal = error
 
-    def is_commit(self, message: bytes) -> bool:
-        return is_commit(message)
+    def find_commits(self, messages: Messages) -> tuple[int, int] | None:
+        return find_commits(messages)
 
     def commit_end(self, message: bytes) -> int:
         return commit_end(message)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import select
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-import psycopg
 from psycopg import pq
 from psycopg.pq import abc
 
@@ -18,21 +17,13 @@ from rowtide.core.lsn import format_log_position, parse_log_position
 from rowtide.databases.postgres.connect import open_replication_connection, pin_settings, stream_settings
 from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote
-from rowtide.log.batches import LARGE_MESSAGE_BYTES
 from rowtide.log.errors import SettingNotPinned, SlotInUse, SlotMissing, StreamEnded
-from rowtide.log.postgres.xlog_data import is_logical_message
+from rowtide.log.postgres.copy_data import CopyData, CopyEnded, LibpqCopy, Report
 from rowtide.log.source import ChangeRefused, Keepalive, Received
 
-_XLOG_DATA = ord("w")
 _KEEPALIVE = struct.Struct(">cqqb")
 _STATUS = struct.Struct(">cqqqqb")
 _EPOCH_2000_US = 946_684_800_000_000
-_FEW_BYTES = 8 * 1024
-"""Less than libpq reads at once if more is available."""
-_GATHERING_S = 0.001
-"""The server sends each message by itself, over TCP faster than it can be fetched one by one. Waiting until a few
-have arrived takes a fifth of the system calls and wake-ups.
-"""
 _UNSENDABLE = ("22", "54", "XX")
 """SQLSTATE classes of errors that recur with the same change: a character that UTF-8 lacks, a text beyond the
 server's limits, damaged data.
@@ -64,11 +55,9 @@ class ReplicationStream:
 
     def __init__(self, connection: abc.PGconn) -> None:
         self._connection = connection
-        # A local socket holds a few hundred messages: there the server would have to wait.
         self._requires_all = False
         self._misses_publication = False
-        connection.notice_handler = self._read_notice
-        self._gathering_s = 0.0 if connection.host.startswith(b"/") else _GATHERING_S
+        self._copy: CopyData = LibpqCopy(connection, self._read_notice)
 
     @classmethod
     def connect(cls, url: str, *, application_name: str) -> ReplicationStream:
@@ -119,9 +108,15 @@ class ReplicationStream:
         if reads_messages:
             options += ", messages 'true'"
         start = f"START_REPLICATION SLOT {quote(slot)} LOGICAL {format_log_position(position)} ({options})"
-        result = self._connection.exec_(start.encode())
-        if result.status != pq.ExecStatus.COPY_BOTH:
-            raise _refusal(result, slot)
+        if self._connection.host.startswith(b"/"):
+            # Here, because checks only connect: it imports NumPy.
+            from rowtide.log.postgres.local_copy import LocalCopy
+
+            self._copy = LocalCopy(self._connection, self._read_notice)
+        with self._translated():
+            refused = self._copy.start(start.encode())
+        if refused is not None:
+            raise _refusal(refused, slot)
 
     def receive(
         self,
@@ -135,94 +130,67 @@ class ReplicationStream:
         """Add what arrives to `received`, until a limit or the time (`time.monotonic`) is reached, or nothing
         follows a mark.
         """
-        get, messages = self._connection.get_copy_data, received.messages
         fetched = received.size
-        while received.size < max_size and len(messages) < max_messages:
-            try:
-                size, data = get(1)
-            except psycopg.Error as error:
-                raise StreamEnded(" ".join(str(error).split())) from error
-            if self._misses_publication and self._requires_all:
-                # Sent before this message, and after what is in `received`.
-                raise StreamEnded("a publication was not there")
-            if size >= LARGE_MESSAGE_BYTES and is_logical_message(data):
-                continue  # an application's message: no announcement is so large
-            if size > 0:
-                if data[0] == _XLOG_DATA:
-                    # A copy: else the garbage collector traverses libpq's buffers over and over, half of the time.
-                    messages.append(bytes(data))
-                    received.size += size
-                    received.keepalive = None
-                else:
-                    received.keepalive, reply = _read_keepalive(data)
-                    received.reply_requested |= reply
-                    if reply:
-                        return
-            elif size == 0:
-                if received.size > fetched and ends_with_mark(messages):
+        while received.size < max_size and len(received.messages) < max_messages:
+            with self._translated():
+                keepalive = self._copy.fetch(received, max_size=max_size, max_messages=max_messages)
+            if keepalive is not None:
+                received.keepalive, reply = _read_keepalive(keepalive)
+                received.reply_requested |= reply
+                if reply:
+                    return
+            elif received.size < max_size and len(received.messages) < max_messages:
+                if received.size > fetched and ends_with_mark(received.messages):
                     received.is_marked = True
                     return
-                if self._gathering_s and received.size - fetched < _FEW_BYTES:
-                    time.sleep(self._gathering_s)
                 fetched = received.size
                 if not self._wait(until):
                     return
-            else:
-                raise self._end()
 
     def confirm(self, position: int) -> None:
         """Confirm a position, below which the server may remove its log. Raises `StreamEnded`."""
         now = time.time_ns() // 1000 - _EPOCH_2000_US
-        try:
-            self._connection.put_copy_data(_STATUS.pack(b"r", position, position, position, now, 0))
-            self._connection.flush()
-        except psycopg.Error as error:
-            raise StreamEnded(" ".join(str(error).split())) from error
+        with self._translated():
+            self._copy.send(_STATUS.pack(b"r", position, position, position, now, 0))
 
     def close(self) -> None:
+        self._copy.close()
         self._connection.finish()
 
     def _wait(self, until: float) -> bool:
         timeout = until - time.monotonic()
-        if timeout <= 0:
-            return False
-        ready, _, _ = select.select([self._connection.socket], [], [], timeout)
-        if ready:
-            try:
-                self._connection.consume_input()
-            except psycopg.Error as error:
-                raise StreamEnded(" ".join(str(error).split())) from error
-        return bool(ready)
+        with self._translated():
+            return timeout > 0 and self._copy.wait(timeout)
 
-    def _end(self) -> Exception:
-        """Return the reason for the stream's end: a broken connection, or a change that the server cannot send."""
-        result = self._connection.get_result()
-        if result is None:
-            return StreamEnded("the server closed the stream")
-        reason = " ".join(result.error_message.decode(errors="replace").split())
-        # Until 17 an error, from 18 on a warning.
-        self._misses_publication |= _sqlstate(result) == _UNKNOWN_PUBLICATION
-        if _sqlstate(result).startswith(_UNSENDABLE):
-            primary = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
-            return ChangeRefused(f"the server says: {primary.decode(errors='replace')}")
-        return StreamEnded(reason or "the server closed the stream")
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise the reason for the stream's end: a broken connection, or a change that the server cannot send."""
+        try:
+            yield
+        except CopyEnded as ended:
+            report = ended.report
+            if report is None:
+                raise StreamEnded("the server closed the stream") from ended
+            # Until 17 an error, from 18 on a warning.
+            self._misses_publication |= report.sqlstate == _UNKNOWN_PUBLICATION
+            if report.sqlstate.startswith(_UNSENDABLE):
+                raise ChangeRefused(f"the server says: {report.primary}") from ended
+            raise StreamEnded(report.text or "the server closed the stream") from ended
 
-    def _read_notice(self, notice: abc.PGresult) -> None:
-        self._misses_publication |= _sqlstate(notice) == _SKIPPED_PUBLICATION
+    def _read_notice(self, notice: Report) -> bool:
+        """Return whether the stream ends before the next message: it would lack a publication that is required."""
+        self._misses_publication |= notice.sqlstate == _SKIPPED_PUBLICATION
+        return self._misses_publication and self._requires_all
 
     def _query(self, command: str) -> list[list[str]]:
         with translated():
             result = self._connection.exec_(command.encode())
         if result.status != pq.ExecStatus.TUPLES_OK:
-            raise _refusal(result)
+            raise _refusal(Report.of(result))
         return [
             [(result.get_value(row, column) or b"").decode() for column in range(result.nfields)]
             for row in range(result.ntuples)
         ]
-
-
-def _sqlstate(result: abc.PGresult) -> str:
-    return (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
 
 
 def _read_keepalive(data: bytes | memoryview) -> tuple[Keepalive, bool]:
@@ -232,10 +200,9 @@ def _read_keepalive(data: bytes | memoryview) -> tuple[Keepalive, bool]:
     return Keepalive(position, as_of), bool(reply)
 
 
-def _refusal(result: abc.PGresult, slot: str = "") -> RowtideError:
+def _refusal(report: Report, slot: str = "") -> RowtideError:
     """Return the error for a command that the walsender refused."""
-    reason = " ".join(result.error_message.decode(errors="replace").split())
-    sqlstate = _sqlstate(result)
+    sqlstate, reason = report.sqlstate, report.text
     if sqlstate == "55006":
         return SlotInUse(slot, reason)
     if sqlstate == "42704":

@@ -57,8 +57,8 @@ class TransactionReread:
         )
 
     def _end(self, received: Received, place: int) -> None:
-        received.size -= sum(map(len, received.messages[place:]))
-        del received.messages[place:]
+        received.messages = received.messages[:place].copy()
+        received.size = received.messages.size
         self.is_over = True
 
 

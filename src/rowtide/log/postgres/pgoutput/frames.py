@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rowtide.core.errors import DecodeError
-from rowtide.log.postgres.xlog_data import HEADER_BYTES
+from rowtide.log.messages import Messages
+from rowtide.log.postgres.xlog_data import HEADER_BYTES, XLOG_DATA
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 
-_XLOG_DATA = ord("w")
 _PADDING = bytes(8)  # a fixed-width read at the buffer's end stays inside it; bounds are judged after
 
 _SHORTEST = np.zeros(256, np.int64)
@@ -73,12 +73,14 @@ class Frames:
 
 def join(messages: Sequence[bytes]) -> Frames:
     """Join XLogData messages to a batch. Raises `DecodeError` if one is not XLogData, or too short for its kind."""
-    buffer = b"".join((*messages, _PADDING))
+    given = messages if isinstance(messages, Messages) else Messages.of(messages)
+    first, last = given.starts[0], given.ends[-1]
+    with memoryview(given.buffer) as view:
+        buffer = b"".join((view[first:last], _PADDING))
     octets = np.frombuffer(buffer, np.uint8)
-    lengths = np.fromiter(map(len, messages), np.int64, len(messages))
-    ends = np.cumsum(lengths)
-    heads = ends - lengths
-    _check_headers(octets, heads, lengths)
+    heads = np.frombuffer(given.starts, np.int64) - first
+    ends = np.frombuffer(given.ends, np.int64) - first
+    _check_headers(octets, heads, ends - heads)
     starts = heads + HEADER_BYTES
     frames = Frames(buffer, octets, starts, ends, octets[starts])
     _check_lengths(frames)
@@ -86,7 +88,7 @@ def join(messages: Sequence[bytes]) -> Frames:
 
 
 def _check_headers(octets: Bytes, heads: Ints, lengths: Ints) -> None:
-    fine = (lengths > HEADER_BYTES) & (octets[heads] == _XLOG_DATA)
+    fine = (lengths > HEADER_BYTES) & (octets[heads] == XLOG_DATA)
     if fine.all():
         return
     offset = int(heads[np.argmin(fine)])

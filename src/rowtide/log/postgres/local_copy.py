@@ -1,0 +1,207 @@
+"""The CopyData messages of a replication connection over a local socket, read from the socket itself.
+
+The server sends each message by itself, and a local socket holds a few hundred of them, then the walsender waits. By
+libpq a message costs more time than the walsender takes for it; here whatever has arrived is read at once, and the
+messages in it are found together. A local socket is never encrypted.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+
+import numpy as np
+from psycopg.pq import abc
+
+from rowtide.core.errors import DecodeError
+from rowtide.log.batches import LARGE_MESSAGE_BYTES
+from rowtide.log.postgres.copy_data import CopyEnded, Report
+from rowtide.log.postgres.protocol_frames import COPY_DATA, FRAME_HEAD, find_frames, frame_bytes
+from rowtide.log.postgres.xlog_data import HEADER_BYTES, XLOG_DATA, is_logical_message
+from rowtide.log.source import Received
+from rowtide.storage.local import reason_of
+
+_READ_BYTES = 64 * 1024
+_FEW_BYTES = 1024
+_GATHERING_S = 0.0002
+"""A third of the time in which the walsender fills a socket with short messages."""
+_NOTHING = np.zeros(1, np.int64)
+
+
+class LocalCopy:
+    """A connection's socket, used without libpq from the command that begins CopyBoth mode on."""
+
+    def __init__(self, connection: abc.PGconn, is_end: Callable[[Report], bool]) -> None:
+        self._is_end = is_end
+        # Another descriptor of the socket: libpq closes its own.
+        self._socket = socket.socket(fileno=os.dup(connection.socket))
+        self._socket.settimeout(0)
+        self._buffer = bytearray(_READ_BYTES)
+        self._filled = 0
+        # The places of the whole frames that are not taken yet, and the place after them.
+        self._frames = _NOTHING
+        self._needed = FRAME_HEAD.size
+
+    def start(self, command: bytes) -> Report | None:
+        self._send("Q", command + b"\0")
+        while True:
+            while self._has_frames():
+                kind, body = self._take()
+                if kind == "W":
+                    return None
+                if kind == "E":
+                    return _read_report(body)
+            self.wait(None)
+
+    def fetch(self, received: Received, *, max_size: int, max_messages: int) -> bytes | None:
+        while received.size < max_size and len(received.messages) < max_messages:
+            if not self._has_frames():
+                return None
+            count = self._count_messages(max_size - received.size, max_messages - len(received.messages))
+            if count:
+                self._take_messages(received, count)
+                continue
+            kind, body = self._take()
+            if kind != "d":
+                self._check(kind, body)
+            elif body[0] != XLOG_DATA:
+                return body
+        return None
+
+    def wait(self, timeout: float | None) -> bool:
+        ready, _, _ = select.select([self._socket], [], [], timeout)
+        if ready:
+            time.sleep(_GATHERING_S)
+        return bool(ready)
+
+    def send(self, message: bytes) -> None:
+        self._send("d", message)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _count_messages(self, max_size: int, max_messages: int) -> int:
+        """Return how many frames are XLogData messages to take, up to the next other one and to the limits."""
+        octets = np.frombuffer(self._buffer, np.uint8)
+        heads, sizes = self._frames[:-1], np.diff(self._frames) - FRAME_HEAD.size
+        is_taken = (octets[heads] == COPY_DATA) & (octets[heads + FRAME_HEAD.size] == XLOG_DATA)
+        for large in np.flatnonzero(sizes >= LARGE_MESSAGE_BYTES).tolist():
+            begin = int(heads[large]) + FRAME_HEAD.size
+            # An application's message is left out: no announcement is so large.
+            is_taken[large] &= not is_logical_message(bytes(self._buffer[begin : begin + HEADER_BYTES + 1]))
+        count = len(heads) if is_taken.all() else int(np.argmin(is_taken))
+        fitting = int(np.searchsorted(np.cumsum(sizes[:count]), max_size)) + 1
+        return min(count, fitting, max_messages)
+
+    def _take_messages(self, received: Received, count: int) -> None:
+        taken, self._frames = self._frames[: count + 1], self._frames[count:]
+        first, end = int(taken[0]), int(taken[-1])
+        moved = taken + len(received.messages.buffer) - first
+        with memoryview(self._buffer) as view:
+            received.messages.extend(view[first:end], (moved[:-1] + FRAME_HEAD.size).tobytes(), moved[1:].tobytes())
+        received.size += end - first - count * FRAME_HEAD.size
+        received.keepalive = None
+
+    def _take(self) -> tuple[str, bytes]:
+        head, end = self._frames[:2].tolist()
+        self._frames = self._frames[1:]
+        with memoryview(self._buffer) as view:
+            return chr(view[head]), bytes(view[head + FRAME_HEAD.size : end])
+
+    def _check(self, kind: str, body: bytes) -> None:
+        """Process a frame that is not CopyData. Raises `CopyEnded` for the last one."""
+        match kind:
+            case "S":
+                pass  # a setting that the server reports again
+            case "N":
+                if self._is_end(_read_report(body)):
+                    raise CopyEnded(None)
+            case "E":
+                raise CopyEnded(_read_report(body))
+            case _:
+                raise CopyEnded(None)
+
+    def _has_frames(self) -> bool:
+        """Return whether there are whole frames; if not, read what has arrived before. Raises `CopyEnded`."""
+        if len(self._frames) > 1:
+            return True
+        try:
+            self._make_room()
+            self._read()
+            if self._filled >= self._needed:
+                self._frames = find_frames(np.frombuffer(self._buffer, np.uint8, self._filled))
+        except DecodeError as error:
+            raise _broken(str(error)) from error
+        return len(self._frames) > 1
+
+    def _make_room(self) -> None:
+        """Move the beginning of a frame to the front; a frame that is larger than the buffer gets a larger one."""
+        begin = int(self._frames[0])
+        rest = self._filled - begin
+        known = rest >= FRAME_HEAD.size
+        self._needed = frame_bytes(self._buffer, begin) if known else FRAME_HEAD.size
+        size = max(self._needed, _READ_BYTES)
+        if begin or size != len(self._buffer):
+            buffer = self._buffer if size == len(self._buffer) else bytearray(size)
+            buffer[:rest] = self._buffer[begin : self._filled]
+            self._buffer, self._filled, self._frames = buffer, rest, _NOTHING
+
+    def _read(self) -> None:
+        """Read what has arrived, and what follows while that is much. Raises `CopyEnded` if nothing will follow."""
+        begin = rested_at = self._filled
+        with memoryview(self._buffer) as view:
+            while self._filled < len(view):
+                try:
+                    count = self._receive(view[self._filled :])
+                except CopyEnded:
+                    if self._filled == begin:
+                        raise
+                    return  # first what came before the end
+                self._filled += count
+                if count:
+                    continue
+                if self._filled - rested_at < _FEW_BYTES:
+                    return
+                rested_at = self._filled
+                time.sleep(_GATHERING_S)
+
+    def _receive(self, space: memoryview) -> int:
+        """Read into a space once; return how many bytes, 0 if nothing is there. Raises `CopyEnded`."""
+        try:
+            count = self._socket.recv_into(space)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise _broken(reason_of(error)) from error
+        if not count:
+            raise _broken("the server closed the connection")
+        return count
+
+    def _send(self, kind: str, body: bytes) -> None:
+        """Send a frame; the server reads while it waits for us to."""
+        rest = memoryview(FRAME_HEAD.pack(kind.encode(), FRAME_HEAD.size - 1 + len(body)) + body)
+        while rest:
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except BlockingIOError:
+                select.select([], [self._socket], [])
+            except OSError as error:
+                raise _broken(reason_of(error)) from error
+
+
+def _read_report(body: bytes) -> Report:
+    """Read the fields of an error or a notice: a letter and a text each, with a null character after it."""
+    fields = {chr(field[0]): field[1:].decode(errors="replace") for field in body.split(b"\0") if field}
+    labelled = ((fields.get(code), label) for code, label in _LABELS.items())
+    text = f"{fields.get('S', '')}: " + " ".join(label + text for text, label in labelled if text is not None)
+    return Report(fields.get("C", ""), fields.get("M", ""), " ".join(text.split()))
+
+
+_LABELS = {"M": "", "D": "DETAIL: ", "H": "HINT: ", "W": "CONTEXT: "}
+
+
+def _broken(reason: str) -> CopyEnded:
+    return CopyEnded(Report("", reason, reason))
