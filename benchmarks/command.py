@@ -6,9 +6,11 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from benchmarks.commands import COMMANDS
+from benchmarks.cycles import CYCLES
 from benchmarks.latency import MEASURED_S, measure_latency
 from benchmarks.merge import MERGE
 from benchmarks.reading import READING
+from benchmarks.reading_changes import CHANGES
 from benchmarks.replication import REPLICATION
 from benchmarks.report import describe_goals, describe_latency, describe_table, describe_throughput
 from benchmarks.table import Sizes, Table
@@ -17,21 +19,24 @@ from benchmarks.tracking import TRACKING
 from benchmarks.workloads import DEFAULT, LATENCY, WORKLOADS
 from rowtide.lake.session import build_session
 
-_KNOWN = [*WORKLOADS, LATENCY, *READING, *TRACKING, *REPLICATION, *MERGE, *COMMANDS]
+_KNOWN = [*WORKLOADS, LATENCY, *CYCLES, *CHANGES, *READING, *TRACKING, *REPLICATION, *MERGE, *COMMANDS]
+
+OVER_SOCKET = ("inserts", "inserts-5m")
+CAPTURE = (LATENCY, *CYCLES, *CHANGES, *OVER_SOCKET, "50-tables", "2-kb-rows", "20-columns", "net-changes")
 
 
 def main() -> None:
     """Measure and print a table for each workload, and the goals."""
     arguments = _parse()
-    names = _KNOWN if arguments.all else arguments.workload
+    names = _choose(arguments)
     # The latency first: what it measures has the machine for itself.
     latency = measure_latency(arguments.seconds or MEASURED_S) if LATENCY in names else None
     if latency is not None:
         _print(describe_latency(latency))
-    throughputs = _measure([name for name in names if name in WORKLOADS], arguments)
+    throughputs = list(_measure([name for name in names if name in WORKLOADS], arguments))
     tables = [*_read([name for name in names if name in READING])]
     sizes = Sizes(arguments.rows, arguments.runs, arguments.seconds)
-    for workloads in (TRACKING, REPLICATION, MERGE, COMMANDS):
+    for workloads in (CYCLES, CHANGES, TRACKING, REPLICATION, MERGE, COMMANDS):
         tables += _compare(workloads, [name for name in names if name in workloads], sizes)
     _print(describe_goals(throughputs, latency, tables))
 
@@ -56,18 +61,32 @@ def _printed(tables: Iterable[Table]) -> Iterator[Table]:
         yield found
 
 
-def _measure(names: Sequence[str], arguments: argparse.Namespace) -> list[Throughput]:
-    found = []
-    if names:
-        print("Starting Spark and warming it up ...", flush=True)
-        spark = build_session(memory="2g")
-        warm_up(spark)
+def _measure(names: Sequence[str], arguments: argparse.Namespace) -> Iterator[Throughput]:
+    if not names:
+        return
+    print("Starting Spark and warming it up ...", flush=True)
+    spark = build_session(memory="2g")
+    warm_up(spark)
     for name in names:
         workload = WORKLOADS[name]
         rows = arguments.rows or workload.rows
-        found.append(measure(workload, rows, arguments.runs, spark, over_socket=arguments.socket))
-        _print(describe_throughput(found[-1]))
-    return found
+        for over_socket in _ways(name, arguments):
+            found = measure(workload, rows, arguments.runs, spark, over_socket=over_socket)
+            _print(describe_throughput(found))
+            yield found
+
+
+def _ways(name: str, arguments: argparse.Namespace) -> Sequence[bool]:
+    """Return whether a workload is measured over the local socket, over TCP, or both."""
+    if arguments.capture:
+        return (True, False) if name in OVER_SOCKET else (False,)
+    return (arguments.socket,)
+
+
+def _choose(arguments: argparse.Namespace) -> Sequence[str]:
+    if arguments.capture:
+        return CAPTURE
+    return _KNOWN if arguments.all else arguments.workload
 
 
 def _print(lines: Iterable[str]) -> None:
@@ -81,6 +100,7 @@ def _parse() -> argparse.Namespace:
         "--workload", nargs="+", choices=_KNOWN, default=DEFAULT, metavar="NAME", help=", ".join(_KNOWN)
     )
     parser.add_argument("--all", action="store_true", help="every workload")
+    parser.add_argument("--capture", action="store_true", help="what capture has goals for, also over the local socket")
     parser.add_argument("--rows", type=int, help="rows in each log or table, in place of the workload's own number")
     parser.add_argument("--runs", type=int, default=3, help="of the fast ways, the median is shown")
     parser.add_argument("--socket", action="store_true", help="the server's local socket in place of TCP")
