@@ -8,31 +8,29 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Unpack
 
-from rowtide.cdc.capture.skipping import find_unreadable, skip_transaction
-from rowtide.cdc.cleanup.cleanup import Cleaned
-from rowtide.cdc.cleanup.housekeeping import clean_up
-from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.consumers.consuming import Consuming
-from rowtide.cdc.enabling import administration
-from rowtide.cdc.enabling.administration import EnabledDatabase
-from rowtide.cdc.enabling.disabling import Disabling, disable_database, empty_lake, find_disabling
-from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest
-from rowtide.cdc.enabling.reinitialize import CaptureLoss, find_loss, reinitialize
 from rowtide.cdc.job_functions import JobFunctions
-from rowtide.cdc.running.capture_run import all_at_once, as_the_job_says, run_capture, scan
-from rowtide.cdc.running.context import CaptureContext, Watchers
 from rowtide.cdc.scans.sessions import EngineSetting
-from rowtide.cdc.status import Status, read_status
 from rowtide.core.lsn import CommitLsn
-from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing, rehearsing
-from rowtide.databases.postgres.catalogue import ImageCost
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.urls import parse_url
 from rowtide.lake.session import build_session
-from rowtide.log.errors import TransactionUnreadable
 
+# What reads changes is imported with this module, what captures and administers with its first call.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from rowtide.cdc.cleanup.cleanup import Cleaned
+    from rowtide.cdc.cleanup.retention import CleanupOrder
+    from rowtide.cdc.enabling.administration import EnabledDatabase
+    from rowtide.cdc.enabling.disabling import Disabling
+    from rowtide.cdc.enabling.instances import InstanceOptions
+    from rowtide.cdc.enabling.reinitialize import CaptureLoss
+    from rowtide.cdc.running.context import CaptureContext, Watchers
+    from rowtide.cdc.status import Status
+    from rowtide.databases.postgres.alterations import Alterations, Rehearsing
+    from rowtide.databases.postgres.catalogue import ImageCost
+    from rowtide.log.errors import TransactionUnreadable
 
 
 class TableEnabling(ABC):
@@ -49,11 +47,16 @@ class TableEnabling(ABC):
         Options are the fields of `InstanceRequest`. With `refuses_truncate` the server refuses to truncate the table,
         as SQL Server does; otherwise truncates are captured. Raises errors of `rowtide.cdc.errors`.
         """
+        from rowtide.cdc.enabling import administration
+        from rowtide.cdc.enabling.instances import InstanceRequest
+
         with self._altering() as alterations:
             return administration.enable_table(alterations, self._name, table, InstanceRequest(**options))
 
     def disable_table(self, table: str, *, capture_instance: str | None = None) -> None:
         """Disable one instance of a table, or all of them (SQL Server: sp_cdc_disable_table)."""
+        from rowtide.cdc.enabling import administration
+
         with self._altering() as alterations:
             administration.disable_table(alterations, self._name, table, capture_instance)
 
@@ -68,10 +71,14 @@ class CaptureRehearsal(TableEnabling):
 
     def enable_db(self, lake: str, log_store: str | None = None) -> None:
         """Rehearse enabling the database; no folder is made. Raises as that does."""
+        from rowtide.cdc.enabling import administration
+
         with self._altering() as alterations:
             administration.rehearse_enabling(alterations, lake, log_store)
 
     def _altering(self) -> AbstractContextManager[Rehearsing]:
+        from rowtide.databases.postgres.alterations import rehearsing
+
         return rehearsing(self._engine, self.statements)
 
 
@@ -95,10 +102,14 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
 
         New folders are readable by this user only, with `for_group` also by their group.
         """
+        from rowtide.cdc.enabling import administration
+
         return administration.enable_database(self._engine, lake, log_store, on_wait, for_group=for_group)
 
     def find_disabling(self) -> Disabling:
         """Return what `disable_db` would remove."""
+        from rowtide.cdc.enabling.disabling import find_disabling
+
         return find_disabling(self._engine, self._name)
 
     def disable_db(self) -> Disabling:
@@ -106,18 +117,26 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
 
         In a copied database only the copied metadata is removed; nothing of the original changes.
         """
+        from rowtide.cdc.enabling.disabling import disable_database, empty_lake
+
         return disable_database(self._engine, self._name, empty_lake)
 
     def find_image_cost(self, table: str) -> ImageCost | None:
         """Describe what full before images cost for TOASTed values, None if no column can be TOASTed."""
+        from rowtide.cdc.enabling import administration
+
         return administration.find_image_cost(self._engine, table)
 
     def find_child_tables(self, table: str) -> tuple[str, ...]:
         """Return the tables that inherit from one, whose rows are not captured with it. Raises `TableNotFound`."""
+        from rowtide.cdc.enabling import administration
+
         return administration.find_child_tables(self._engine, table)
 
     def status(self) -> Status:
         """Return how far reading and capture are, and what WAL the server retains for them; without Spark."""
+        from rowtide.cdc.status import read_status
+
         return read_status(self._engine, self._name)
 
     def run(
@@ -133,6 +152,8 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
 
         (SQL Server: the capture job.) `spark` is used, or a session built, when a range is large, or all are Spark's.
         """
+        from rowtide.cdc.running.capture_run import all_at_once, as_the_job_says, run_capture
+
         run_capture(self._context(engine, spark, stop, watchers), all_at_once if once else as_the_job_says)
 
     def scan(
@@ -150,6 +171,8 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
         It ends when everything committed before the call is published. The capture job's parameters are not used.
         Raises `ScanRunning`, `MaxtransInvalid`, `MaxscansInvalid`.
         """
+        from rowtide.cdc.running.capture_run import scan
+
         scan(self._context(engine, spark, stop, watchers), maxtrans, maxscans)
 
     def _context(
@@ -159,6 +182,8 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
         stop: threading.Event | None,
         watchers: Watchers | None,
     ) -> CaptureContext:
+        from rowtide.cdc.running.context import CaptureContext, Watchers
+
         return CaptureContext(self._url, _maker(spark), stop or threading.Event(), watchers or Watchers(), engine)
 
     def cleanup(
@@ -173,26 +198,39 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
         Without an order: all instances, with the cleanup job's retention. A running capture does the work, otherwise
         this process. `on_note` is called with notes on the consumers for which it waits.
         """
+        from rowtide.cdc.cleanup.housekeeping import clean_up
+        from rowtide.cdc.cleanup.retention import CleanupOrder
+
         order = order or CleanupOrder(retention=self.read_retention())
         return clean_up(self._engine, self._name, order, on_progress, on_note)
 
     def find_loss(self) -> CaptureLoss:
         """Return what `reinitialize` would lose."""
+        from rowtide.cdc.enabling.reinitialize import find_loss
+
         return find_loss(self._engine, self._name)
 
     def reinitialize(self, reason: str, *, on_wait: Callable[[str], None] = lambda _whom: None) -> CaptureLoss:
         """Open the log's next epoch after a gap, and record the gap; return what was lost."""
+        from rowtide.cdc.enabling.reinitialize import reinitialize
+
         return reinitialize(self._engine, self._name, reason, on_wait)
 
     def find_unreadable(self, lsn: CommitLsn) -> TransactionUnreadable:
         """Return why the transaction at an LSN, at which the log reader has stopped, cannot be read."""
+        from rowtide.cdc.capture.skipping import find_unreadable
+
         return find_unreadable(self._engine, self._url, lsn)
 
     def skip_transaction(self, lsn: CommitLsn) -> TransactionUnreadable:
         """Continue after that transaction; ranges that contain it are refused from then on."""
+        from rowtide.cdc.capture.skipping import skip_transaction
+
         return skip_transaction(self._engine, self._url, lsn)
 
     def _altering(self) -> AbstractContextManager[Alterations]:
+        from rowtide.databases.postgres.alterations import Committing
+
         return nullcontext(Committing(self._engine))
 
 

@@ -5,7 +5,7 @@ Columns are SQL Server's (specification, part 1.8); `member_id` ties an instance
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter
@@ -167,6 +167,20 @@ class CapturedColumn:
     def value_type_text(self) -> str:
         """The type that determines how its values are written."""
         return self.base_type_text or self.type_text
+
+
+def name_lake_columns(names: Iterable[str]) -> list[str]:
+    """Name columns in the lake, which does not distinguish upper and lower case: later ones get a suffix."""
+    taken: set[str] = set()
+    lake_names = []
+    for name in names:
+        candidate, number = name, 1
+        while candidate.lower() in taken:
+            number += 1
+            candidate = f"{name}_{number}"
+        taken.add(candidate.lower())
+        lake_names.append(candidate)
+    return lake_names
 
 
 @dataclass(frozen=True, slots=True)

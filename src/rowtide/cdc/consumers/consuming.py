@@ -31,7 +31,6 @@ from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote
-from rowtide.log.ownership import open_own_manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,6 +99,8 @@ class Consuming(ChangeFunctions):
 
     def list_consumers(self) -> tuple[ListedConsumer, ...]:
         """Return all consumers, by name; without Spark."""
+        from rowtide.log.ownership import open_own_manifest
+
         with translated(), self._engine.connect() as connection:
             manifest = open_own_manifest(read_source(connection, self._name))
             reader = manifest.state.readers.get(READER)

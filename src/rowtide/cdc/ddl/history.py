@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rowtide.cdc.ddl.schema_changes import SchemaChange
 from rowtide.cdc.lake_tables import DDL_HISTORY, arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.small_tables import SmallTable
+
+if TYPE_CHECKING:
+    from rowtide.cdc.ddl.schema_changes import SchemaChange
 
 
 @dataclass(frozen=True, slots=True)

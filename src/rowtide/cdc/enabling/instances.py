@@ -7,7 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from rowtide.cdc.definitions import FEATURE, CapturedColumn, EnabledTable, Instance, SeenColumn, encode_instance
+from rowtide.cdc.definitions import (
+    FEATURE,
+    CapturedColumn,
+    EnabledTable,
+    Instance,
+    SeenColumn,
+    encode_instance,
+    name_lake_columns,
+)
 from rowtide.cdc.enabling.row_keys import RowKey, choose_key, decide_net_changes, require_images
 from rowtide.cdc.errors import (
     ColumnListedTwice,
@@ -154,20 +162,6 @@ def as_member(instance: Instance) -> Member:
         definition=encode_instance(instance),
         computed_numbers=tuple(column.column_id for column in instance.columns if column.is_computed),
     )
-
-
-def name_lake_columns(names: Iterable[str]) -> list[str]:
-    """Name columns in the lake, which does not distinguish upper and lower case: later ones get a suffix."""
-    taken: set[str] = set()
-    lake_names = []
-    for name in names:
-        candidate, number = name, 1
-        while candidate.lower() in taken:
-            number += 1
-            candidate = f"{name}_{number}"
-        taken.add(candidate.lower())
-        lake_names.append(candidate)
-    return lake_names
 
 
 def _choose_name(table: SourceTable, wanted: str | None) -> str:

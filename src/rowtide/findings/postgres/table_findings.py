@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rowtide.cdc.enabling.instances import name_lake_columns
+from rowtide.cdc.definitions import name_lake_columns
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.values import lake_type
 from rowtide.databases.source_table import SourceTable

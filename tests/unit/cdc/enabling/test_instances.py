@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from builders.capture_instances import instance, source_table
-from rowtide.cdc.definitions import EnabledTable, decode_instance, encode_instance
-from rowtide.cdc.enabling.instances import as_member, name_lake_columns, require_room
+from rowtide.cdc.definitions import EnabledTable, decode_instance, encode_instance, name_lake_columns
+from rowtide.cdc.enabling.instances import as_member, require_room
 from rowtide.cdc.errors import (
     BeforeImagesNeedKey,
     ColumnUnknown,
