@@ -1,4 +1,4 @@
-"""Printing changes: more of them than memory holds, to a reader that goes, and from a JVM that is killed."""
+"""Printing changes: more of them than memory is to hold, and to a reader that goes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.capture_processes import JVM, find_children
-from builders.captured_databases import CapturedDatabase, wait_until
+from builders.captured_databases import CapturedDatabase
 from rowtide.cli.process import CLOSED_PIPE
 
 BIG = "create table big (id int primary key, content text)"
@@ -63,20 +61,6 @@ def test_a_reader_that_goes_ends_the_command_and_leaves_nothing(filled: Captured
         process.stdout.close()
         assert (process.wait(120), process.stderr.read()) == (CLOSED_PIPE, "")
     assert [left for left in folder.iterdir() if left.name.startswith("rowtide-")] == []
-
-
-@pytest.mark.exhaustive
-def test_a_jvm_that_is_killed_meanwhile_is_one_numbered_error(filled: CapturedDatabase, tmp_path: Path) -> None:
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    with printing(filled, folder, "jsonl") as process:
-        wait_until(lambda: any(folder.glob("rowtide-*")), what="Spark works")
-        (jvm,) = find_children(process.pid, JVM)
-        os.kill(jvm, signal.SIGKILL)
-        output, errors = process.communicate(timeout=120)
-
-    assert (process.returncode, output) == (1, "")
-    assert [line[:9] for line in errors.splitlines()] == ["RT-3105: "]
 
 
 @pytest.mark.soak

@@ -88,6 +88,7 @@ def test_sorted_rows_leave_no_files(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_abandoned_sort_leaves_no_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(ordering, "RUN_BYTES", 500)
+    monkeypatch.setattr(ordering, "BATCH_BYTES", 300)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     chosen = random.Random(0)
     rows = sort(in_batches(chosen, random_rows(chosen, 400)))

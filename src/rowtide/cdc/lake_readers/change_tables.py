@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from rowtide.cdc.lake_readers.ordering import (
     ORDER,
     Source,
     are_ordered,
+    drain,
     gather,
     in_memory_order,
     merge,
@@ -73,7 +74,7 @@ class ChangeTable:
             return
         self.snapshot.require_readable()
         physical = self.snapshot.select([_LSN]).fields[0].physical_name
-        yield from merge(self._source(file, physical, part, columns) for file in self._list_files(part))
+        yield from gather(merge(self._source(file, physical, part, columns) for file in self._list_files(part)))
 
     def _list_files(self, part: Part) -> list[AddFile]:
         return self.snapshot.list_files(Between(_LSN, part.low.value, part.high.value))
@@ -89,15 +90,13 @@ class ChangeTable:
 
     def _in_order(self, file: AddFile, part: Part, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         rows = gather(self._read(file, part, columns))
-        first, second = next(rows, None), next(rows, None)
-        if first is None:
-            return
-        if second is None:
-            yield in_memory_order(first)
+        head = list(islice(rows, 2))
+        if len(head) < 2:
+            yield from map(in_memory_order, head)
         elif are_ordered(self._read(file, part, ORDER)):
-            yield from chain((first, second), rows)
+            yield from drain(head, rows)
         else:
-            yield from sort(chain((first, second), rows))
+            yield from sort(drain(head, rows))
 
     def _read(self, file: AddFile, part: Part, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         batches = self.snapshot.stream_file(file, columns, batch_rows=_BATCH_ROWS, batch_bytes=BATCH_BYTES)

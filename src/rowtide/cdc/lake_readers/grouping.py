@@ -15,7 +15,7 @@ from rowtide.cdc.errors import QueryFailed
 from rowtide.cdc.rows.operations import DELETE, INSERT
 from rowtide.core.errors import RowtideError
 
-_MEMORY = "192MB"
+_MEMORY = "96MB"
 _GROUPS_AT_A_TIME = 64 * 1024
 _NOWHERE = -1
 _OPERATION = 7
@@ -67,6 +67,8 @@ def group_rows(
     with tempfile.TemporaryDirectory(prefix="rowtide-") as folder:
         settings: _Settings = {"memory_limit": _MEMORY, "temp_directory": folder, "preserve_insertion_order": False}
         with duckdb.connect(config=settings) as connection:
+            # DuckDB prints it to standard output, where it takes the program for an interactive one.
+            connection.execute("set enable_progress_bar = false")
             try:
                 connection.register("change_rows", rows.as_reader())
                 found = connection.sql(_statement(keys, masks, fillable)).to_arrow_reader(_GROUPS_AT_A_TIME)

@@ -101,18 +101,27 @@ class NetChanges:
         """Yield what groups are made of: places, keys, parts of masks, and which rows carry each fillable value."""
         instance = self._instance
         keys = [column.lake_name for _, column in _key_columns(instance)]
-        wanted = [*ORDER, *keys, _MASK, _ABSENT, EXACT]
+        wanted = [*ORDER, *keys, *self._needed_beside_keys()]
         begin = 0
         for batch in rows.stream(wanted):
             operations = batch.column(_OPERATION).to_numpy()
             places = np.arange(begin, begin + batch.num_rows, dtype=np.int64) << _OPERATION_BITS | operations
             begin += batch.num_rows
             columns = [pa.array(places), *_key_values(instance, batch)]
-            columns += _mask_numbers(batch.column(_MASK), self._chunks(), mask_length(len(instance.columns)))
+            if chunks := self._chunks():
+                columns += _mask_numbers(batch.column(_MASK), chunks, mask_length(len(instance.columns)))
             if fillable := self._fillable():
                 is_absent = Bits(batch.column(_ABSENT), len(instance.columns))
                 columns += [pa.array((operations == INSERT) | ~is_absent.of(ordinal)) for ordinal in fillable]
             yield columns
+
+    def _needed_beside_keys(self) -> Iterator[str]:
+        if self._chunks():
+            yield _MASK
+        if self._fillable():
+            yield _ABSENT
+        if not all(column_type(self._instance, column).holds_all for _, column in _key_columns(self._instance)):
+            yield EXACT
 
     def _last_rows(self, rows: _StandingRows, groups: Iterator[Group]) -> Iterator[pa.RecordBatch]:
         """Yield the groups' last rows, which come in the order of the rows."""
@@ -291,8 +300,6 @@ def _exact_columns(batch: pa.RecordBatch) -> dict[int, Any]:
 
 def _mask_numbers(masks: Any, begins: range, length: int) -> Iterator[pa.Array[Any]]:
     """Yield the parts of masks as numbers."""
-    if not begins:
-        return
     packed = pack_rows(masks, length)
     padded = np.zeros((len(packed), len(begins) * _CHUNK), np.uint8)
     padded[:, :length] = packed

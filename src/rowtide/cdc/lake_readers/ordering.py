@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,8 +23,9 @@ ORDER = ("__$start_lsn", "__$seqval", "__$operation")
 
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_ROWS = 64 * 1024
-RUN_BYTES = 32 * 1024 * 1024
+RUN_BYTES = 16 * 1024 * 1024
 """So much is sorted at a time."""
+PIECE_BYTES = 512 * 1024
 MOST_OPEN = 16
 """So many sources are merged at a time; of more that overlap, some are merged to a file first."""
 
@@ -42,13 +43,13 @@ class Source:
 
 
 def merge(sources: Iterable[Source]) -> Batches:
-    """Yield the rows of all sources in order, in batches of about `BATCH_BYTES`."""
+    """Yield the rows of all sources in order."""
     with ExitStack() as opened:
         waiting = sorted(sources, key=lambda source: (source.low, source.high))
         if _count_overlapping(waiting) > MOST_OPEN:
             folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="rowtide-")))
             waiting = _merge_to_files(waiting, folder)
-        yield from gather(_merge(waiting))
+        yield from _merge(waiting)
 
 
 def in_memory_order(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -60,20 +61,24 @@ def in_memory_order(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def sort(batches: Iterable[pa.RecordBatch]) -> Batches:
-    """Yield rows in order; more than `RUN_BYTES` of them pass through temporary files."""
-    runs = gather(batches, RUN_BYTES, most_rows=None)
-    first, second = next(runs, None), next(runs, None)
-    if first is None:
+    """Yield rows in order; more than `BATCH_BYTES` of them pass through temporary files."""
+    small = gather(batches, BATCH_BYTES)
+    head = list(islice(small, 2))
+    if len(head) < 2:
+        yield from map(in_memory_order, head)
         return
-    if second is None:
-        yield in_memory_order(first)
-        return
+    # One run goes through a file, too: as many are open as there are sources.
+    runs = gather(drain(head, small), RUN_BYTES, most_rows=None)
     with tempfile.TemporaryDirectory(prefix="rowtide-") as folder:
-        spilled = [
-            _spill([in_memory_order(run)], Path(folder, str(place)))
-            for place, run in enumerate(chain((first, second), runs))
-        ]
+        spilled = [_spill([in_memory_order(run)], Path(folder, str(place))) for place, run in enumerate(runs)]
         yield from merge(spilled)
+
+
+def drain(head: list[pa.RecordBatch], more: Batches) -> Batches:
+    """Yield batches that were read ahead, then those that follow, without keeping any of them."""
+    while head:
+        yield head.pop(0)
+    yield from more
 
 
 def are_ordered(batches: Iterable[pa.RecordBatch]) -> bool:
@@ -101,10 +106,17 @@ def gather(
         held.append(batch)
         size, rows = size + batch.nbytes, rows + batch.num_rows
         if size >= wanted_bytes or (most_rows is not None and rows >= most_rows):
-            yield join(held)
-            held, size, rows = [], 0, 0
+            size = rows = 0
+            yield _join_all(held)
     if held:
-        yield join(held)
+        yield _join_all(held)
+
+
+def _join_all(held: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Join batches, and forget them."""
+    joined = join(held)
+    held.clear()
+    return joined
 
 
 def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -218,8 +230,8 @@ def _spill(rows: Iterable[pa.RecordBatch], path: Path) -> Source:
 
 
 def _pieces(batch: pa.RecordBatch) -> Batches:
-    """Cut rows into batches of about `BATCH_BYTES`: so much of each run is in memory while they are merged."""
-    rows = max(1, batch.num_rows * BATCH_BYTES // max(batch.nbytes, 1))
+    """Cut rows into batches of about `PIECE_BYTES`: so much of each run is in memory while they are merged."""
+    rows = max(1, batch.num_rows * PIECE_BYTES // max(batch.nbytes, 1))
     for begin in range(0, batch.num_rows, rows):
         yield batch.slice(begin, rows)
 

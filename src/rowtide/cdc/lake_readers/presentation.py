@@ -29,6 +29,7 @@ _METADATA = (
     "__$absent_mask",
     INSTANCE_COLUMN,
 )
+_PRESENTED_ROWS = 8 * 1024
 _GROUP_BYTES = 32 * 1024 * 1024
 
 Row = tuple[object, ...]
@@ -93,8 +94,16 @@ def present(changes: ArrowChanges) -> PresentedChanges:
     metadata = [name for name in _METADATA if name in there and (name != "__$absent_mask" or instance.may_lack_values)]
     names = [*metadata, *(column.name for column in instance.columns)]
     columns = [*metadata, *(column.lake_name for column in instance.columns)]
-    batches = (_present(batch, names, columns, len(metadata)) for batch in changes.batches() if batch.num_rows)
+    batches = (
+        _present(piece, names, columns, len(metadata)) for batch in changes.batches() for piece in _pieces(batch)
+    )
     return PresentedChanges(names, batches)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch: texts of narrow rows take several times its memory."""
+    for begin in range(0, batch.num_rows, _PRESENTED_ROWS):
+        yield batch.slice(begin, _PRESENTED_ROWS)
 
 
 def write_parquet(changes: ArrowChanges, file: Path) -> None:
