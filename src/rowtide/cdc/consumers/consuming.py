@@ -9,10 +9,11 @@ Windows chain: each begins behind the last one that was acknowledged, without ga
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, text
@@ -25,6 +26,8 @@ from rowtide.cdc.consumers.windows import find_starts
 from rowtide.cdc.definitions import READER, read_source
 from rowtide.cdc.errors import AcknowledgementDenied, AcknowledgementRefused, ConsumerContended, InstanceUnknown
 from rowtide.cdc.functions import ChangeFunctions, session
+from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
+from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.published_lake import PublishedLake
@@ -53,7 +56,9 @@ class Window:
     after: CommitLsn | None
     to: CommitLsn | None
     starts: Mapping[str, CommitLsn]
-    changes: Changes
+    lake: Lake
+    open_changes: Callable[[], Changes]
+    """Opens the lake in Spark, for what returns DataFrames."""
 
     @property
     def is_empty(self) -> bool:
@@ -75,23 +80,46 @@ class Window:
 
     def table_changes(self, *capture_instances: str, row_filter_option: str = "all") -> DataFrame:
         """Return every change of the window in a table, over its instances, named oldest first."""
-        start = min(map(self._start, capture_instances))
-        if self.to is None or start > self.to:
-            return self.changes.get_table_changes(capture_instances, None, None, row_filter_option)[0].limit(0)
-        return self.changes.get_table_changes(capture_instances, start, self.to, row_filter_option)[0]
+        share, changes = self._share(*capture_instances), self.open_changes()
+        rows = changes.get_table_changes(capture_instances, share.start, share.end, row_filter_option)[0]
+        return rows.limit(0) if share.is_empty else rows
 
-    def _start(self, capture_instance: str) -> CommitLsn:
-        start = self.starts.get(capture_instance)
-        if start is None:
-            raise InstanceUnknown(capture_instance)
-        return start
+    def read_changes(self, capture_instance: str, row_filter_option: str = "all", *, net: bool = False) -> ArrowChanges:
+        """Return the rows of `all_changes`, or of `net_changes`, in their order as Arrow, without Spark."""
+        share = self._share(capture_instance)
+        ask = self.lake.get_net_changes if net else self.lake.get_all_changes
+        rows = ask(capture_instance, share.start, share.end, row_filter_option)
+        return rows.without_rows() if share.is_empty else rows
+
+    def read_table_changes(self, *capture_instances: str, row_filter_option: str = "all") -> ArrowChanges:
+        """Return the rows of `table_changes` in their order as Arrow, without Spark."""
+        share = self._share(*capture_instances)
+        rows = self.lake.get_table_changes(capture_instances, share.start, share.end, row_filter_option)
+        return rows.without_rows() if share.is_empty else rows
+
+    def _share(self, *capture_instances: str) -> _Share:
+        """Return the part of the window that is in some instances. Raises `InstanceUnknown`."""
+        for name in capture_instances:
+            if name not in self.starts:
+                raise InstanceUnknown(name)
+        start = min(self.starts[name] for name in capture_instances)
+        is_empty = self.to is None or start > self.to
+        return _Share(None, None, is_empty=True) if is_empty else _Share(start, self.to, is_empty=False)
 
     def _ask(self, capture_instance: str, row_filter_option: str, *, net: bool) -> DataFrame:
-        start = self._start(capture_instance)
-        ask = self.changes.get_net_changes if net else self.changes.get_all_changes
-        if self.to is None or start > self.to:
-            return ask(capture_instance, None, None, row_filter_option).limit(0)
-        return ask(capture_instance, start, self.to, row_filter_option)
+        share, changes = self._share(capture_instance), self.open_changes()
+        ask = changes.get_net_changes if net else changes.get_all_changes
+        rows = ask(capture_instance, share.start, share.end, row_filter_option)
+        return rows.limit(0) if share.is_empty else rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The LSNs from `start` to `end`; without any the columns alone are asked for, of the whole validity interval."""
+
+    start: CommitLsn | None
+    end: CommitLsn | None
+    is_empty: bool
 
 
 class Consuming(ChangeFunctions):
@@ -134,18 +162,22 @@ class Consuming(ChangeFunctions):
     def consume(self, name: str, *, spark: SparkSession | None = None) -> Iterator[Window]:
         """Open a consumer's next window, and acknowledge it at the end of the block, unless the block raises.
 
+        Spark is used, and without `spark` started, only by the window's methods that return DataFrames.
+
         Raises `ConsumerPassed` if changes that it has not acknowledged were removed, `ConsumedInstanceEnded`,
         `ReadingDenied`; at the end `ConsumerContended`, `AcknowledgementDenied`.
         """
         with translated(), self._engine.connect() as connection:
-            lake = read_source(connection, self._name).lake
+            place = read_source(connection, self._name).lake
             known, reader = find_consumer(connection, name), read_role_access(connection)
         for instance in known.instances:
             if instance.is_enabled:
                 reader.require(instance.name)
-        changes = Changes(session(spark), lake)
-        published, recorded = changes.get_published_instances()
-        window = Window(name, known.acknowledged_lsn, published.lsn, find_starts(known, recorded), changes)
+        lake = Lake(place)
+        published, recorded = lake.get_published_instances()
+        starts = find_starts(known, recorded)
+        open_changes = cache(lambda: Changes(session(spark), place))
+        window = Window(name, known.acknowledged_lsn, published.lsn, starts, lake, open_changes)
         yield window
         if not window.is_empty:
             self._acknowledge(known, window.to, published.time)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -46,6 +46,10 @@ class ArrowChanges:
         with naming_extras():
             import polars
         return polars.DataFrame(self)
+
+    def without_rows(self) -> ArrowChanges:
+        """Return the same columns without rows."""
+        return replace(self, batches=lambda: iter(()))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the rows as Arrow's C stream: DuckDB, Polars and others take this object as it is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,11 @@ Texts = Any
 _PLAIN_FLOATS = (1e-4, 1e14)
 """Absolute values of numbers that Arrow prints without exponent, as Python does."""
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-_LAST_DAY = 2932896
-"""9999-12-31; Arrow's text of later days and times is not certain."""
+_FIRST_DAY, _END_DAY = -719_162, 2_932_897
+"""0001-01-01 and 10000-01-01: Arrow has no text of all days and times outside of them."""
+_DAYS_OF_400_YEARS = 146_097
 _MICROS_PER_DAY = 86_400_000_000
+_MIDNIGHT = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def as_texts(values: Values) -> Texts:
@@ -88,18 +91,32 @@ def _hexadecimal(values: Values) -> Texts:
 
 def _dates(values: Values) -> Texts:
     days = values.cast(pa.int32())
-    is_late = kernels.greater(days, _LAST_DAY)
-    return _replaced(values.cast(pa.string()), is_late, days, lambda day: str(np.datetime64(day, "D")))
+    is_far = kernels.or_(kernels.less(days, _FIRST_DAY), kernels.greater_equal(days, _END_DAY))
+    return _replaced(values.cast(pa.string()), is_far, days, _day_text)
+
+
+def _day_text(days: int) -> str:
+    """Return a day of any year; the calendar repeats after 400 years."""
+    cycles, rest = divmod(days - _FIRST_DAY, _DAYS_OF_400_YEARS)
+    day = date.fromordinal(rest + 1)
+    year = day.year + 400 * cycles
+    return f"{'-' if year < 0 else ''}{abs(year):04d}-{day:%m-%d}"
 
 
 def _times(values: Values) -> Texts:
     micros = values.cast(pa.int64())
-    is_late = kernels.greater_equal(micros, (_LAST_DAY + 1) * _MICROS_PER_DAY)
+    first, end = _FIRST_DAY * _MICROS_PER_DAY, _END_DAY * _MICROS_PER_DAY
+    is_far = kernels.or_(kernels.less(micros, first), kernels.greater_equal(micros, end))
     texts = values.cast(pa.timestamp("us")).cast(pa.string())
-    texts = _replaced(texts, is_late, micros, lambda micro: str(np.datetime64(micro, "us")).replace("T", " "))
+    texts = _replaced(texts, is_far, micros, _time_text)
     # There is a decimal point: no zero of the seconds is cut off.
     texts = kernels.utf8_rtrim(kernels.utf8_rtrim(texts, "0"), ".")
     return texts if values.type.tz is None else kernels.binary_join_element_wise(texts, "+00", "")
+
+
+def _time_text(micros: int) -> str:
+    days, rest = divmod(micros, _MICROS_PER_DAY)
+    return f"{_day_text(days)} {_MIDNIGHT + timedelta(microseconds=rest):%H:%M:%S.%f}"
 
 
 def _replaced(texts: Texts, is_odd: Values, values: Values, text_of: Any) -> Texts:
