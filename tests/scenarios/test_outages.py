@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import resource
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 import pyarrow as pa
@@ -20,12 +21,9 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.log_reader_processes import is_streaming, log_reader
-from rowtide.cdc.running.context import Watchers
-from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine, open_replication_connection
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoFreeSlot
-from rowtide.delta.errors import LakeWriteFailed
 from rowtide.log import reader
 from rowtide.log.entries import Segment
 from rowtide.log.errors import LogStoreWriteFailed
@@ -35,7 +33,7 @@ from rowtide.log.segments import write_segment
 from rowtide.storage.store import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 _PAUSE_S = 0.005
 
@@ -172,9 +170,9 @@ def step_until_error(agent: object) -> None:
 
 
 @contextmanager
-def full_disk(pid: int) -> Iterator[None]:
-    """Let a process write no file of more than a byte: it stands for a disk without space, and needs no rights."""
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+def full_disk(pid: int, *, most_bytes: int = 1) -> Iterator[None]:
+    """Let a process write no larger file: it stands for a disk without space, and needs no rights."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
     try:
         yield
     finally:
@@ -252,57 +250,36 @@ def test_lack_of_wal_senders_is_reported_until_one_is_free(scarce: LoggedDatabas
     assert scarce.inserted() == ["1"]
 
 
-@dataclass
-class Run:
-    """`cdc run` in this process, with the session's Spark; what it tried again is in `errors`."""
-
-    captured: CapturedDatabase
-    errors: list[RowtideError] = field(default_factory=list)
-    _stop: threading.Event = field(default_factory=threading.Event)
-
-    def wait_published(self) -> None:
-        """Wait until all that is committed now is published."""
-        target, manifest = self.captured.mark(), self.captured.manifest()
-
-        def is_published() -> bool:
-            assert self._thread.is_alive()
-            return manifest.refresh().readers["cdc"].position.log > target
-
-        wait_until(is_published, what="all is published")
-
-    def __enter__(self) -> Run:
-        watchers = Watchers(on_retry=lambda error, _pause_s: self.errors.append(error))
-        options = {"spark": self.captured.spark, "stop": self._stop, "watchers": watchers}
-        self._thread = threading.Thread(target=self.captured.cdc.run, kwargs=options)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
+@contextmanager
+def capture(captured: CapturedDatabase) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `cdc run` as a process."""
+    command = [sys.executable, "-m", "rowtide", "cdc", "run", "--db", captured.url]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
 
 
-def find_jvm(spark: SparkSession) -> int:
-    """Return the process that writes the lake."""
-    jvm: Any = spark._jvm
-    return int(jvm.java.lang.ProcessHandle.current().pid())
+def wait_published(captured: CapturedDatabase) -> None:
+    """Wait until all that is committed now is published."""
+    target, manifest = captured.mark(), captured.manifest()
+    wait_until(lambda: manifest.refresh().readers["cdc"].position.log > target, what="all is published")
 
 
-@pytest.mark.exhaustive
 def test_full_lake_is_reported_and_resumes_with_free_space(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int)")
     captured.enable("item")
-    with Run(captured) as run, Writer(captured.url):
-        run.wait_published()
-        with full_disk(find_jvm(captured.spark)):
-            wait_until(lambda: bool(run.errors), what="a failed write is told")
-        run.wait_published()
-    told = run.errors[0]
-    assert isinstance(told, LakeWriteFailed)
-    assert told.path.startswith(str(captured.lake))
-    assert "File too large" in str(told)
+    with capture(captured) as process, Writer(captured.url):
+        assert process.stderr is not None
+        wait_published(captured)
+        # The log store's entries are smaller, data files are larger.
+        with full_disk(process.pid, most_bytes=1000):
+            told = next(line.decode() for line in process.stderr if b"RT-" in line)
+        wait_published(captured)
+    assert "RT-3103: " in told
+    assert str(captured.lake / "cdc") in told
+    assert "File too large" in told
     captured.capture()
     rows = [(2, row) for (row,) in captured.execute("select id from item")]
     assert sorted(captured.values("public_item", "id"), key=str) == sorted(rows, key=str)
