@@ -64,7 +64,7 @@ class LogStoreReadFailed(Retryable):
 
 @numbered
 class SegmentCorrupt(DataLoss):
-    """A segment is not a Parquet file of log records."""
+    """A segment is not a Parquet file of log records, or its rows do not have their tables' columns."""
 
     number = 2205
     fact = 'the segment "{path}" is damaged: {reason}'
