@@ -36,6 +36,7 @@ from rowtide.delta.vacuum import vacuum
 from rowtide.storage.local import LocalFolder
 
 DAY_S = 24 * 3600
+EXHAUSTIVE = pytest.mark.exhaustive
 
 
 def ids(path: Path) -> list[Any]:
@@ -490,7 +491,10 @@ changes[sys.argv[2]]()
 
 
 @pytest.mark.parametrize("failpoint", CHANGE_FAILPOINTS)
-@pytest.mark.parametrize("change", ["compact", "delete", "rewrite", "renew", "retire", "widen"])
+@pytest.mark.parametrize(
+    "change",
+    ["compact", *(pytest.param(name, marks=EXHAUSTIVE) for name in ("delete", "rewrite", "renew", "retire", "widen"))],
+)
 def test_a_change_that_is_killed_is_whole_or_not_there(tmp_path: Path, change: str, failpoint: str) -> None:
     path = create(tmp_path / "table", who="one", **{"delta.checkpointInterval": "4"})
     rows = pa.table({"id": pa.array([1, 2], pa.int64())})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,12 @@ def test_a_folder_keeps_what_stores_promise(spark: SparkSession, tmp_path: Path)
     assert not store.put_if_absent("a/c", b"{2}\n")
     assert store.get("a/c") == b"{}\n{1}\n"
     assert (store.list("a/"), store.list("", after="a/b"), store.list("x/")) == (["a/b", "a/c"], ["a/c"], [])
+    now = datetime.now(UTC)
+    assert (store.list_older(now - timedelta(hours=1)), store.list_older(now + timedelta(hours=1))) == (
+        [],
+        ["a/b", "a/c"],
+    )
+    store.sweep(now)
     store.delete("a/b")
     store.delete("a/b")
     for read in (store.get, store.open):

@@ -292,6 +292,18 @@ def test_the_command_prints_what_it_did(written: CapturedDatabase) -> None:
     rowtide("cdc", "cleanup", "--low-water-mark", "0/1", *options).require_error(22964)
 
 
+@pytest.mark.exhaustive
+def test_cleanup_and_disabling_need_no_java(written: CapturedDatabase) -> None:
+    third = lsns(written)[2]
+    without, db = {"JAVA_HOME": "/nowhere"}, ("--db", written.url)
+    cleaned = rowtide_process("cdc", "cleanup", "--low-water-mark", str(third), *db, environment=without)
+    assert cleaned.code == 0, cleaned.errors
+    assert ids(written) == stored_ids(written) == [3]
+    disabled = rowtide_process("cdc", "disable-db", "--yes", *db, environment=without)
+    assert disabled.code == 0, disabled.errors
+    assert stored_ids(written) == []
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("place", CLEANUP_FAILPOINTS)
 def test_a_cleanup_that_is_killed_is_completed_by_the_next(written: CapturedDatabase, place: str) -> None:
