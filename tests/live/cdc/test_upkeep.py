@@ -21,7 +21,7 @@ from rowtide.lake import compaction
 from rowtide.log.errors import LeaseLost
 from rowtide.log.postgres.lease import AdvisoryLease
 
-DEADLINE_S = 60
+DEADLINE_S = 600
 
 
 @contextmanager
