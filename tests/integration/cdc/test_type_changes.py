@@ -115,6 +115,35 @@ TIMES = {
 TEXTS = ["12", " 7 ", "yes", "NO", "t", "1.5", "-0.5", "2026-01-02", "2026-01-02 03:04:05", "\\xff", "ff", "", "a"]
 
 
+SPARK_LOSES_ONE = {
+    ("bigint", "float", "9223372036854775807"),
+    ("bigint", "double", "9223372036854775807"),
+    ("double", "bigint", "9223372036854775808"),
+}
+"""Of a number that is one too large for bigint Spark makes the largest that fits, and so finds no difference."""
+
+
+def test_the_largest_numbers_are_compared_exactly() -> None:
+    for text, new, is_other in (
+        ("9223372036854775807", "double precision", True),
+        ("-9223372036854775808", "double precision", False),
+        ("-9223372036854775808", "real", False),
+        ("9007199254740993", "double precision", True),
+    ):
+        assert is_misfit(typed(text, "bigint"), "bigint", lake_type(new)).to_pylist() == [is_other], (text, new)
+    assert convert(typed("9223372036854774784", "double"), "double", lake_type("bigint")).to_pylist() == [2**63 - 1024]
+
+
+def test_days_of_any_year_become_texts() -> None:
+    days = pa.array([0, -1, -719162, 2932896, 11248737, 106751991, 2147483647, None], pa.int32()).cast(pa.date32())
+    assert as_texts(days).to_pylist() == [
+        *("1970-01-01", "1969-12-31", "0001-01-01", "9999-12-31", "32767-12-31", "294247-01-10"),
+        *("5881580-07-11", None),
+    ]
+    moments = pa.array([9223372036854775807, -1, None], pa.int64()).cast(pa.timestamp("us"))
+    assert as_texts(moments).to_pylist() == ["294247-01-10 04:00:54.775807", "1969-12-31 23:59:59.999999", None]
+
+
 @pytest.mark.exhaustive
 def test_values_become_what_spark_makes_of_them(spark: SparkSession) -> None:
     kinds = [(olds, news) for olds, news in ((NUMBERS, NUMBERS), (TIMES, TIMES), (TIMES, {"string"}))]
@@ -123,11 +152,12 @@ def test_values_become_what_spark_makes_of_them(spark: SparkSession) -> None:
     # Spark prints floating point numbers by Java's rules.
     cases += [(old, texts, "string") for old, texts in NUMBERS.items() if old not in ("float", "double")]
     differing = [difference for case in cases for difference in differences(pinned(spark), *case)]
+    differing = [found for found in differing if found[:3] not in SPARK_LOSES_ONE]
     assert not differing, "\n".join(map(str, differing))
 
 
-def differences(spark: SparkSession, old: str, texts: Sequence[str], new: str) -> list[object]:
-    """Return where a conversion in Arrow is another than Spark's."""
+def differences(spark: SparkSession, old: str, texts: Sequence[str], new: str) -> list[tuple[Any, ...]]:
+    """Return where a conversion in Arrow is another than Spark's, which writes years of five digits with a plus."""
     into = LakeType(new, _casts().get(new, "{text}"))
     values = pa.concat_arrays([typed(text, old) for text in [*texts, None]])
     rows = spark.createDataFrame(pa.table({"value": values}))
@@ -135,7 +165,7 @@ def differences(spark: SparkSession, old: str, texts: Sequence[str], new: str) -
     wanted = list(zip(*(plain(column) for column in made.columns), strict=True))
     found = zip(plain(convert(values, old, into)), plain(is_misfit(values, old, into)), strict=True)
     pairs = zip([*texts, None], found, wanted, strict=True)
-    return [(old, new, *pair) for pair in pairs if repr(pair[1]) != repr(pair[2])]
+    return [(old, new, *pair) for pair in pairs if repr(pair[1]) != repr(pair[2]).replace("'+", "'")]
 
 
 def plain(values: Any) -> list[Any]:

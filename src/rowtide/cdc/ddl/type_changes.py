@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -90,7 +91,7 @@ def _convert_times(values: Column, new: str) -> Column:
         return values.cast(pa.int64()).cast(to)
     if pa.types.is_timestamp(to):
         days = values.cast(pa.int32()).cast(pa.int64())
-        days = where(kernels.less(kernels.abs(days), _MOST_DAYS), days)
+        days = where(kernels.less_equal(kernels.abs(days), _MOST_DAYS), days)
         return kernels.multiply(days, _DAY_US).cast(to)
     if pa.types.is_timestamp(values.type):
         micros = values.cast(pa.int64())
@@ -109,6 +110,8 @@ def _convert_numbers(values: Column, new: str) -> Column:
         values = values.cast(pa.float64())
     if pa.types.is_floating(to) and not pa.types.is_decimal(kind):
         return values.cast(to, safe=False)
+    if pa.types.is_integer(to) and pa.types.is_floating(values.type):
+        return _whole(values, to)
     texts = values.cast(pa.string())
     if pa.types.is_floating(to):
         return texts.cast(to)
@@ -118,6 +121,14 @@ def _convert_numbers(values: Column, new: str) -> Column:
     if isinstance(to, pa.Decimal128Type):
         return decimals(plain, to)
     return whole_numbers(kernels.replace_substring_regex(plain, r"\.\d*$", ""), to)
+
+
+def _whole(values: Column, to: Any) -> Column:
+    """Their shortest texts are not what large numbers are exactly."""
+    numbers = np.trunc(values.cast(pa.float64()).fill_null(math.nan).to_numpy(zero_copy_only=False))
+    bound = 2.0 ** (to.bit_width - 1)
+    fits = (numbers >= -bound) & (numbers < bound)
+    return pa.array(np.where(fits, numbers, 0).astype(np.int64), mask=~fits).cast(to)
 
 
 def _flags(texts: Texts) -> Column:

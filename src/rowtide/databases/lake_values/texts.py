@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +18,12 @@ _FRACTION_ENDS = r"\.?0+$"
 _DIGITS: dict[pa.DataType, int] = {pa.float32(): 6, pa.float64(): 15}
 """From so many digits before the point on PostgreSQL prints exponents."""
 _LEAST_PLAIN_EXPONENT = -4
+_DAY_US = 86_400_000_000
+_EPOCH = "1970-01-01"
+_DAYS_BEFORE_1970 = date(1970, 1, 1).toordinal() - 1
+_DAYS_IN_400_YEARS = 146_097
+_PRINTED_DAYS = 10_000_000
+"""More than 27,000 years."""
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
@@ -28,8 +35,10 @@ def as_texts(values: Column) -> Texts:
     if pa.types.is_floating(kind):
         return _floats(values)
     if pa.types.is_timestamp(kind):
-        texts = _timestamps(values.cast(pa.int64()).cast(pa.timestamp("us")))
+        texts = _timestamps(values)
         return texts if kind.tz is None else kernels.binary_join_element_wise(texts, "+00", "")
+    if pa.types.is_date(kind):
+        return _dates(values.cast(pa.int32()).cast(pa.int64()))
     if pa.types.is_binary(kind):
         return _binary(values)
     return values.cast(pa.string())
@@ -71,7 +80,28 @@ def _each(texts: Texts, wanted: Column, change: Callable[[str], str]) -> Texts:
 
 
 def _timestamps(values: Column) -> Texts:
-    return kernels.replace_substring_regex(values.cast(pa.string()), _FRACTION_ENDS, "")
+    """The day, and the time of day of the first day that there is; nulls stay null."""
+    micros = values.cast(pa.int64())
+    days = np.floor_divide(micros.fill_null(0).to_numpy(zero_copy_only=False), _DAY_US)
+    of_day = kernels.subtract(micros, pa.array(days * _DAY_US))
+    times = kernels.utf8_slice_codeunits(of_day.cast(pa.timestamp("us")).cast(pa.string()), len(_EPOCH))
+    whole = kernels.binary_join_element_wise(_dates(pa.array(days)), times, "")
+    return kernels.replace_substring_regex(whole, _FRACTION_ENDS, "")
+
+
+def _dates(days: Column) -> Texts:
+    """Arrow prints the days of sixteen-bit years only; others are printed one by one."""
+    is_far = kernels.greater(kernels.abs(days), _PRINTED_DAYS)
+    texts = where(kernels.invert(is_far), days).cast(pa.int32()).cast(pa.date32()).cast(pa.string())
+    far = where(is_far, days).cast(pa.string())
+    return kernels.coalesce(texts, _each(far, far.is_valid(), lambda text: _print_day(int(text))))
+
+
+def _print_day(days: int) -> str:
+    """The calendar repeats every four hundred years."""
+    cycles, rest = divmod(days + _DAYS_BEFORE_1970, _DAYS_IN_400_YEARS)
+    day = date.fromordinal(rest + 1)
+    return f"{day.year + 400 * cycles:04d}-{day:%m-%d}"
 
 
 def _binary(values: Column) -> Texts:
