@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from rowtide.adoption import Adoption
     from rowtide.cdc.api import ChangeDataCapture
+    from rowtide.cdc.capture.options import CaptureOptions
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.running.context import Watchers
-    from rowtide.cdc.scans.sessions import EngineSetting
     from rowtide.findings.finding import Finding
     from rowtide.health import Judgement
     from rowtide.merge.api import MergeReplication
@@ -80,7 +80,7 @@ class Database:
     def run_agent(
         self,
         *,
-        engine: EngineSetting | None = None,
+        options: CaptureOptions | None = None,
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
@@ -88,20 +88,20 @@ class Database:
     ) -> None:
         """Run the jobs of the database until `stop` is set (SQL Server Agent).
 
-        `engine` is the capture job's, by default `auto`. Raises `ExtraMissing` if PostgreSQL's driver is not installed.
+        `options` are the capture job's. Raises `ExtraMissing` if PostgreSQL's driver is not installed.
         """
         with naming_extras():
+            from rowtide.cdc.capture.options import USUAL
             from rowtide.cdc.functions import session
             from rowtide.cdc.running.context import CaptureContext, Watchers
             from rowtide.cdc.running.job_agent import run_jobs
-            from rowtide.cdc.scans.sessions import EngineSetting
         make_spark = partial(session, spark)
         context = CaptureContext(
             self.url,
             make_spark,
             stop or threading.Event(),
             watchers or Watchers(),
-            engine or EngineSetting.AUTO,
+            options or USUAL,
         )
         run_jobs(context, on_event)
 

@@ -14,9 +14,9 @@ import psycopg
 
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.capture.capture import Capture
+from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.queries.lsn_times import Bound
-from rowtide.cdc.scans.sessions import EngineSetting
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.databases.postgres.connect import open_engine
@@ -158,7 +158,7 @@ class CapturedDatabase(LoggedDatabase):
                 system_tables,
                 self.store(),
                 held,
-                engine=EngineSetting(os.environ.get("ROWTIDE_ENGINE", EngineSetting.AUTO)),
+                options=CaptureOptions(EngineSetting(os.environ.get("ROWTIDE_ENGINE", EngineSetting.AUTO))),
                 maxtrans=maxtrans,
                 most_row_bytes=most_row_bytes,
             )

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rowtide.agents.runs import RunOutcome
     from rowtide.cdc.api import CaptureRehearsal, ChangeDataCapture
     from rowtide.cdc.capture.capture import CycleReport
+    from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
     from rowtide.cdc.cleanup.cleanup import Cleaned
     from rowtide.cdc.cleanup.retention import CleanupOrder
     from rowtide.cdc.consumers.consumers import ListedConsumer
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
     from rowtide.cdc.queries.wrappers import WrapperFunction
     from rowtide.cdc.running.context import Watchers
-    from rowtide.cdc.scans.sessions import EngineSetting, ScanError, ScanFigures, ScanSession
+    from rowtide.cdc.scans.sessions import ScanError, ScanFigures, ScanSession
     from rowtide.cdc.status import Status
     from rowtide.core.tables import BeforeImages
     from rowtide.databases.postgres.catalogue import ImageCost
@@ -46,6 +47,7 @@ __all__ = [
     "BeforeImages",
     "Bound",
     "CaptureLoss",
+    "CaptureOptions",
     "CaptureRehearsal",
     "CapturedColumn",
     "ChangeDataCapture",
@@ -94,6 +96,7 @@ _HOMES = {
     "BeforeImages": "rowtide.core.tables",
     "Bound": "rowtide.cdc.queries.lsn_times",
     "CaptureLoss": "rowtide.cdc.enabling.reinitialize",
+    "CaptureOptions": "rowtide.cdc.capture.options",
     "CaptureRehearsal": "rowtide.cdc.api",
     "CapturedColumn": "rowtide.cdc.definitions",
     "ChangeDataCapture": "rowtide.cdc.api",
@@ -103,7 +106,7 @@ _HOMES = {
     "CycleReport": "rowtide.cdc.capture.capture",
     "Disabling": "rowtide.cdc.enabling.disabling",
     "EnabledDatabase": "rowtide.cdc.enabling.administration",
-    "EngineSetting": "rowtide.cdc.scans.sessions",
+    "EngineSetting": "rowtide.cdc.capture.options",
     "HistoricRun": "rowtide.cdc.jobs.history",
     "ImageCost": "rowtide.databases.postgres.catalogue",
     "Instance": "rowtide.cdc.definitions",

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Unpack
 
+from rowtide.cdc.capture.options import USUAL, CaptureOptions
 from rowtide.cdc.consumers.consuming import Consuming
 from rowtide.cdc.job_functions import JobFunctions
-from rowtide.cdc.scans.sessions import EngineSetting
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.urls import parse_url
@@ -143,7 +143,7 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
         self,
         *,
         once: bool = False,
-        engine: EngineSetting = EngineSetting.AUTO,
+        options: CaptureOptions = USUAL,
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
@@ -154,14 +154,14 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
         """
         from rowtide.cdc.running.capture_run import all_at_once, as_the_job_says, run_capture
 
-        run_capture(self._context(engine, spark, stop, watchers), all_at_once if once else as_the_job_says)
+        run_capture(self._context(options, spark, stop, watchers), all_at_once if once else as_the_job_says)
 
     def scan(
         self,
         *,
         maxtrans: int | None = None,
         maxscans: int | None = None,
-        engine: EngineSetting = EngineSetting.AUTO,
+        options: CaptureOptions = USUAL,
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
@@ -173,18 +173,18 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
         """
         from rowtide.cdc.running.capture_run import scan
 
-        scan(self._context(engine, spark, stop, watchers), maxtrans, maxscans)
+        scan(self._context(options, spark, stop, watchers), maxtrans, maxscans)
 
     def _context(
         self,
-        engine: EngineSetting,
+        options: CaptureOptions,
         spark: SparkSession | None,
         stop: threading.Event | None,
         watchers: Watchers | None,
     ) -> CaptureContext:
         from rowtide.cdc.running.context import CaptureContext, Watchers
 
-        return CaptureContext(self._url, _maker(spark), stop or threading.Event(), watchers or Watchers(), engine)
+        return CaptureContext(self._url, _maker(spark), stop or threading.Event(), watchers or Watchers(), options)
 
     def cleanup(
         self,

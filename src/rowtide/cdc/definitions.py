@@ -5,8 +5,9 @@ Columns are SQL Server's (specification, part 1.8); `member_id` ties an instance
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
 from sqlalchemy import (
@@ -42,6 +43,8 @@ READER = "cdc"
 """The name of capture's reader of the log store, which keeps what capture has not published."""
 SCHEMA = "cdc"
 metadata = MetaData(schema=SCHEMA)
+
+_ENCODED = re.compile(r"[ ,;{}()\n\t=]|%(?=[0-9A-Fa-f]{2})")
 
 change_tables = Table(
     "change_tables",
@@ -149,7 +152,8 @@ def require_complete(connection: Connection) -> None:
 class CapturedColumn:
     """A captured column; its place in `Instance.columns`, from 1, is its ordinal and its bit in update masks.
 
-    `lake_name` is its column in the change table: the source's name, with a suffix if two names differ only in case.
+    `lake_name` is its column in the change table. `reader_name` is its column to readers of the lake: the source's name
+    as of enabling, with a suffix if two names differ only in case; None: as `lake_name`.
     `base_type_text` is the type under a domain, None if the type is not a domain.
     """
 
@@ -162,6 +166,7 @@ class CapturedColumn:
     is_computed: bool
     index_ordinal: int | None
     base_type_text: str | None = None
+    reader_name: str | None = None
 
     @property
     def value_type_text(self) -> str:
@@ -169,18 +174,27 @@ class CapturedColumn:
         return self.base_type_text or self.type_text
 
 
-def name_lake_columns(names: Iterable[str]) -> list[str]:
-    """Name columns in the lake, which does not distinguish upper and lower case: later ones get a suffix."""
+def name_for_readers(names: Iterable[str]) -> list[str]:
+    """Name columns for readers, which may not distinguish upper and lower case: later ones get a suffix."""
     taken: set[str] = set()
-    lake_names = []
+    reader_names = []
     for name in names:
         candidate, number = name, 1
         while candidate.lower() in taken:
             number += 1
             candidate = f"{name}_{number}"
         taken.add(candidate.lower())
-        lake_names.append(candidate)
-    return lake_names
+        reader_names.append(candidate)
+    return reader_names
+
+
+def name_in_lake(reader_name: str) -> str:
+    """Return the name of a column in a change table; decoding `%XX` gives the reader's name back.
+
+    Delta has the characters that are encoded, as in URLs, only with column mapping, which few readers know. A `%` is
+    encoded where it would be decoded.
+    """
+    return _ENCODED.sub(lambda found: f"%{ord(found[0]):02X}", reader_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +242,23 @@ class Instance:
         """The columns of the unique index that identifies rows, in the index's order."""
         in_index = [column for column in self.columns if column.index_ordinal is not None]
         return tuple(sorted(in_index, key=lambda column: column.index_ordinal or 0))
+
+    @property
+    def reader_names(self) -> Mapping[str, str]:
+        """The columns of the change table that readers know by another name, and that name."""
+        return {
+            column.lake_name: column.reader_name
+            for column in self.columns
+            if column.reader_name not in (None, column.lake_name)
+        }
+
+    def for_readers(self) -> Instance:
+        """Return the instance as of rows whose columns have the readers' names."""
+        columns = (
+            replace(column, lake_name=column.reader_name or column.lake_name, reader_name=None)
+            for column in self.columns
+        )
+        return replace(self, columns=tuple(columns))
 
 
 _INSTANCE = TypeAdapter(Instance)

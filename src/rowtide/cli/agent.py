@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from rowtide.cdc.scans.sessions import EngineSetting
-from rowtide.cli.cdc_running import EngineOption
+from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
+from rowtide.cli.cdc_running import EngineOption, RewriteWidened
 from rowtide.cli.options import Db
 from rowtide.cli.output import notes
 from rowtide.cli.watching import watching
@@ -15,7 +15,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command(epilog="Example: rowtide agent run --db postgresql://localhost/shop")
-def run(db: Db, engine: EngineOption = EngineSetting.AUTO) -> None:
+def run(db: Db, engine: EngineOption = EngineSetting.AUTO, *, rewrite_widened: RewriteWidened = False) -> None:
     """Run the jobs of a database until stopped with Ctrl-C (SQL Server Agent).
 
     The capture job starts with it. The cleanup job runs on its schedule, by default daily at 2:00 by this computer's
@@ -24,7 +24,7 @@ def run(db: Db, engine: EngineOption = EngineSetting.AUTO) -> None:
     with watching("Starting the log reader ...") as (stop, watchers):
         database = connect(db)
         database.run_agent(
-            engine=engine,
+            options=CaptureOptions(engine, rewrite_widened),
             stop=stop,
             watchers=watchers,
             on_event=lambda event: notes.print(event, soft_wrap=True),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cdc.scans.sessions import EngineSetting
+from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
 from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import MOST_ROWS, Db
 from rowtide.cli.output import notes, print_wait
@@ -25,6 +25,14 @@ EngineOption = Annotated[
     ),
 ]
 
+RewriteWidened = Annotated[
+    bool,
+    typer.Option(
+        "--rewrite-widened",
+        help="Rewrite a change table whose columns get wider types, instead of using Delta's type widening.",
+    ),
+]
+
 
 @app.command(epilog="Example: rowtide cdc run --once --db postgresql://localhost/shop")
 def run(
@@ -32,6 +40,7 @@ def run(
     *,
     once: Annotated[bool, typer.Option("--once", help="Stop when everything committed before is published.")] = False,
     engine: EngineOption = EngineSetting.AUTO,
+    rewrite_widened: RewriteWidened = False,
 ) -> None:
     """Read the log and capture, until stopped with Ctrl-C (SQL Server: the capture job).
 
@@ -39,7 +48,7 @@ def run(
     With --once, only maxtrans applies.
     """
     with watching("Starting the log reader ...") as (stop, watchers):
-        connect(db).cdc.run(once=once, engine=engine, stop=stop, watchers=watchers)
+        connect(db).cdc.run(once=once, options=CaptureOptions(engine, rewrite_widened), stop=stop, watchers=watchers)
 
 
 @app.command(epilog="Example: rowtide cdc scan --maxtrans 500 --maxscans 10 --db postgresql://localhost/shop")
@@ -52,13 +61,21 @@ def scan(
         int | None, typer.Option(help="Scans at most; default: until all is captured.", max=MOST_ROWS)
     ] = None,
     engine: EngineOption = EngineSetting.AUTO,
+    *,
+    rewrite_widened: RewriteWidened = False,
 ) -> None:
     """Read the log and capture in one round of scans (SQL Server: sp_cdc_scan), if no other scan runs.
 
     Ends when everything committed before is published, or after the given number of scans.
     """
     with watching("Starting the log reader ...") as (stop, watchers):
-        connect(db).cdc.scan(maxtrans=maxtrans, maxscans=maxscans, engine=engine, stop=stop, watchers=watchers)
+        connect(db).cdc.scan(
+            maxtrans=maxtrans,
+            maxscans=maxscans,
+            options=CaptureOptions(engine, rewrite_widened),
+            stop=stop,
+            watchers=watchers,
+        )
 
 
 @app.command(epilog="Example: rowtide cdc reinitialize --yes --db postgresql://localhost/shop")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -113,6 +114,10 @@ class Struct:
         """Return fields by name. Raises `KeyError`."""
         by_name = {field.name: field for field in self.fields}
         return Struct(tuple(by_name[name] for name in names))
+
+    def rename(self, names: Mapping[str, str]) -> Struct:
+        """Return the fields, some of them under other names, given by their own; data files keep theirs."""
+        return Struct(tuple(replace(field, name=names.get(field.name, field.name)) for field in self.fields))
 
 
 FieldType: TypeAlias = Primitive | ListOf | MapOf | Struct

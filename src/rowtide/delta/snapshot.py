@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from urllib.parse import unquote
 
@@ -47,6 +47,8 @@ class Snapshot:
     state: State
     checkpoint_version: int | None = None
     """The checkpoint from which it was read."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Columns that are asked for and returned under another name, and that name."""
 
     @property
     def protocol(self) -> Protocol:
@@ -80,7 +82,7 @@ class Snapshot:
             raise TableUnreadable(path, f"a column of type {error}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise LakeReadFailed(path, f"its schema is damaged: {error}") from error
-        return found
+        return found.rename(self.renamed) if self.renamed else found
 
     def get_transaction(self, application: str) -> int | None:
         """Return the last version that an application committed."""

@@ -17,12 +17,13 @@ from rowtide.cdc.capture.change_files import (
     select_records,
 )
 from rowtide.cdc.capture.engines import choose_engine, convert_by_spark, convert_in_process
+from rowtide.cdc.capture.options import EngineSetting
 from rowtide.cdc.capture.planning import CyclePlan
 from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import ChangeRowsMiscounted
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path
-from rowtide.cdc.scans.sessions import Engine, EngineSetting
+from rowtide.cdc.scans.sessions import Engine
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import AddFile

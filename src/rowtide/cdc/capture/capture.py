@@ -18,6 +18,7 @@ import pyarrow as pa
 from rowtide.cdc.capture.appends import ChangeAppender
 from rowtide.cdc.capture.engines import find_most_row_bytes
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
+from rowtide.cdc.capture.options import USUAL, CaptureOptions
 from rowtide.cdc.capture.planning import (
     CyclePlan,
     find_too_large,
@@ -42,7 +43,7 @@ from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.cdc.rows.change_columns import change_columns
-from rowtide.cdc.scans.sessions import Engine, EngineSetting, ScanFigures, ScanPhase
+from rowtide.cdc.scans.sessions import Engine, ScanFigures, ScanPhase
 from rowtide.cdc.system_tables import InstanceEvent, LakeState, RecordedCycle, SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
@@ -77,7 +78,7 @@ class Capture:
         store: Store,
         lease: LakeLease,
         *,
-        engine: EngineSetting = EngineSetting.AUTO,
+        options: CaptureOptions = USUAL,
         maxtrans: int | None = None,
         most_row_bytes: int | None = None,
         on_cycle: Callable[[CycleReport], None] = lambda _report: None,
@@ -87,7 +88,8 @@ class Capture:
 
         Rows larger than `most_row_bytes` are left out; None: larger than memory allows.
         """
-        self._appender = ChangeAppender(system_tables, store, engine)
+        self._appender = ChangeAppender(system_tables, store, options.engine)
+        self._rewrites_widened = options.rewrites_widened
         self._maxtrans = maxtrans
         self._most_row_bytes = most_row_bytes or find_most_row_bytes()
         self._lake = system_tables.lake
@@ -218,8 +220,9 @@ class Capture:
     def _carry_types(self, plan: CyclePlan) -> None:
         """Give the change tables the types that their columns have in the source from this cycle on."""
         for altered in plan.altered:
-            retyping.carry_types(self._lake, altered.lifetime.instance)
-            self._committer.forget(change_table_path(self._lake, altered.lifetime.instance.capture_instance))
+            instance = altered.lifetime.instance
+            retyping.carry_types(self._lake, instance, rewrites_widened=self._rewrites_widened)
+            self._committer.forget(change_table_path(self._lake, instance.capture_instance))
 
     def _append_changes(self, plan: CyclePlan, cycle: int, captured: Mapping[str, pa.Table]) -> Engine:
         for lifetime in plan.begun:

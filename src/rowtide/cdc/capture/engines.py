@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from rowtide.cdc.capture.change_files import ChangeFile, Destination, Part, convert_part, write_change_rows
+from rowtide.cdc.capture.options import EngineSetting
 from rowtide.cdc.errors import ChangeFileMissing
-from rowtide.cdc.scans.sessions import Engine, EngineSetting
+from rowtide.cdc.scans.sessions import Engine
 from rowtide.core.errors import RowtideError
 from rowtide.lake.paths import local_folder
 from rowtide.lake.tables import writing

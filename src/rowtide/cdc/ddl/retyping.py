@@ -59,14 +59,17 @@ def require_fit(lake: str, instance: Instance) -> None:
             raise ValuesDoNotFit(count, retyped.column.name, instance.capture_instance, retyped.column.type_text)
 
 
-def carry_types(lake: str, instance: Instance) -> None:
-    """Change the column types of an instance's change table. Raises `LakeWriteFailed`."""
+def carry_types(lake: str, instance: Instance, *, rewrites_widened: bool = False) -> None:
+    """Change the column types of an instance's change table; `rewrites_widened`: never in place.
+
+    Raises `LakeWriteFailed`.
+    """
     path = change_table_path(lake, instance.capture_instance)
     retyped = _find_retyped(_open(lake, instance), instance)
     if not retyped:
         return
     failpoint("types_carried.before")
-    if all(column.can_widen for column in retyped):
+    if not rewrites_widened and all(column.can_widen for column in retyped):
         tables.widen_columns(path, {column.column.lake_name: column.new.name for column in retyped})
     else:
         tables.rewrite(path, _columns(instance), lambda batch: _convert_batch(batch, instance, retyped))

@@ -14,7 +14,8 @@ from rowtide.cdc.definitions import (
     Instance,
     SeenColumn,
     encode_instance,
-    name_lake_columns,
+    name_for_readers,
+    name_in_lake,
 )
 from rowtide.cdc.enabling.row_keys import RowKey, choose_key, decide_net_changes, require_images
 from rowtide.cdc.errors import (
@@ -86,7 +87,7 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
     columns = _choose_columns(table, request.columns, key)
     _require_free_names(table, columns)
     ordinals = {name: ordinal for ordinal, name in enumerate(key.columns, 1)}
-    lake_names = name_lake_columns(column.name for column in columns)
+    reader_names = name_for_readers(column.name for column in columns)
     captured = tuple(
         CapturedColumn(
             name=column.name,
@@ -94,12 +95,13 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
             type_text=column.type_text,
             type_code=column.type_code,
             type_modifier=column.type_modifier,
-            lake_name=lake_name,
+            lake_name=name_in_lake(reader_name),
             is_computed=column.is_generated,
             index_ordinal=ordinals.get(column.name),
             base_type_text=column.base_type_text,
+            reader_name=reader_name,
         )
-        for column, lake_name in zip(columns, lake_names, strict=True)
+        for column, reader_name in zip(columns, reader_names, strict=True)
     )
     return Instance(
         capture_instance=_choose_name(table, request.capture_instance),

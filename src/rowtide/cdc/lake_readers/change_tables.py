@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 
+from rowtide.cdc.definitions import Instance
 from rowtide.cdc.lake_readers.ordering import (
     BATCH_BYTES,
     ORDER,
@@ -103,15 +104,15 @@ class ChangeTable:
         return (_only(part, batch) for batch in batches)
 
 
-def open_change_table(path: str, identity: str) -> ChangeTable | None:
-    """Return the current version of a change table; None unless it has this identity.
+def open_change_table(path: str, instance: Instance) -> ChangeTable | None:
+    """Return the current version of an instance's change table; None unless it has the instance's identity.
 
-    Raises `LakeReadFailed`, `TableUnreadable`.
+    Its columns have the readers' names. Raises `LakeReadFailed`, `TableUnreadable`.
     """
     snapshot = open_snapshot(locate(path))
-    if snapshot is None or snapshot.properties.get(IDENTITY) != identity:
+    if snapshot is None or snapshot.properties.get(IDENTITY) != instance.member_id:
         return None
-    return ChangeTable(snapshot)
+    return ChangeTable(replace(snapshot, renamed=instance.reader_names))
 
 
 def _only(part: Part, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -91,7 +91,7 @@ class Lake(PublishedLake):
         """
         first, last = LsnTimes(self.lake).find_window(instances[0], from_lsn, to_lsn)
         recorded = [self.get_recorded_instance(name) for name in instances]
-        united = unite([one.instance for one in recorded])
+        united = unite([one.instance.for_readers() for one in recorded])
         lows = [(one.instance.capture_instance, one.lsn) for one in recorded]
         parts = [
             self.get_all_changes(share.capture_instance, share.from_lsn, share.to_lsn, row_filter_option)

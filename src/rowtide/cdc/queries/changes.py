@@ -7,7 +7,7 @@ so a plain maximum read in the same statement can be ahead of the rows (in SQL: 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -74,8 +74,8 @@ class Changes(PublishedLake):
         As `get_all_changes`, with the columns of the instance that comes with it, then `__$capture_instance`.
         """
         recorded = [self.get_recorded_instance(name) for name in instances]
-        united = unite([one.instance for one in recorded])
-        by_name = {one.instance.capture_instance: one.instance for one in recorded}
+        united = unite([one.instance.for_readers() for one in recorded])
+        by_name = {one.instance.capture_instance: one.instance.for_readers() for one in recorded}
         lows = [(one.instance.capture_instance, one.lsn) for one in recorded]
         parts = [
             self.get_all_changes(share.capture_instance, share.from_lsn, share.to_lsn, row_filter_option).selectExpr(
@@ -112,8 +112,11 @@ class Changes(PublishedLake):
     def _window(self, capture_instance: str, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None) -> _AskedWindow:
         """Return an instance and its change rows in [from, to]."""
 
-        def open_table(path: str, identity: str) -> TableVersion | None:
-            return tables.read_identified(self._spark, path, identity=identity)
+        def open_table(path: str, instance: Instance) -> TableVersion | None:
+            table = tables.read_identified(self._spark, path, identity=instance.member_id)
+            if table is None:
+                return None
+            return replace(table, rows=table.rows.withColumnsRenamed(dict(instance.reader_names)))
 
         window = open_window(self, Asked(capture_instance, from_lsn, to_lsn), open_table)
         rows = window.table.rows.where(f"`__$start_lsn` between {window.low.value} and {window.high.value}")

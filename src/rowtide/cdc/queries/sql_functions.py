@@ -95,8 +95,13 @@ def _mask_functions(recorded: str) -> Iterator[SqlFunction]:
 def _all_changes(lake: str, visible: str, recorded: str, instance: Instance) -> SqlFunction:
     name = f"fn_cdc_get_all_changes_{instance.capture_instance}"
     asked_from, asked_to, option = _arguments(name)
-    columns = [(column.name, column.type_name) for column in change_columns(instance) if column.name != "__$end_lsn"]
-    names = ", ".join(quote(column) for column, _ in columns)
+    shown_as = instance.for_readers()
+    columns = [(column.name, column.type_name) for column in change_columns(shown_as) if column.name != "__$end_lsn"]
+    names = ", ".join(
+        f"{quote(column.name)} as {quote(instance.reader_names.get(column.name, column.name))}"
+        for column in change_columns(instance)
+        if column.name != "__$end_lsn"
+    )
     shown = " or ".join(
         f"{option} = {literal(words)} and `__$operation` in ({', '.join(map(str, operations))})"
         for words, operations in ROW_FILTERS.items()
@@ -129,7 +134,8 @@ def _all_changes(lake: str, visible: str, recorded: str, instance: Instance) -> 
     return _table_function(name, columns, f"{rows} union all {guard}")
 
 
-def _net_changes(instance: Instance) -> SqlFunction:
+def _net_changes(recorded: Instance) -> SqlFunction:
+    instance = recorded.for_readers()
     name = f"fn_cdc_get_net_changes_{instance.capture_instance}"
     asked_from, asked_to, option = _arguments(name)
     rows = f"{quote(f'fn_cdc_get_all_changes_{instance.capture_instance}')}({asked_from}, {asked_to}, '{ALL}')"

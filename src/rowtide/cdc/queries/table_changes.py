@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rowtide.cdc.definitions import CapturedColumn, Instance, name_lake_columns
+from rowtide.cdc.definitions import CapturedColumn, Instance, name_for_readers
 from rowtide.cdc.queries.mask_expressions import is_marked, mask_of
 from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.core.lsn import CommitLsn
@@ -56,7 +56,7 @@ def unite(instances: Sequence[Instance]) -> Instance:
     columns: dict[int, CapturedColumn] = {}
     for column in (column for instance in reversed(instances) for column in instance.columns):
         columns.setdefault(column.column_id, column)
-    lake_names = name_lake_columns(column.name for column in columns.values())
+    lake_names = name_for_readers(column.name for column in columns.values())
     named: dict[str, CapturedColumn] = {}
     for column, lake_name in zip(columns.values(), lake_names, strict=True):
         # One that was dropped may have the name of another that came later.

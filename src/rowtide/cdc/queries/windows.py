@@ -45,21 +45,22 @@ class Asked:
     to_lsn: CommitLsn | None = None
 
 
-def open_window(lake: PublishedLake, asked: Asked, open_table: Callable[[str, str], Table | None]) -> Window[Table]:
+def open_window(
+    lake: PublishedLake, asked: Asked, open_table: Callable[[str, Instance], Table | None]
+) -> Window[Table]:
     """Return the window that is asked for.
 
-    `open_table` returns the current version of the table at a path, None unless it has an identity. Raises
-    `InstanceUnknown`, `LsnOutOfRange`, `RangeOverGap`.
+    `open_table` returns the current version of an instance's table at a path, its columns under the readers' names, or
+    None where it has not the instance's identity. Raises `InstanceUnknown`, `LsnOutOfRange`, `RangeOverGap`.
     """
     name = asked.capture_instance
     known, high = lake.read_instance_and_high(name)
-    identity = known.instance.member_id
-    table = open_table(change_table_path(lake.lake, name), identity)
+    table = open_table(change_table_path(lake.lake, name), known.instance)
     recorded, _ = lake.read_instance_and_high(name)
-    if table is None or recorded.instance.member_id != identity:
+    if table is None or recorded.instance.member_id != known.instance.member_id:
         # Disabled since it was read.
         raise InstanceUnknown(name)
-    return Window(recorded.instance, table, *_require_valid(recorded, asked, high))
+    return Window(recorded.instance.for_readers(), table, *_require_valid(recorded, asked, high))
 
 
 def choose_option(option: str, options: Iterable[str]) -> str:

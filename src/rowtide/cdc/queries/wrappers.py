@@ -42,6 +42,7 @@ class WrapperRequest:
 
 def generate_wrappers(instance: Instance, request: WrapperRequest) -> Iterator[WrapperFunction]:
     """Return the functions of an instance. Raises `WrapperColumnUnknown`, `WrapperFlagUnknown`."""
+    instance = instance.for_readers()
     _require_captured(instance, request)
     selected = list(_selected(instance, request))
     yield _all_changes(instance, selected, request)

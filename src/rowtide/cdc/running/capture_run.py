@@ -121,7 +121,7 @@ class _Run:
                 system_tables,
                 store,
                 held,
-                engine=self._context.engine,
+                options=self._context.options,
                 maxtrans=limits.maxtrans,
                 on_cycle=self._note_cycle,
                 compact=upkeep.compact,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.agents.loop import OnRetry, ignore
 from rowtide.cdc.capture.capture import CycleReport
-from rowtide.cdc.scans.sessions import EngineSetting
+from rowtide.cdc.capture.options import USUAL, CaptureOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,5 +34,5 @@ class CaptureContext:
     make_spark: Callable[[], SparkSession]
     stop: threading.Event = field(default_factory=threading.Event)
     watchers: Watchers = field(default_factory=Watchers)
-    engine: EngineSetting = EngineSetting.AUTO
+    options: CaptureOptions = USUAL
     has_run: bool = False

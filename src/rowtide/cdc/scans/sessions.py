@@ -12,13 +12,6 @@ from enum import IntEnum, StrEnum
 from rowtide.core.lsn import CommitLsn, Position
 
 
-class EngineSetting(StrEnum):
-    """Which cycles Spark converts: `SPARK` all of them, `AUTO` those that are large."""
-
-    AUTO = "auto"
-    SPARK = "spark"
-
-
 class Engine(StrEnum):
     """Where a cycle's changes were converted: in capture's process, or in tasks of Spark."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rowtide.cdc.definitions import name_lake_columns
+from rowtide.cdc.definitions import name_for_readers
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.values import lake_type
 from rowtide.databases.source_table import SourceTable
@@ -115,7 +115,7 @@ def _find_missing_key(facts: TableFacts) -> Iterator[Finding]:
 
 def _tell_names(table: SourceTable) -> Iterator[Finding]:
     names = [column.name for column in table.columns]
-    renamed = [(name, lake) for name, lake in zip(names, name_lake_columns(names), strict=True) if name != lake]
+    renamed = [(name, lake) for name, lake in zip(names, name_for_readers(names), strict=True) if name != lake]
     if renamed:
         pairs = ", ".join(f"{name} is {lake}" for name, lake in renamed)
         yield Finding(Severity.TELLS, table_subject(table), f"names that differ only in case: in the lake {pairs}")

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from urllib.parse import unquote
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import text
 
 from builders.capture_instances import instance, source_table
-from rowtide.cdc.definitions import EnabledTable, decode_instance, encode_instance, name_lake_columns
+from rowtide.cdc.definitions import EnabledTable, decode_instance, encode_instance, name_for_readers, name_in_lake
 from rowtide.cdc.enabling.instances import as_member, require_room
 from rowtide.cdc.errors import (
     BeforeImagesNeedKey,
@@ -114,15 +117,42 @@ def test_the_index_columns_follow_the_order_of_the_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "lake_names"),
+    ("names", "reader_names"),
     [
         (["id", "name"], ["id", "name"]),
         (["a", "A", "a_2"], ["a", "A_2", "a_2_2"]),
         (["Ä", "ä"], ["Ä", "ä_2"]),
     ],
 )
-def test_names_that_differ_only_in_case_get_a_suffix(names: list[str], lake_names: list[str]) -> None:
-    assert name_lake_columns(names) == lake_names
+def test_names_that_differ_only_in_case_get_a_suffix(names: list[str], reader_names: list[str]) -> None:
+    assert name_for_readers(names) == reader_names
+
+
+@pytest.mark.parametrize(
+    ("name", "in_lake"),
+    [
+        ("Größe", "Größe"),
+        ("a, b", "a%2C%20b"),
+        ("discount%", "discount%"),
+        ("100%25", "100%2525"),
+        ("{(\t=\n)};", "%7B%28%09%3D%0A%29%7D%3B"),
+    ],
+)
+def test_names_in_the_lake_need_no_column_mapping(name: str, in_lake: str) -> None:
+    assert name_in_lake(name) == in_lake
+
+
+@given(text(alphabet=" ,%25Ca{"))
+def test_names_in_the_lake_can_be_decoded(name: str) -> None:
+    assert unquote(name_in_lake(name)) == name
+
+
+def test_readers_know_columns_by_their_names_in_the_source() -> None:
+    made = instance(table=source_table([("a b", "integer"), ("A B", "text"), ("c", "text")]))
+
+    assert [column.lake_name for column in made.columns] == ["a%20b", "A%20B_2", "c"]
+    assert made.reader_names == {"a%20b": "a b", "A%20B_2": "A B_2"}
+    assert [column.lake_name for column in made.for_readers().columns] == ["a b", "A B_2", "c"]
 
 
 def test_a_definition_survives_its_json() -> None:
