@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rowtide.cdc.capture.transactions import TRANSACTION
-from rowtide.cdc.definitions import CapturedColumn, Instance
+from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.cdc.published import ENABLED
 from rowtide.cdc.rows.change_columns import change_columns

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rowtide.cdc.definitions import Instance
 from rowtide.cdc.enabling.instances import InstanceRequest, as_member, define_instance
+from rowtide.cdc.instances import Instance
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.databases.source_table import SourceColumn, SourceIndex, SourceTable, TableKind

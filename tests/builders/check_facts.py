@@ -21,7 +21,7 @@ from rowtide.findings.postgres.facts import (
     TableFacts,
     TrackingFacts,
 )
-from rowtide.log.catalogue import SourceDefinition
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 
 GIBIBYTE = 1 << 30

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from rowtide.cdc.definitions import CapturedColumn, Instance
+from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.column_places import NO_PLACE, column_places, find_places, key_places
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE

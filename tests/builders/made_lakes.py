@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import INSTANCES, LSN_TIME_MAPPING, change_table_path, system_table_path
 from rowtide.cdc.published import ENABLED
 from rowtide.cdc.rows.change_columns import change_columns

@@ -12,7 +12,7 @@ from builders.capture_instances import instance, source_table
 from builders.log_records import Change, Image, insert, log_records
 from builders.odd_texts import ODD_TEXTS
 from builders.random_values import MAKERS
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.column_places import key_places
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape

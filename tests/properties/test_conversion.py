@@ -16,7 +16,7 @@ from builders.conversion_oracle import as_change_rows
 from builders.odd_texts import LENIENT_TEXTS, ODD_TEXTS
 from builders.random_records import random_records, random_table, records_of_texts
 from builders.type_catalogue import SAMPLES, SETUP
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
 from rowtide.core.tables import TableShape
 from rowtide.databases.postgres.connect import PINNED_SETTINGS

@@ -26,7 +26,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.lake.paths import local_folder
 from rowtide.log import catalogue
-from rowtide.log.catalogue import SourceDefinition, source_table
+from rowtide.log.catalogue import source_table
 from rowtide.log.errors import (
     DatabaseNotEnabled,
     HistoryDiverged,
@@ -44,6 +44,7 @@ from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.restarting import rehearse_restart, restart_log
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import Making
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
 from rowtide.replication import definitions as replication_definitions

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from rowtide.cdc.consumers.consumers import ListedConsumer
     from rowtide.cdc.consumers.consuming import Window
     from rowtide.cdc.ddl.history import ListedChange
-    from rowtide.cdc.definitions import CapturedColumn, Instance, SeenColumn
     from rowtide.cdc.enabling.administration import EnabledDatabase
     from rowtide.cdc.enabling.disabling import Disabling
     from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest
     from rowtide.cdc.enabling.reinitialize import CaptureLoss
+    from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
     from rowtide.cdc.introspection import ListedColumn, ListedInstance
     from rowtide.cdc.job_functions import JobOptions
     from rowtide.cdc.jobs.administration import ListedJob
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from rowtide.cdc.status import Status
     from rowtide.core.tables import BeforeImages
     from rowtide.databases.postgres.catalogue import ImageCost
-    from rowtide.log.catalogue import SourceDefinition
     from rowtide.log.errors import TransactionUnreadable
     from rowtide.log.postgres.ddl_triggers import Triggers
+    from rowtide.log.source_definition import SourceDefinition
 
 __all__ = [
     "ArrowChanges",
@@ -98,7 +98,7 @@ _HOMES = {
     "CaptureLoss": "rowtide.cdc.enabling.reinitialize",
     "CaptureOptions": "rowtide.cdc.capture.options",
     "CaptureRehearsal": "rowtide.cdc.api",
-    "CapturedColumn": "rowtide.cdc.definitions",
+    "CapturedColumn": "rowtide.cdc.instances",
     "ChangeDataCapture": "rowtide.cdc.api",
     "Changes": "rowtide.cdc.queries.changes",
     "Cleaned": "rowtide.cdc.cleanup.cleanup",
@@ -109,7 +109,7 @@ _HOMES = {
     "EngineSetting": "rowtide.cdc.capture.options",
     "HistoricRun": "rowtide.cdc.jobs.history",
     "ImageCost": "rowtide.databases.postgres.catalogue",
-    "Instance": "rowtide.cdc.definitions",
+    "Instance": "rowtide.cdc.instances",
     "InstanceOptions": "rowtide.cdc.enabling.instances",
     "InstanceRequest": "rowtide.cdc.enabling.instances",
     "JobOptions": "rowtide.cdc.job_functions",
@@ -129,8 +129,8 @@ _HOMES = {
     "ScanError": "rowtide.cdc.scans.sessions",
     "ScanFigures": "rowtide.cdc.scans.sessions",
     "ScanSession": "rowtide.cdc.scans.sessions",
-    "SeenColumn": "rowtide.cdc.definitions",
-    "SourceDefinition": "rowtide.log.catalogue",
+    "SeenColumn": "rowtide.cdc.instances",
+    "SourceDefinition": "rowtide.log.source_definition",
     "Status": "rowtide.cdc.status",
     "TransactionUnreadable": "rowtide.log.errors",
     "Triggers": "rowtide.log.postgres.ddl_triggers",

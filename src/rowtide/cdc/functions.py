@@ -5,7 +5,6 @@ They connect to the database first, which has the lake's place and the rights of
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rowtide.cdc import introspection
@@ -14,40 +13,32 @@ from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.definitions import read_source
 from rowtide.cdc.errors import InstanceNotReadable, WrapperListsNeedInstance
 from rowtide.cdc.introspection import ListedColumn, ListedInstance, name_instances
+from rowtide.cdc.lake_functions import LakeFunctions
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
-from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
+from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.wrappers import WrapperFunction, WrapperRequest, generate_wrappers
 from rowtide.core import mask
-from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.urls import parse_url
 from rowtide.lake.session import build_session, for_reading
-from rowtide.log.catalogue import SourceDefinition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class ChangeFunctions:
+class ChangeFunctions(LakeFunctions):
     """Queries for a database's changes. Those that return change rows take `spark`; without it they build a session.
 
     Calls raise `DatabaseNotEnabled`; those about an instance `InstanceUnknown` and `ReadingDenied`.
     """
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        super().__init__(url)
         self._engine = open_engine(url)
-        self._name = parse_url(url).name
-
-    def get_source(self) -> SourceDefinition:
-        """Return the definition of this database's source."""
-        with translated(), self._engine.connect() as connection:
-            return read_source(connection, self._name)
 
     def get_all_changes(
         self,
@@ -100,20 +91,6 @@ class ChangeFunctions:
         window = LsnTimes(lake).find_window(names[0], from_lsn, to_lsn)
         return Changes(session(spark), lake).get_table_changes(names, *window, row_filter_option)[0]
 
-    def read_changes(
-        self,
-        capture_instance: str,
-        from_lsn: Bound | None = None,
-        to_lsn: Bound | None = None,
-        row_filter_option: str = "all",
-        *,
-        net: bool = False,
-    ) -> ArrowChanges:
-        """Return the rows of `get_all_changes`, or of `get_net_changes`, in their order as Arrow, without Spark."""
-        lake = Lake(self._readable_lake(capture_instance))
-        ask = lake.get_net_changes if net else lake.get_all_changes
-        return ask(capture_instance, from_lsn, to_lsn, row_filter_option)
-
     def read_table_changes(
         self,
         table: str,
@@ -131,31 +108,6 @@ class ChangeFunctions:
             lake, reader = read_source(connection, self._name).lake, read_role_access(connection)
         recorded = PublishedLake(lake).list_recorded_instances()
         return tuple(one for one in recorded if reader.may_read(one.instance.capture_instance))
-
-    def get_min_lsn(self, capture_instance: str) -> CommitLsn:
-        """Return an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn)."""
-        lake = self._readable_lake(capture_instance)
-        return PublishedLake(lake).get_min_lsn(capture_instance)
-
-    def get_max_lsn(self) -> CommitLsn | None:
-        """Return the last published LSN (SQL Server: fn_cdc_get_max_lsn)."""
-        lake = self.get_source().lake
-        return PublishedLake(lake).get_max_lsn()
-
-    def get_validity_interval(self, capture_instance: str) -> ValidityInterval:
-        """Return the LSNs that may be queried of an instance."""
-        lake = self._readable_lake(capture_instance)
-        return PublishedLake(lake).get_validity_interval(capture_instance)
-
-    def map_time_to_lsn(self, relational_operator: str, time: datetime) -> CommitLsn | None:
-        """Return the LSN next to a time (SQL Server: fn_cdc_map_time_to_lsn)."""
-        lake = self.get_source().lake
-        return LsnTimes(lake).map_time_to_lsn(relational_operator, time)
-
-    def map_lsn_to_time(self, lsn: CommitLsn) -> datetime | None:
-        """Return when a transaction ended, in UTC (SQL Server: fn_cdc_map_lsn_to_time); None for an unknown LSN."""
-        lake = self.get_source().lake
-        return LsnTimes(lake).map_lsn_to_time(lsn)
 
     def get_column_ordinal(self, capture_instance: str, column_name: str) -> int | None:
         """Return a column's bit in masks, None if there is none (SQL Server: fn_cdc_get_column_ordinal)."""
@@ -239,13 +191,6 @@ class ChangeFunctions:
         for name in names:
             reader.require(name)
         return lake, list(names)
-
-    def _readable_lake(self, capture_instance: str) -> str:
-        """Return the lake's place; raise unless the connection's role may read the instance."""
-        with translated(), self._engine.connect() as connection:
-            lake = read_source(connection, self._name).lake
-            read_role_access(connection).require(capture_instance)
-            return lake
 
 
 def session(spark: SparkSession | None) -> SparkSession:

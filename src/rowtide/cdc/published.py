@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.definitions import Instance, decode_instance
+from rowtide.cdc.instances import Instance, decode_instance
 from rowtide.cdc.lake_tables import INSTANCES, LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.small_tables import SmallTable

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.definitions import Instance, encode_instance
+from rowtide.cdc.instances import Instance, encode_instance
 from rowtide.cdc.lake_tables import (
     CYCLES,
     DDL_HISTORY,

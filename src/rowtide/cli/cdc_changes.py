@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from rowtide.cli.bounds import parse_bound
+from rowtide.cli.lakes import open_lake_of
 from rowtide.cli.options import Db, InstanceName
 from rowtide.cli.output import Format, whole_file
 from rowtide.cli.tables import show_as_is
 from rowtide.core.lsn import CommitLsn
-from rowtide.handle import connect
 
 if TYPE_CHECKING:
     from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
@@ -62,7 +62,7 @@ def changes(
     if form is ChangesFormat.PARQUET and out is None:
         raise typer.BadParameter("parquet needs --out FILE", param_hint="--format")
     first, last = (parse_bound(text) if text is not None else None for text in (start, end))
-    found = connect(db).cdc.read_changes(instance, first, last, row_filter, net=net)
+    found = open_lake_of(db).read_changes(instance, first, last, row_filter, net=net)
     with whole_file(out) if out is not None else nullcontext() as partial:
         if partial is not None and form is ChangesFormat.PARQUET:
             from rowtide.cdc.lake_readers.presentation import write_parquet

@@ -8,9 +8,9 @@ import typer
 
 from rowtide.cli.bounds import parse_time
 from rowtide.cli.features import Group
+from rowtide.cli.lakes import open_lake_of
 from rowtide.cli.options import Db, InstanceName
 from rowtide.core.lsn import CommitLsn
-from rowtide.handle import connect
 
 app = typer.Typer(cls=Group, help="LSNs: the validity interval's ends, neighbours, and times.", no_args_is_help=True)
 
@@ -18,13 +18,13 @@ app = typer.Typer(cls=Group, help="LSNs: the validity interval's ends, neighbour
 @app.command("min", epilog="Example: rowtide cdc lsn min public_orders --db postgresql://localhost/shop")
 def lsn_min(db: Db, instance: InstanceName) -> None:
     """Print an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn)."""
-    print(connect(db).cdc.get_min_lsn(instance))
+    print(open_lake_of(db).get_min_lsn(instance))
 
 
 @app.command("max", epilog="Example: rowtide cdc lsn max --db postgresql://localhost/shop")
 def lsn_max(db: Db) -> None:
     """Print the last published LSN; nothing if there is none (SQL Server: fn_cdc_get_max_lsn)."""
-    _print_if_any(connect(db).cdc.get_max_lsn())
+    _print_if_any(open_lake_of(db).get_max_lsn())
 
 
 @app.command("increment", epilog="Example: rowtide cdc lsn increment 0/16B3748")
@@ -56,7 +56,7 @@ def lsn_of_time(
     time: Annotated[str, typer.Argument(help="in ISO 8601, in UTC where it has no zone")],
 ) -> None:
     """Print the LSN closest to a time; nothing if there is none (SQL Server: fn_cdc_map_time_to_lsn)."""
-    _print_if_any(connect(db).cdc.map_time_to_lsn(operator, parse_time(time)))
+    _print_if_any(open_lake_of(db).map_time_to_lsn(operator, parse_time(time)))
 
 
 @app.command("time-of", epilog="Example: rowtide cdc lsn time-of 0/16B3748 --db postgresql://localhost/shop")
@@ -65,7 +65,7 @@ def lsn_time_of(db: Db, lsn: str) -> None:
 
     Nothing if the LSN is not a transaction's (SQL Server: fn_cdc_map_lsn_to_time).
     """
-    time = connect(db).cdc.map_lsn_to_time(CommitLsn.parse(lsn))
+    time = open_lake_of(db).map_lsn_to_time(CommitLsn.parse(lsn))
     _print_if_any(time.isoformat() if time is not None else None)
 
 

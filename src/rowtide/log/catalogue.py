@@ -5,8 +5,6 @@ It holds definitions only. Positions are never stored here, because a restored o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -21,13 +19,13 @@ from sqlalchemy import (
     insert,
     literal_column,
     select,
-    text,
 )
 
-from rowtide.databases.postgres.catalogue import has_table
+from rowtide.databases.postgres.catalogue import has_table, running_through
 from rowtide.databases.urls import name_of
-from rowtide.log import announcements
-from rowtide.log.errors import DatabaseCopied, DatabaseNotEnabled
+from rowtide.log import announcements, source_definition
+from rowtide.log.errors import DatabaseNotEnabled
+from rowtide.log.source_definition import SourceDefinition
 
 SCHEMA = announcements.SCHEMA
 metadata = MetaData(schema=SCHEMA)
@@ -118,58 +116,21 @@ _FIRST_FEATURE = "cdc"
 """The feature of sources that were made before this table existed: only enabling capture made them."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceDefinition:
-    """The one row of `rowtide.source`: how the log is read, and where the log store and the lake are."""
-
-    source_id: str
-    system_identifier: str
-    publication: str
-    publication_id: int
-    slot: str
-    log_store: str
-    lake: str
-
-    @property
-    def database_id(self) -> int:
-        """The oid of the database that the source was made in; the slot is named after it."""
-        return int(self.slot.rpartition("_")[2])
-
-
 def find_source(connection: Connection) -> SourceDefinition | None:
-    """Return the definition of this database's source, None if there is none.
-
-    The recorded identity is compared with the database's here and nowhere else. Raises `DatabaseCopied`.
-    """
-    source = find_recorded(connection)
-    if source is not None:
-        original = find_original(connection, source)
-        if original is not None:
-            raise DatabaseCopied(connection.engine.url.database or "", original, source.lake)
-    return source
+    """Return the definition of this database's source, None if there is none. Raises `DatabaseCopied`."""
+    return source_definition.find_source(running_through(connection), connection.engine.url.database or "")
 
 
 def find_original(connection: Connection, source: SourceDefinition) -> str | None:
     """Return the database in which a source was made, None if it was this one."""
-    here = connection.execute(text(_HERE), {"recorded": source.database_id}).one()
-    if (here.system_identifier, here.database_id) == (source.system_identifier, source.database_id):
-        return None
-    if here.system_identifier != source.system_identifier:
-        return f"a database of another server (system {source.system_identifier}, database oid {source.database_id})"
-    if here.recorded_name is None:
-        return f"a database that this server no longer has (oid {source.database_id})"
-    return f'database "{here.recorded_name}" of this server'
+    return source_definition.find_original(running_through(connection), source)
 
 
 def find_recorded(connection: Connection) -> SourceDefinition | None:
     """Return the source that is recorded here, whether it is this database's or that of the database it was copied
     from.
     """
-    if not has_table(connection, SCHEMA, source_table.name):
-        return None
-    columns = [source_table.c[name] for name in SourceDefinition.__dataclass_fields__]
-    row = connection.execute(select(*columns)).one_or_none()
-    return SourceDefinition(*row) if row is not None else None
+    return source_definition.find_recorded(running_through(connection))
 
 
 def read_source(connection: Connection, database: str) -> SourceDefinition:
@@ -217,10 +178,3 @@ def list_other_members(connection: Connection, feature: str) -> tuple[str, ...]:
     """Return the names of other features' members; the log's own member belongs to no feature."""
     others = select(members_table.c.name).where(members_table.c.feature.not_in([feature, LOG]))
     return tuple(connection.execute(others.order_by(members_table.c.name)).scalars())
-
-
-_HERE = """
-select (select system_identifier::text from pg_control_system()) as system_identifier, d.oid::bigint as database_id,
-       (select datname::text from pg_database where oid = :recorded) as recorded_name
-from pg_database d where d.datname = current_database()
-"""

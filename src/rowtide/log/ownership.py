@@ -5,10 +5,10 @@ Only that source writes it, also after another database adopted the source, or i
 
 from __future__ import annotations
 
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import Source
 from rowtide.log.errors import LogStoreMoved, ServerPromoted
 from rowtide.log.manifest import Manifest
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store import open_store
 from rowtide.storage.store import Store
 

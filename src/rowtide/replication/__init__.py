@@ -9,9 +9,9 @@ from rowtide.core.exports import exporting
 if TYPE_CHECKING:
     from rowtide.core.operations import Operation
     from rowtide.core.tables import BeforeImages
-    from rowtide.log.catalogue import SourceDefinition
     from rowtide.log.postgres.ddl_triggers import Triggers
     from rowtide.log.postgres.provision import OpenedSource
+    from rowtide.log.source_definition import SourceDefinition
     from rowtide.replication.api import ReplicationRehearsal, TransactionalReplication
     from rowtide.replication.articles import ArticleOptions, ArticleRequest
     from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
@@ -104,7 +104,7 @@ _HOMES = {
     "ReplicationRehearsal": "rowtide.replication.api",
     "SkippedCommand": "rowtide.replication.distribution.watchers",
     "SnapshotReport": "rowtide.replication.snapshot.agent",
-    "SourceDefinition": "rowtide.log.catalogue",
+    "SourceDefinition": "rowtide.log.source_definition",
     "Subscription": "rowtide.replication.definitions",
     "SubscriptionOptions": "rowtide.replication.sync_types",
     "SubscriptionRequest": "rowtide.replication.sync_types",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builders.capture_instances import instance, source_table
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.changes import reduce_changes
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
 from rowtide.cdc.rows.change_columns import change_columns

@@ -6,8 +6,8 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.command_lines import rowtide
-from rowtide.cdc.definitions import Instance, decode_instance
 from rowtide.cdc.errors import IndexNotUsable, IndexUnknown, KeyImagesDiffer, NetChangesNeedKey
+from rowtide.cdc.instances import Instance, decode_instance
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages, ImageKind
 from rowtide.log.membership import Enabled

@@ -50,6 +50,16 @@ def test_who_asks_how_things_stand_needs_no_arrays(module: str) -> None:
     assert done.stdout.strip() == ""
 
 
+def test_what_a_lake_answers_needs_neither_spark_nor_sqlalchemy() -> None:
+    heavy = {"apscheduler", "duckdb", "polars", "pyspark", "py4j", "sqlalchemy"}
+    program = (
+        f"import sys, rowtide.cdc.lake_functions, rowtide.cli.changes_output; print(*({heavy} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == ""
+
+
 @pytest.mark.parametrize("api", ["cdc", "replication", "merge", "tracking"])
 def test_a_feature_is_there_without_spark(api: str) -> None:
     program = f"import sys, rowtide.{api}.api; print(*({{'pyspark', 'py4j'}} & set(sys.modules)))"

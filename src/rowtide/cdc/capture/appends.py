@@ -19,8 +19,8 @@ from rowtide.cdc.capture.change_files import (
 from rowtide.cdc.capture.engines import choose_engine, convert_by_spark, convert_in_process
 from rowtide.cdc.capture.options import EngineSetting
 from rowtide.cdc.capture.planning import CyclePlan
-from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import ChangeRowsMiscounted
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.scans.sessions import Engine

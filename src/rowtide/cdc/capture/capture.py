@@ -37,8 +37,9 @@ from rowtide.cdc.capture.transactions import (
 )
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.history import history_rows
-from rowtide.cdc.definitions import READER, Instance
+from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors import LakeBehindLog
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED

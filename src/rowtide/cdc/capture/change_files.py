@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.conversion import LsnRange, convert_records, count_rows
 from rowtide.cdc.rows.row_images import ImageMalformed
 from rowtide.core.tables import TableVersion

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rowtide.cdc.cleanup.retention import Mark
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import CLEANUPS, INSTANCES, arrow_schema, system_table_path
 from rowtide.cdc.published import ENABLED
 from rowtide.cdc.system_tables import InstanceEvent, SystemTables, instance_row, rows_of

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from rowtide.cdc.ddl import type_changes
-from rowtide.cdc.definitions import CapturedColumn, Instance
 from rowtide.cdc.errors import ValuesDoNotFit
+from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.cdc.rows.conversion import TYPED_VALUES, change_schema

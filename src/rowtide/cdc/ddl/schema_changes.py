@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rowtide.cdc.definitions import CapturedColumn, Instance, SeenColumn
+from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.column_places import find_places
 from rowtide.core.lsn import CommitLsn

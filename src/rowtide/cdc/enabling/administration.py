@@ -21,7 +21,6 @@ from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_ima
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.paths import absolute_lake, prepare_lake
 from rowtide.log import catalogue, placeholder_reader
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.errors import IllegalEntry, LogStillRead
 from rowtide.log.manifest import Manifest
@@ -29,6 +28,7 @@ from rowtide.log.postgres import provision
 from rowtide.log.postgres.ddl_triggers import Triggers
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provision import Place
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store import open_store
 
 

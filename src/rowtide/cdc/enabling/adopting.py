@@ -6,18 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Connection, Executable, select, update
 
-from rowtide.cdc.definitions import (
-    FEATURE,
-    are_made,
-    captured_columns,
-    change_tables,
-    index_columns,
-    list_enabled,
-)
+from rowtide.cdc.definitions import FEATURE, are_made, captured_columns, change_tables, index_columns, list_enabled
 from rowtide.cdc.enabling.reinitialize import announce_instances
 from rowtide.databases.postgres.alterations import Alterations
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.postgres.rebinding import NOWHERE, Rebound
+from rowtide.log.source_definition import SourceDefinition
 
 
 def list_names(connection: Connection) -> tuple[str, ...]:

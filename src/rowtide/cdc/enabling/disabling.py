@@ -22,11 +22,12 @@ from rowtide.databases.urls import name_of
 from rowtide.lake import tables
 from rowtide.lake.small_tables import SmallTable
 from rowtide.log import catalogue
-from rowtide.log.catalogue import SourceDefinition, members_table
+from rowtide.log.catalogue import members_table
 from rowtide.log.errors import DatabaseNotEnabled
 from rowtide.log.postgres import provision
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import find_owner
+from rowtide.log.source_definition import SourceDefinition
 
 _SYSTEM_TABLES = ("lsn_time_mapping", "ddl_history", "instances", "cycles")
 

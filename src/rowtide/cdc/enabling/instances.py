@@ -7,16 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from rowtide.cdc.definitions import (
-    FEATURE,
-    CapturedColumn,
-    EnabledTable,
-    Instance,
-    SeenColumn,
-    encode_instance,
-    name_for_readers,
-    name_in_lake,
-)
+from rowtide.cdc.definitions import FEATURE, EnabledTable
 from rowtide.cdc.enabling.row_keys import RowKey, choose_key, decide_net_changes, require_images
 from rowtide.cdc.errors import (
     ColumnListedTwice,
@@ -34,6 +25,7 @@ from rowtide.cdc.errors import (
     TwoInstancesExist,
     VirtualColumnUnloggable,
 )
+from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn, encode_instance, name_for_readers, name_in_lake
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member

@@ -8,14 +8,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, Executable
 
 from rowtide.cdc.access import plan_gating_role
-from rowtide.cdc.definitions import (
-    EnabledTable,
-    Instance,
-    forget_step,
-    list_enabled,
-    read_captured_columns,
-    record_steps,
-)
+from rowtide.cdc.definitions import EnabledTable, forget_step, list_enabled, read_captured_columns, record_steps
 from rowtide.cdc.enabling.instances import (
     InstanceRequest,
     as_member,
@@ -27,12 +20,13 @@ from rowtide.cdc.enabling.instances import (
 from rowtide.cdc.enabling.row_keys import choose_key, decide_net_changes, find_problem
 from rowtide.cdc.enabling.truncation import allowance_steps, refusal_steps
 from rowtide.cdc.errors import InstanceUnknown
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
 from rowtide.databases.postgres.catalogue import find_by_id, find_table
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.table_publications import read_publishing
+from rowtide.log.source_definition import SourceDefinition
 
 
 def plan_enable_table(

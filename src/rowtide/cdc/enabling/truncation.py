@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, Executable, text
 
-from rowtide.cdc.definitions import EnabledTable, Instance
+from rowtide.cdc.definitions import EnabledTable
+from rowtide.cdc.instances import Instance
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import Partition, SourceTable
 

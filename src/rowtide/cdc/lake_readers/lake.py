@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
 from rowtide.cdc.lake_readers.net_changes import NetChanges

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.definitions import CapturedColumn, Instance
+from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part
 from rowtide.cdc.lake_readers.exact_texts import EXACT, kernels, read_exact_texts
 from rowtide.cdc.lake_readers.grouping import Group, group_rows

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.exact_texts import EXACT
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_readers.packed_bits import Bits

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_select
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_changes import share_out, unite, united_columns

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 
-from rowtide.cdc.definitions import CapturedColumn, Instance
+from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.queries.mask_expressions import is_marked, mask_of, null_if_empty
 from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED
 from rowtide.cdc.queries.lsn_times import TIME_OPERATORS, visible_mapping

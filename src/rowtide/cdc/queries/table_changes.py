@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rowtide.cdc.definitions import CapturedColumn, Instance, name_for_readers
+from rowtide.cdc.instances import CapturedColumn, Instance, name_for_readers
 from rowtide.cdc.queries.mask_expressions import is_marked, mask_of
 from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.core.lsn import CommitLsn

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import (
     InstanceUnknown,
     LsnOutOfRange,
@@ -18,6 +17,7 @@ from rowtide.cdc.errors import (
     RangeOverGap,
     UnknownRowFilter,
 )
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.published_lake import PublishedLake

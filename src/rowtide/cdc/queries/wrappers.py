@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from rowtide.cdc.definitions import Instance
 from rowtide.cdc.errors import WrapperColumnUnknown, WrapperFlagUnknown
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.lsn_times import LARGEST_BEFORE, LARGEST_UP_TO
 from rowtide.cdc.queries.net_changes import MERGE, NET_ROW_FILTERS, Truncates, net_select
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rowtide.cdc.definitions import CapturedColumn, Instance
+from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.postgres import values as postgres_values
 

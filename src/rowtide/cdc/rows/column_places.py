@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import Instance
 from rowtide.core.tables import TableShape
 
 NO_PLACE = -1

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.cdc.rows.column_places import NO_PLACE, column_places, find_places
 from rowtide.cdc.rows.exact_values import ExactValues

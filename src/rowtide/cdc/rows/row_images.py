@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.column_places import key_places
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape

@@ -28,7 +28,6 @@ from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.session import spark_loss_named
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot
@@ -36,6 +35,7 @@ from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.history import verify_seen_slot
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store import open_store
 
 IDLE_S = 0.1

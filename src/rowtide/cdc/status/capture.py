@@ -13,9 +13,9 @@ from rowtide.cdc.jobs.history import find_failure
 from rowtide.cdc.jobs.parameters import JobType
 from rowtide.cdc.scans.tables import log_scan_errors
 from rowtide.databases.postgres.catalogue import read_server_time
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.commit_times import find_oldest_waiting
 from rowtide.log.postgres.lease import find_holder
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
 

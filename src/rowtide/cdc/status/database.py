@@ -17,12 +17,12 @@ from rowtide.cdc.definitions import READER, list_catalogue, read_source
 from rowtide.cdc.status.capture import describe_gaps
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import Segment
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.backlog import Backlog, read_backlog
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.postgres.status import describe_reading, seconds_between
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState, segments_between
 
 

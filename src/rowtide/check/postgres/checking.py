@@ -22,8 +22,9 @@ from rowtide.findings.postgres.table_facts import choose_tables, read_foreign_ta
 from rowtide.findings.postgres.table_findings import find_in_tables
 from rowtide.findings.postgres.tracking_facts import read_tracking
 from rowtide.findings.postgres.tracking_findings import find_in_tracking
-from rowtide.log.catalogue import SourceDefinition, find_source
+from rowtide.log.catalogue import find_source
 from rowtide.log.errors import DatabaseCopied
+from rowtide.log.source_definition import SourceDefinition
 
 
 def check(url: str, tables: Sequence[str] = (), lake: str | None = None) -> tuple[Finding, ...]:

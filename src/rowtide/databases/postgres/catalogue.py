@@ -11,6 +11,8 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from rowtide.core.errors import NotFound, numbered
+from rowtide.databases.postgres import text_queries
+from rowtide.databases.postgres.text_queries import Run
 from rowtide.databases.source_table import Partition, SourceColumn, SourceIndex, SourceTable, TableKind
 
 
@@ -49,9 +51,14 @@ def read_server_time(connection: Connection) -> datetime:
     return now.astimezone(UTC)
 
 
+def running_through(connection: Connection) -> Run:
+    """Return what runs statements on a connection of SQLAlchemy's."""
+    return lambda sql, **parameters: connection.execute(text(sql), parameters).all()
+
+
 def has_table(connection: Connection, schema: str, name: str) -> bool:
     """Return whether a table or view of exactly this name exists."""
-    return bool(connection.execute(text(_HAS_TABLE), {"schema": schema, "name": name}).scalar_one())
+    return text_queries.has_table(running_through(connection), schema, name)
 
 
 def list_columns(connection: Connection, schema: str, name: str) -> frozenset[str]:
@@ -146,12 +153,6 @@ def read_image_cost(connection: Connection, table: SourceTable) -> ImageCost | N
 _PART = r'(?:"(?:[^"]|"")+"|[^\W\d][\w$]*)'
 _SQL_NAME = re.compile(rf"{_PART}(?:\.{_PART})?")
 """Input that `to_regclass` can parse; it raises a syntax error for anything else."""
-
-_HAS_TABLE = """
-select exists (
-    select from pg_class c join pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = :schema and c.relname = :name and c.relkind in ('r', 'p', 'f', 'v', 'm'))
-"""
 
 _COLUMN_NAMES = """
     select attname::text

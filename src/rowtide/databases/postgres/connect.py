@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlencode
 
 import psycopg
@@ -13,14 +13,15 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq.abc import PGconn
 from psycopg.types.datetime import DateLoader, TimestampLoader, TimestamptzLoader
 from psycopg.types.string import TextLoader
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import URL
-from sqlalchemy.pool import NullPool
 
 from rowtide.databases.errors import PostgresNeeded, UrlNotRead
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, translated
 from rowtide.databases.urls import DatabaseUrl, parse_url
+
+# SQLAlchemy is imported with the first engine: many connections are psycopg's alone.
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
 
 _NO_TIME_LIMITS = dict.fromkeys(
     ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"), "0"
@@ -108,6 +109,10 @@ def open_engine(
 
     Its URL has only the database's name. Raises `UrlNotRead`, `PostgresNeeded`.
     """
+    from sqlalchemy import create_engine
+    from sqlalchemy.engine import URL
+    from sqlalchemy.pool import NullPool
+
     parsed = _parse(url)
     own = {"application_name": application_name, **_startup_parameters(parsed)}
     engine = create_engine(
@@ -122,6 +127,9 @@ def open_engine(
 
 def open_engine_beside(connection: psycopg.Connection) -> Engine:
     """Return an engine for a connection's database, like one of `open_engine`."""
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
     conninfo = make_conninfo(connection.info.dsn, password=connection.info.password or None)
     engine = create_engine(
         "postgresql+psycopg://",
@@ -239,6 +247,7 @@ def open_replication_connection(url: str, *, application_name: str) -> PGconn:
 
 def _pin_first(engine: Engine, settings: Mapping[str, str]) -> None:
     """Pin the settings of an engine's connections before SQLAlchemy's own queries."""
+    from sqlalchemy import event
 
     def pin(connection: psycopg.Connection, _record: object) -> None:
         connection.autocommit = True

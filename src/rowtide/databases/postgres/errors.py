@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import psycopg
-from sqlalchemy.exc import DBAPIError
 
 from rowtide.core.errors import Denied, Invalid, Retryable, RowtideError, numbered
+
+if TYPE_CHECKING:
+    from sqlalchemy.exc import DBAPIError
 
 
 @numbered
@@ -261,7 +265,13 @@ def translated() -> Iterator[None]:
         yield
     except psycopg.Error as error:
         raise translate(error) from error
-    except DBAPIError as error:
+    except _sqlalchemy_errors() as error:
         if isinstance(error.orig, psycopg.Error):
             raise translate(error.orig) from error
         raise
+
+
+def _sqlalchemy_errors() -> tuple[type[DBAPIError], ...]:
+    """Return SQLAlchemy's errors of drivers; none if it was never imported."""
+    module = sys.modules.get("sqlalchemy.exc")
+    return (module.DBAPIError,) if module is not None else ()

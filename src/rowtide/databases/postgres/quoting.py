@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import TextClause, text
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlalchemy import TextClause
 
 
 def quote(name: str) -> str:
@@ -30,4 +33,6 @@ def quote_qualified(schema: str, name: str) -> str:
 
 def statement(sql: str) -> TextClause:
     """Return a statement without parameters; a colon in a quoted name is not a parameter."""
+    from sqlalchemy import text
+
     return text(sql.replace(":", "\\:"))

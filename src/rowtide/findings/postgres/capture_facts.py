@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from sqlalchemy import Connection, text
 
 from rowtide.cdc.consumers.consumers import ListedConsumer, list_lags
-from rowtide.cdc.definitions import READER, are_made, decode_instance, list_catalogue, list_enabled, require_complete
+from rowtide.cdc.definitions import READER, are_made, list_catalogue, list_enabled, require_complete
+from rowtide.cdc.instances import decode_instance
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
@@ -17,7 +18,6 @@ from rowtide.findings.place_facts import LAKE, LOG_STORE, Place, read_place
 from rowtide.findings.postgres.facts import CapturedInstance, CaptureFacts, SlotFacts
 from rowtide.findings.postgres.member_facts import read_members
 from rowtide.lake.paths import local_folder
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import HistoryDiverged, LogStoreMoved, LogStoreTaken, ManifestMissing
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import is_own
@@ -26,6 +26,7 @@ from rowtide.log.postgres.history import verify_history, verify_seen_slot
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.postgres.provenance import find_difference
 from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
 

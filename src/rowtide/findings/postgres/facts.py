@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rowtide.cdc.consumers.consumers import ListedConsumer
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import Instance
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.source_table import SourceTable
 from rowtide.findings.place_facts import Place
 from rowtide.findings.tracked_facts import TrackedFacts
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import DatabaseCopied
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rowtide.cdc.definitions import name_for_readers
+from rowtide.cdc.instances import name_for_readers
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.values import lake_type
 from rowtide.databases.source_table import SourceTable

@@ -20,10 +20,11 @@ from rowtide.databases.postgres.locks import limit_wait
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import Partition, SourceTable
 from rowtide.log.announcements import Announcement
-from rowtide.log.catalogue import SourceDefinition, identities_table, members_table
+from rowtide.log.catalogue import identities_table, members_table
 from rowtide.log.membership import Member, encode_disable, encode_member, encode_token
 from rowtide.log.postgres import control
 from rowtide.log.postgres.table_publications import Publishing, publish_table_steps, unpublish_table_steps
+from rowtide.log.source_definition import SourceDefinition
 
 Plan = Callable[[Connection], Sequence[Executable]]
 """Returns the steps of a change of membership, in their order."""

@@ -12,10 +12,10 @@ from sqlalchemy import Connection, text
 from rowtide.core.lsn import format_log_position
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.log.announcements import ControlRow
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import HistoryDiverged, ManifestCorrupt
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import is_own
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
 

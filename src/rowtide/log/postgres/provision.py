@@ -24,7 +24,7 @@ from rowtide.databases.postgres.alterations import Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, has_table, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log import catalogue, placeholder_reader
-from rowtide.log.catalogue import SourceDefinition, find_source
+from rowtide.log.catalogue import find_source
 from rowtide.log.entries import Opened, Source
 from rowtide.log.errors import LogStoreTaken, SchemaTaken
 from rowtide.log.manifest import Manifest
@@ -35,6 +35,7 @@ from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import find_owner, verify_provenance
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.table_publications import Making
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store import open_store
 from rowtide.storage.store import Store
 

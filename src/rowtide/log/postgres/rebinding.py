@@ -12,9 +12,10 @@ from sqlalchemy import Connection, Executable, delete, insert, select, text, upd
 
 from rowtide.databases.postgres.catalogue import read_tables
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.catalogue import LOG, SourceDefinition, identities_table, members_table
+from rowtide.log.catalogue import LOG, identities_table, members_table
 from rowtide.log.membership import Member
 from rowtide.log.postgres.membership import DEFAULT_IDENTITY
+from rowtide.log.source_definition import SourceDefinition
 
 NOWHERE = 0
 """An oid that no table has: that of a member whose table is missing."""

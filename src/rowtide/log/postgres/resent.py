@@ -13,9 +13,9 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import HistoryDiverged, SlotInUse
 from rowtide.log.membership import Heartbeat
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState
 
 log = logging.getLogger("rowtide.log")

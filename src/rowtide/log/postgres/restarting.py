@@ -17,12 +17,13 @@ from rowtide.databases.postgres.alterations import Alterations, Committing, Rehe
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.announcements import ControlRow
-from rowtide.log.catalogue import SourceDefinition, source_table
+from rowtide.log.catalogue import source_table
 from rowtide.log.entries import Opened
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import control, ddl_triggers, slot, table_publications
 from rowtide.log.postgres.provision import as_log_source
 from rowtide.log.postgres.table_publications import Making
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store import open_store
 
 Announcing = Callable[[Alterations, SourceDefinition], None]

@@ -16,9 +16,9 @@ from rowtide.core.lsn import format_log_position
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.postgres.errors import NoFreeSlot, NoReplicationRight, ServerIsStandby, WalLevelNotLogical
 from rowtide.databases.postgres.quoting import quote, statement
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotInvalidated, SlotMissing
 from rowtide.log.postgres.waiting import reporting_blocker
+from rowtide.log.source_definition import SourceDefinition
 
 _PUBLISHES_GENERATED = 18
 

@@ -18,7 +18,6 @@ from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import RightMissing, WritesRefused, translated
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.announcements import ControlRow
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.entries import TimelineFollowed
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, StreamEnded
 from rowtide.log.manifest import Manifest
@@ -33,6 +32,7 @@ from rowtide.log.postgres.table_publications import find_blocker
 from rowtide.log.postgres.transaction_reread import TransactionReread, find_refused
 from rowtide.log.postgres.xlog_data import commit_end, ends_with_mark, find_commits
 from rowtide.log.source import ChangeRefused, Decoded, Received, Undecodable
+from rowtide.log.source_definition import SourceDefinition
 
 log = logging.getLogger("rowtide.log")
 

@@ -21,8 +21,9 @@ from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, 
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, limit_wait
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.catalogue import SCHEMA, SourceDefinition, find_source, publications_table
+from rowtide.log.catalogue import SCHEMA, find_source, publications_table
 from rowtide.log.postgres.slot import publication_options
+from rowtide.log.source_definition import SourceDefinition
 
 log = logging.getLogger("rowtide.log")
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from sqlalchemy import Connection, Executable
 
 from rowtide.databases.postgres.alterations import Alterations
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.postgres.rebinding import NOWHERE, Rebound
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
 from rowtide.replication.publishing.restarting import announce_articles, list_all_articles

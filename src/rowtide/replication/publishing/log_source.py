@@ -9,10 +9,11 @@ from sqlalchemy import Connection, Engine
 from rowtide.databases.urls import name_of
 from rowtide.lake.paths import absolute_lake, prepare_lake
 from rowtide.log import placeholder_reader
-from rowtide.log.catalogue import SourceDefinition, find_source, list_features
+from rowtide.log.catalogue import find_source, list_features
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import provision
 from rowtide.log.postgres.provision import OpenedSource, Place, absolute
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.replication.articles import FEATURE
 from rowtide.replication.errors import LogStoreElsewhere, NothingReadsLog
 

@@ -14,13 +14,14 @@ from rowtide.core.names import require_name
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import SourceDefinition, find_source, forget_feature, read_source
+from rowtide.log.catalogue import find_source, forget_feature, read_source
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import find_owner
 from rowtide.log.postgres.provision import OpenedSource, remove_source, take_source
 from rowtide.log.postgres.table_publications import read_publishing
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.replication import definitions, history, retention, tracers
 from rowtide.replication.articles import FEATURE, Article, ArticleRequest, as_member, define_article
 from rowtide.replication.errors import (

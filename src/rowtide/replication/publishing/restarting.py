@@ -14,13 +14,14 @@ from rowtide.core.lsn import Position, format_log_position
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_by_id, read_server_identity
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import SourceDefinition, list_features, read_source
+from rowtide.log.catalogue import list_features, read_source
 from rowtide.log.ownership import open_own_manifest, require_timeline
 from rowtide.log.postgres import membership, restarting, slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.table_publications import read_publishing
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.replication import definitions
 from rowtide.replication.articles import FEATURE, Article, as_member
 from rowtide.replication.errors import CaptureReadsLog

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, column, select, table, text
 
 from rowtide.databases.postgres.catalogue import has_table, read_server_time
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.commit_times import find_oldest_waiting
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
 from rowtide.replication import definitions, history

@@ -12,9 +12,10 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import SourceDefinition, read_source
+from rowtide.log.catalogue import read_source
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot
+from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import open_store
 from rowtide.replication import definitions, history

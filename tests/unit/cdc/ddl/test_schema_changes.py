@@ -6,7 +6,7 @@ import pytest
 
 from builders.capture_instances import alteration_of, instance, shape_of, source_table
 from rowtide.cdc.ddl.schema_changes import SchemaChange, follow_alteration, follow_shape
-from rowtide.cdc.definitions import Instance
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.column_places import find_places
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis.strategies import text
 
 from builders.capture_instances import instance, source_table
-from rowtide.cdc.definitions import EnabledTable, decode_instance, encode_instance, name_for_readers, name_in_lake
+from rowtide.cdc.definitions import EnabledTable
 from rowtide.cdc.enabling.instances import as_member, require_room
 from rowtide.cdc.errors import (
     BeforeImagesNeedKey,
@@ -22,6 +22,7 @@ from rowtide.cdc.errors import (
     TableNotCapturable,
     TwoInstancesExist,
 )
+from rowtide.cdc.instances import decode_instance, encode_instance, name_for_readers, name_in_lake
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import Partition, TableKind
 

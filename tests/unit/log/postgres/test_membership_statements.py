@@ -13,7 +13,6 @@ from sqlalchemy.dialects import postgresql
 
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import Partition, SourceTable, TableKind
-from rowtide.log.catalogue import SourceDefinition
 from rowtide.log.membership import Member
 from rowtide.log.postgres.membership import (
     FULL_IDENTITY,
@@ -26,6 +25,7 @@ from rowtide.log.postgres.membership import (
     unregister_step,
 )
 from rowtide.log.postgres.table_publications import Making, Publishing
+from rowtide.log.source_definition import SourceDefinition
 
 GOLDEN = Path(__file__).with_name("golden") / "membership_statements.sql"
 HEADING = "-- "
