@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.children import environment
 from benchmarks.goals import at_least, at_most, figure
+from benchmarks.memory import find_peak_memory
 from benchmarks.source import Source, open_source
 from benchmarks.table import Sizes, Table
 from benchmarks.workloads import WORKLOADS
@@ -108,22 +109,23 @@ def _run(source: Source, command: Sequence[str]) -> Finished:
     with (source.folder / "output").open("wb") as output:
         begin = time.perf_counter()
         process = subprocess.Popen(command, stdout=output, env={**variables, **source.server.environment()})
-        used = _wait(process, begin + _TIMEOUT_S)
-        seconds = time.perf_counter() - begin
-        return Finished(
-            seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, os.fstat(output.fileno()).st_size
-        )
+        used, peak = _wait(process, begin + _TIMEOUT_S)
+        seconds, written = time.perf_counter() - begin, os.fstat(output.fileno()).st_size
+        return Finished(seconds, used.ru_utime + used.ru_stime, peak, written)
 
 
-def _wait(process: subprocess.Popen[bytes], deadline: float) -> resource.struct_rusage:
-    """Return what a process and those below it used, once it has ended; kill it at the deadline."""
+def _wait(process: subprocess.Popen[bytes], deadline: float) -> tuple[resource.struct_rusage, int]:
+    """Return what a process used once it has ended, and its peak memory; kill it at the deadline."""
+    peak = 0
     while True:
+        # Asked for while it runs: the kernel's own figure begins with what this process had when it was forked.
+        peak = max(peak, find_peak_memory(process.pid) or 0)
         ended, status, used = os.wait4(process.pid, os.WNOHANG)
         if ended:
             process.returncode = os.waitstatus_to_exitcode(status)
             if process.returncode:
                 raise subprocess.CalledProcessError(process.returncode, process.args)
-            return used
+            return used, peak
         if time.perf_counter() > deadline:
             process.kill()
             raise subprocess.TimeoutExpired(process.args, _TIMEOUT_S)
