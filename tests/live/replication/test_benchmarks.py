@@ -1,4 +1,4 @@
-"""Replication's benchmarks run to their end in their short forms; what they measure there says nothing."""
+"""Benchmarks of replication and of commands run to their end in their short forms; what they measure says nothing."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ _SHORT = ("--rows", "400", "--runs", "1", "--seconds", "2")
             ("| rowtide replication run | 10 | 1 |", "| PostgreSQL's subscription | 10 | 10 |"),
             marks=pytest.mark.exhaustive,
         ),
+        ("changes", ("### rowtide cdc changes of four rows", "| rowtide cdc changes --format csv |", "| psql -c ")),
         ("commands", ("| psql --version |", "| rowtide --help |", "| rowtide replication run --once |")),
     ],
 )
