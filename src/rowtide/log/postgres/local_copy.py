@@ -54,6 +54,7 @@ class LocalCopy:
                     return None
                 if kind == "E":
                     return _read_report(body)
+                self._check(kind, body)
             self.wait(None)
 
     def fetch(self, received: Received, *, max_size: int, max_messages: int) -> bytes | None:
