@@ -21,6 +21,8 @@ from rowtide.log.batches import (
     MAX_BATCH_BYTES,
     MAX_BATCH_MESSAGES,
     QUIET_S,
+    SMALL_BATCH_AGE_S,
+    SMALL_BATCH_MESSAGES,
     Cut,
     Part,
     Whole,
@@ -222,9 +224,12 @@ class LogReader:
 
         Keeps segments few, without delaying any.
         """
-        deadline = time.monotonic() + MAX_BATCH_AGE_S
-        while time.monotonic() < deadline and not (_is_full(received) or received.reply_requested):
+        begun = time.monotonic()
+        while not (_is_full(received) or received.reply_requested):
             before = len(received.messages)
+            deadline = begun + (SMALL_BATCH_AGE_S if before < SMALL_BATCH_MESSAGES else MAX_BATCH_AGE_S)
+            if time.monotonic() >= deadline:
+                return
             self._source.receive(
                 received,
                 max_size=MAX_BATCH_BYTES,

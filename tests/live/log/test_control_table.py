@@ -150,7 +150,7 @@ def test_a_mark_ends_the_batch_at_once(version: str, item: LoggedDatabase, monke
     # Else the server asks after a while whether the log reader is there, and that ends a batch too.
     item.execute(f"alter database {item.execute('select current_database()')[0][0]} set wal_sender_timeout = 0")
     monkeypatch.setattr(reader, "QUIET_S", 3600.0)
-    monkeypatch.setattr(reader, "MAX_BATCH_AGE_S", 3600.0)
+    monkeypatch.setattr(reader, "SMALL_BATCH_AGE_S", 3600.0)
     with open_log_reader(item.url) as log_reader:
         item.execute("insert into item values (1)")
         target = item.mark()
