@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from rowtide.cdc import introspection
 from rowtide.cdc.access import read_role_access
-from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.definitions import read_source
 from rowtide.cdc.errors import InstanceNotReadable, WrapperListsNeedInstance
 from rowtide.cdc.introspection import ListedColumn, ListedInstance, name_instances
@@ -148,17 +147,6 @@ class ChangeFunctions(LakeFunctions):
         with translated(), self._engine.connect() as connection:
             read_source(connection, self._name)
             return introspection.list_columns(connection, capture_instance)
-
-    def get_ddl_history(self, capture_instance: str) -> tuple[ListedChange, ...]:
-        """Return the published DDL on an instance's table, in log order (SQL Server: sp_cdc_get_ddl_history).
-
-        Raises `InstanceNotReadable`.
-        """
-        with translated(), self._engine.connect() as connection:
-            lake, reader = read_source(connection, self._name).lake, read_role_access(connection)
-        if capture_instance not in reader.known or not reader.may_read(capture_instance):
-            raise InstanceNotReadable(capture_instance, reader.role)
-        return PublishedLake(lake).get_ddl_history(capture_instance)
 
     def generate_wrapper(
         self,

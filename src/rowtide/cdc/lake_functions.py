@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from rowtide.cdc.ddl.history import ListedChange
+from rowtide.cdc.errors import InstanceNotReadable
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
@@ -70,6 +72,18 @@ class LakeFunctions:
         """Return when a transaction ended, in UTC (SQL Server: fn_cdc_map_lsn_to_time); None for an unknown LSN."""
         lake = self.get_source().lake
         return LsnTimes(lake).map_lsn_to_time(lsn)
+
+    def get_ddl_history(self, capture_instance: str) -> tuple[ListedChange, ...]:
+        """Return the published DDL on an instance's table, in log order (SQL Server: sp_cdc_get_ddl_history).
+
+        Raises `InstanceNotReadable`.
+        """
+        with translated(), open_url(self._url) as connection:
+            run = running(connection)
+            lake, reader = self._read_source(run).lake, read_role_access(run)
+        if capture_instance not in reader.known or not reader.may_read(capture_instance):
+            raise InstanceNotReadable(capture_instance, reader.role)
+        return PublishedLake(lake).get_ddl_history(capture_instance)
 
     def get_source(self) -> SourceDefinition:
         """Return the definition of this database's source."""

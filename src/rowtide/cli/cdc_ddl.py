@@ -9,6 +9,7 @@ import typer
 
 from rowtide.cli.bounds import parse_bound
 from rowtide.cli.cdc_changes import print_found
+from rowtide.cli.lakes import open_lake_of
 from rowtide.cli.options import Db, InstanceName, ListingFormat, TableName, Wide
 from rowtide.cli.output import Format, as_json, print_rows
 from rowtide.cli.tables import show_fact
@@ -38,7 +39,7 @@ def ddl_history(db: Db, instance: InstanceName, form: ListingFormat = Format.TAB
     has no rows for values rewritten by DDL.
     """
     columns = _BRIEF if form is Format.TABLE and not wide else _COLUMNS
-    found = connect(db).cdc.get_ddl_history(instance)
+    found = open_lake_of(db).get_ddl_history(instance)
     rows = ([as_json(getattr(change, name), form) for name in columns] for change in found)
     print_rows(columns, rows, form, show=show_fact)
 
