@@ -532,10 +532,14 @@ vacuum(location, location.store)
     assert (ids(path), len(list(path.glob("*.parquet")))) == ([1, 2, 3], 1)
 
 
+@pytest.mark.timeout(5400)
 @pytest.mark.parametrize("cycles", [80, pytest.param(5_000, marks=pytest.mark.soak)])
 def test_appends_race_other_changes_and_none_vanishes(tmp_path: Path, cycles: int) -> None:
-    """Two threads append, one compacts, one deletes what is older than the last rows, one removes old files."""
-    short = {"delta.checkpointInterval": "10", "delta.logRetentionDuration": "interval 1 second"}
+    """Two threads append, one compacts, one deletes all but the last rows, and the log is cut all the time."""
+    short = {
+        "delta.logRetentionDuration": "interval 1 second",
+        "delta.deletedFileRetentionDuration": "interval 1 minute",
+    }
     path = create(tmp_path / "table", **short)
     done, bounds = threading.Event(), [0]
 

@@ -117,7 +117,7 @@ def _convert_numbers(values: Column, new: str) -> Column:
         return texts.cast(to)
     if pa.types.is_boolean(to):
         return kernels.match_substring_regex(texts, r"^[^eE]*[1-9nN]")
-    plain = plain_numbers(texts)
+    plain = plain_numbers(values)
     if isinstance(to, pa.Decimal128Type):
         return decimals(plain, to)
     return whole_numbers(kernels.replace_substring_regex(plain, r"\.\d*$", ""), to)

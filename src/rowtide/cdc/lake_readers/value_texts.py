@@ -1,14 +1,13 @@
-"""Typed values as the source's text, in Arrow: exact, floating point numbers in the shortest form. Pure."""
+"""Typed values as readers' texts, in Arrow: exact, floating point numbers in the shortest form. Pure."""
 
 from __future__ import annotations
 
-import binascii
-from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from rowtide.databases.lake_values import texts as source_texts
 
 kernels: Any = pc
 Values = Any
@@ -17,11 +16,6 @@ Texts = Any
 _PLAIN_FLOATS = (1e-4, 1e14)
 """Absolute values of numbers that Arrow prints without exponent, as Python does."""
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-_FIRST_DAY, _END_DAY = -719_162, 2_932_897
-"""0001-01-01 and 10000-01-01: Arrow has no text of all days and times outside of them."""
-_DAYS_OF_400_YEARS = 146_097
-_MICROS_PER_DAY = 86_400_000_000
-_MIDNIGHT = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def as_texts(values: Values) -> Texts:
@@ -30,19 +24,11 @@ def as_texts(values: Values) -> Texts:
     Binary values are hexadecimal, flags `true` and `false`, times with time zone in UTC.
     """
     kind = values.type
-    if pa.types.is_string(kind):
-        return values
     if pa.types.is_floating(kind):
         return _floats(values.cast(pa.float64()))
-    if pa.types.is_decimal(kind):
-        return _decimals(values)
     if pa.types.is_binary(kind):
-        return _hexadecimal(values)
-    if pa.types.is_date(kind):
-        return _dates(values)
-    if pa.types.is_timestamp(kind):
-        return _times(values)
-    return values.cast(pa.string())
+        return source_texts.hexadecimal(values)
+    return source_texts.as_texts(values)
 
 
 def _floats(values: Values) -> Texts:
@@ -54,74 +40,9 @@ def _floats(values: Values) -> Texts:
     texts = values.cast(pa.string())
     is_whole = kernels.invert(kernels.match_substring(texts, "."))
     texts = kernels.if_else(is_whole, kernels.binary_join_element_wise(texts, ".0", ""), texts)
-    return _replaced(texts, kernels.invert(is_plain), values, _float_text)
+    return source_texts.replaced(texts, kernels.invert(is_plain), values, _float_text)
 
 
 def _float_text(value: float) -> str:
     text = repr(value)
     return _NOT_FINITE.get(text, text)
-
-
-def _decimals(values: Values) -> Texts:
-    """Return plain digits: Arrow's own text of small decimals has an exponent."""
-    scale = values.type.scale
-    # The same bytes, read as integers.
-    buffers = values.buffers()
-    unscaled: Any = pa.Array.from_buffers(
-        pa.decimal128(38, 0), len(values), buffers, offset=values.offset, null_count=values.null_count
-    )
-    texts = unscaled.cast(pa.string())
-    if scale <= 0:
-        return texts
-    digits = kernels.utf8_lpad(kernels.utf8_ltrim(texts, "-"), scale + 1, "0")
-    sign = kernels.if_else(kernels.starts_with(texts, "-"), "-", "")
-    whole = kernels.utf8_slice_codeunits(digits, 0, -scale)
-    return kernels.binary_join_element_wise(
-        kernels.binary_join_element_wise(sign, whole, ""), kernels.utf8_slice_codeunits(digits, -scale), "."
-    )
-
-
-def _hexadecimal(values: Values) -> Texts:
-    whole = values if values.offset == 0 else pa.concat_arrays([values])
-    valid, offsets, data = whole.buffers()
-    ends = np.frombuffer(offsets, np.int32)[: len(whole) + 1] * 2
-    digits = binascii.hexlify(memoryview(data)[: ends[-1] // 2]) if data is not None else b""
-    return pa.Array.from_buffers(pa.string(), len(whole), [valid, pa.py_buffer(ends.data), pa.py_buffer(digits)])
-
-
-def _dates(values: Values) -> Texts:
-    days = values.cast(pa.int32())
-    is_far = kernels.or_(kernels.less(days, _FIRST_DAY), kernels.greater_equal(days, _END_DAY))
-    return _replaced(values.cast(pa.string()), is_far, days, _day_text)
-
-
-def _day_text(days: int) -> str:
-    """Return a day of any year; the calendar repeats after 400 years."""
-    cycles, rest = divmod(days - _FIRST_DAY, _DAYS_OF_400_YEARS)
-    day = date.fromordinal(rest + 1)
-    year = day.year + 400 * cycles
-    return f"{'-' if year < 0 else ''}{abs(year):04d}-{day:%m-%d}"
-
-
-def _times(values: Values) -> Texts:
-    micros = values.cast(pa.int64())
-    first, end = _FIRST_DAY * _MICROS_PER_DAY, _END_DAY * _MICROS_PER_DAY
-    is_far = kernels.or_(kernels.less(micros, first), kernels.greater_equal(micros, end))
-    texts = values.cast(pa.timestamp("us")).cast(pa.string())
-    texts = _replaced(texts, is_far, micros, _time_text)
-    # There is a decimal point: no zero of the seconds is cut off.
-    texts = kernels.utf8_rtrim(kernels.utf8_rtrim(texts, "0"), ".")
-    return texts if values.type.tz is None else kernels.binary_join_element_wise(texts, "+00", "")
-
-
-def _time_text(micros: int) -> str:
-    days, rest = divmod(micros, _MICROS_PER_DAY)
-    return f"{_day_text(days)} {_MIDNIGHT + timedelta(microseconds=rest):%H:%M:%S.%f}"
-
-
-def _replaced(texts: Texts, is_odd: Values, values: Values, text_of: Any) -> Texts:
-    """Return the texts, with those of odd values made one by one."""
-    if not kernels.any(is_odd).as_py():
-        return texts
-    odd = pa.array([text_of(value) for value in values.filter(is_odd).to_pylist()], pa.string())
-    return kernels.replace_with_mask(texts, kernels.fill_null(is_odd, False), odd)  # noqa: FBT003 - Arrow's own order
