@@ -66,7 +66,7 @@ def test_values_of_all_types_come_out_as_they_went_in(typed: CapturedDatabase, s
     expected = read_texts(typed, table)
     typed.execute(f"delete from {table}")
     typed.capture()
-    presented = present(typed.cdc.read_changes(f"public_{table}"))
+    presented = present(typed.cdc.stream_changes(f"public_{table}"))
     operation, number, first = (presented.names.index(name) for name in ("__$operation", "id", "c0"))
     found = {(row[operation], row[number]): row[first:] for row in presented.rows()}
     assert len(found) == len(expected) * len(CHANGES_PER_ROW)

@@ -40,7 +40,7 @@ class Memory:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_cycle_10000_costs_no_more_time_and_memory_than_cycle_100(
+def test_cycle_10000_costs_no_more_time_and_memory_than_a_100th(
     captured: CapturedDatabase,
 ) -> None:
     captured.execute("create table item (id int primary key, n int)")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
     from rowtide.cdc.queries.wrappers import WrapperFunction
     from rowtide.cdc.running.context import Watchers
-    from rowtide.cdc.scans.sessions import ScanError, ScanFigures, ScanSession
+    from rowtide.cdc.scans.sessions import Engine, ScanError, ScanFigures, ScanSession
     from rowtide.cdc.status import Status
     from rowtide.core.tables import BeforeImages
     from rowtide.databases.postgres.catalogue import ImageCost
@@ -57,6 +57,7 @@ __all__ = [
     "CycleReport",
     "Disabling",
     "EnabledDatabase",
+    "Engine",
     "EngineSetting",
     "HistoricRun",
     "ImageCost",
@@ -106,6 +107,7 @@ _HOMES = {
     "CycleReport": "rowtide.cdc.capture.capture",
     "Disabling": "rowtide.cdc.enabling.disabling",
     "EnabledDatabase": "rowtide.cdc.enabling.administration",
+    "Engine": "rowtide.cdc.scans.sessions",
     "EngineSetting": "rowtide.cdc.capture.options",
     "HistoricRun": "rowtide.cdc.jobs.history",
     "ImageCost": "rowtide.databases.postgres.catalogue",

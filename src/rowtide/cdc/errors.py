@@ -467,7 +467,7 @@ class RelationChanged(RowtideError):
 class ChangeRowsMiscounted(RowtideError):
     """The rows written for a cycle are not those that the log has; nothing of the cycle is committed to that table."""
 
-    number = 4110
+    number = 4112
     fact = "cycle {cycle} wrote {written:,} rows for {table}, but the log has {expected:,}"
     hint = (
         "Start capture again: the cycle is redone. If it says the same, the log store or rowtide is at fault: "

@@ -90,7 +90,7 @@ class ChangeFunctions(LakeFunctions):
         window = LsnTimes(lake).find_window(names[0], from_lsn, to_lsn)
         return Changes(session(spark), lake).get_table_changes(names, *window, row_filter_option)[0]
 
-    def read_table_changes(
+    def stream_table_changes(
         self,
         table: str,
         from_lsn: Bound | None = None,

@@ -34,7 +34,7 @@ class LakeFunctions:
         self._url = url
         self._name = parse_url(url).name
 
-    def read_changes(
+    def stream_changes(
         self,
         capture_instance: str,
         from_lsn: Bound | None = None,

@@ -62,7 +62,7 @@ def changes(
     if form is ChangesFormat.PARQUET and out is None:
         raise typer.BadParameter("parquet needs --out FILE", param_hint="--format")
     first, last = (parse_bound(text) if text is not None else None for text in (start, end))
-    found = open_lake_of(db).read_changes(instance, first, last, row_filter, net=net)
+    found = open_lake_of(db).stream_changes(instance, first, last, row_filter, net=net)
     with whole_file(out) if out is not None else nullcontext() as partial:
         if partial is not None and form is ChangesFormat.PARQUET:
             from rowtide.cdc.lake_readers.presentation import write_parquet

@@ -63,4 +63,4 @@ def table_changes(
     switch between them. The columns are those of both.
     """
     first, last = (parse_bound(text) if text is not None else None for text in (start, end))
-    print_found(connect(db).cdc.read_table_changes(table, first, last, row_filter), form, sys.stdout)
+    print_found(connect(db).cdc.stream_table_changes(table, first, last, row_filter), form, sys.stdout)

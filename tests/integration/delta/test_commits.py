@@ -79,7 +79,7 @@ def test_of_several_processes_one_commits_a_cycle(tmp_path: Path) -> None:
     assert ids(path) == [1]
 
 
-def test_a_repeat_is_refused_also_by_who_remembers_another_version(tmp_path: Path) -> None:
+def test_a_repeat_is_refused_by_who_remembers_another_version(tmp_path: Path) -> None:
     path = create(tmp_path / "table")
     first, second, location = Committer(), Committer(), locate(path)
     assert append(first, location, 1)

@@ -52,7 +52,7 @@ def test_a_gating_role_is_made_and_only_its_members_may_read(make_role: MakeRole
     assert [listed.role_name for listed in logged.cdc.list_instances()] == [gate]
     logged.execute(f'grant select on item to "{clerk}"')
     cdc = as_role(logged, clerk)
-    changes = (cdc.get_all_changes, cdc.get_net_changes, cdc.read_changes)
+    changes = (cdc.get_all_changes, cdc.get_net_changes, cdc.stream_changes)
     for ask in (*changes, cdc.get_min_lsn, cdc.get_validity_interval):
         with pytest.raises(ReadingDenied, match=f'no member of gating role {gate}.*grant "{gate}" to "{clerk}"`'):
             ask("public_item")

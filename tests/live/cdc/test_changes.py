@@ -226,7 +226,7 @@ def test_key_images_leave_unlogged_values_null_and_marked(written: CapturedDatab
 
 
 def test_programs_outside_spark_see_what_is_absent(written: CapturedDatabase) -> None:
-    presented = present(written.cdc.read_changes("public_keyed"))
+    presented = present(written.cdc.stream_changes("public_keyed"))
     assert presented.names[:5] == ["__$start_lsn", "__$seqval", "__$operation", "__$update_mask", "__$absent_mask"]
     assert [row[2:5] for row in presented.rows()] == [
         (2, "0f", None),

@@ -74,7 +74,7 @@ def write(written: CapturedDatabase, *ids: int) -> None:
 def ids(window: Window, instance: str = "public_item") -> list[int]:
     """Return the ids of a window's changes, the same with and without Spark."""
     found = [row["id"] for row in window.all_changes(instance).collect()]
-    assert window.read_changes(instance).to_arrow().read_all()["id"].to_pylist() == found
+    assert window.stream_changes(instance).to_arrow().read_all()["id"].to_pylist() == found
     return found
 
 
@@ -98,7 +98,7 @@ def test_window_repeats_until_acknowledged_then_the_next_begins(
     with consume() as window:
         assert (ids(window), ids(window, "public_other")) == ([1, 2, 3], [-1, -2, -3])
         assert window.net_changes("public_item").count() == 3
-        assert window.read_changes("public_item", net=True).to_arrow().read_all().num_rows == 3
+        assert window.stream_changes("public_item", net=True).to_arrow().read_all().num_rows == 3
         write(written, 4)
         assert ids(window) == [1, 2, 3]
     with consume() as following:

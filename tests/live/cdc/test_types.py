@@ -68,14 +68,14 @@ def captured_types(
 def lake_rows(captured_types: CapturedDatabase, tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
     """The change rows as `cdc changes --format parquet` writes them, typed, read without Spark."""
     file = tmp_path_factory.mktemp("parquet") / "changes.parquet"
-    write_parquet(captured_types.cdc.read_changes(INSTANCE, row_filter_option=FINDS_EVERYTHING), file)
+    write_parquet(captured_types.cdc.stream_changes(INSTANCE, row_filter_option=FINDS_EVERYTHING), file)
     return pq.read_table(file)
 
 
 @pytest.fixture(scope="module")
 def presented(captured_types: CapturedDatabase) -> tuple[Sequence[str], list[tuple[object, ...]]]:
     """Names and values as `cdc changes` prints them in other formats."""
-    presented = present(captured_types.cdc.read_changes(INSTANCE, row_filter_option=FINDS_EVERYTHING))
+    presented = present(captured_types.cdc.stream_changes(INSTANCE, row_filter_option=FINDS_EVERYTHING))
     return presented.names, list(presented.rows())
 
 

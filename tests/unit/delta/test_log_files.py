@@ -23,7 +23,7 @@ def test_without_checkpoint_all_commits_make_up_the_last_version() -> None:
     assert [path for _, path in segment.commits] == commits(0, 1, 2)
 
 
-def test_the_last_complete_checkpoint_and_what_is_above_it_are_taken() -> None:
+def test_the_last_complete_checkpoint_and_what_follows_are_taken() -> None:
     files = LogFiles.of([*commits(0, 1, 2, 3, 4), checkpoint_path(1), part(3, 1, 2)])
     segment = files.make_up()
     assert (segment.checkpoint, segment.commits) == (
@@ -61,7 +61,7 @@ def test_a_log_with_a_hole_is_refused(paths: list[str], version: int | None, mis
         LogFiles.of(paths).make_up(version)
 
 
-def test_a_version_that_only_a_newer_checkpoint_has_is_told_apart() -> None:
+def test_a_version_that_newer_checkpoints_have_is_told_apart() -> None:
     uuid = f"{LOG}{4:020d}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
     with pytest.raises(CheckpointUnknown):
         LogFiles.of([uuid, *commits(5)]).make_up()

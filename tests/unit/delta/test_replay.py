@@ -88,7 +88,7 @@ def test_a_malformed_checkpoint_is_damage() -> None:
         State().apply_checkpoint(pa.BufferReader(b"no Parquet"))
 
 
-def test_a_checkpoint_is_read_without_the_fields_that_are_not_used() -> None:
+def test_a_checkpoint_is_read_without_fields_that_are_not_used() -> None:
     strings = pa.map_(pa.string(), pa.string())
     added = pa.struct(
         [("path", pa.string()), ("partitionValues", strings), ("size", pa.int64()), ("modificationTime", pa.int64())]

@@ -84,14 +84,16 @@ class Window:
         rows = changes.get_table_changes(capture_instances, share.start, share.end, row_filter_option)[0]
         return rows.limit(0) if share.is_empty else rows
 
-    def read_changes(self, capture_instance: str, row_filter_option: str = "all", *, net: bool = False) -> ArrowChanges:
+    def stream_changes(
+        self, capture_instance: str, row_filter_option: str = "all", *, net: bool = False
+    ) -> ArrowChanges:
         """Return the rows of `all_changes`, or of `net_changes`, in their order as Arrow, without Spark."""
         share = self._share(capture_instance)
         ask = self.lake.get_net_changes if net else self.lake.get_all_changes
         rows = ask(capture_instance, share.start, share.end, row_filter_option)
         return rows.without_rows() if share.is_empty else rows
 
-    def read_table_changes(self, *capture_instances: str, row_filter_option: str = "all") -> ArrowChanges:
+    def stream_table_changes(self, *capture_instances: str, row_filter_option: str = "all") -> ArrowChanges:
         """Return the rows of `table_changes` in their order as Arrow, without Spark."""
         share = self._share(*capture_instances)
         rows = self.lake.get_table_changes(capture_instances, share.start, share.end, row_filter_option)
