@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowtide.core.errors import ExtraMissing
 from rowtide.databases.file_access import PRIVATE
+from rowtide.lake.cores import count_cores
 from rowtide.lake.errors import JavaMissing, SparkLost, SparkNotStarted
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ log = logging.getLogger("rowtide.lake")
 DELTA_PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
 NEEDED_JAVA = 17
 
-_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 PINNED_SETTINGS = {
     "spark.sql.ansi.enabled": "true",
@@ -40,7 +41,7 @@ PINNED_SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # As they are: readers of the files without Spark would see days of the Julian calendar before 1582.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    _SHUFFLE_PARTITIONS: "2",
+    SHUFFLE_PARTITIONS: "2",
     "spark.sql.files.maxPartitionBytes": str(32 * 1024 * 1024),
     # Change tables are many small files: a task each would cost more than reading them.
     "spark.sql.files.openCostInBytes": str(256 * 1024),
@@ -57,7 +58,6 @@ PINNED_SETTINGS = {
 """Session settings on which results or plans depend, whatever the user's session sets."""
 
 _PARTITIONS_PER_CORE = 4
-_SPARKS_EXECUTOR_MEMORY = "1g"
 
 
 def build_session(*, cores: int | None = None, memory: str | None = None) -> SparkSession:
@@ -121,19 +121,10 @@ def for_reading(spark: SparkSession) -> SparkSession:
     given session's; Spark coalesces small ones.
     """
     session = pinned(spark)
-    given = spark.conf.get(_SHUFFLE_PARTITIONS) or ""
-    partitions = _PARTITIONS_PER_CORE * session.sparkContext.defaultParallelism
-    session.conf.set(_SHUFFLE_PARTITIONS, str(max(partitions, int(given) if given.isdigit() else 0)))
+    given = spark.conf.get(SHUFFLE_PARTITIONS) or ""
+    partitions = _PARTITIONS_PER_CORE * count_cores(lambda name: session.conf.get(name, None))
+    session.conf.set(SHUFFLE_PARTITIONS, str(max(partitions, int(given) if given.isdigit() else 0)))
     return session
-
-
-def task_memory(spark: SparkSession) -> int:
-    """Return the memory, in bytes, of the JVM that runs tasks."""
-    context: Any = spark.sparkContext
-    if context.master.startswith("local"):
-        return int(context._jvm.java.lang.Runtime.getRuntime().maxMemory())  # noqa: SLF001 - as below
-    given = context.getConf().get("spark.executor.memory", _SPARKS_EXECUTOR_MEMORY)
-    return int(context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(given))  # noqa: SLF001
 
 
 @contextmanager
@@ -146,7 +137,7 @@ def spark_watched() -> Iterator[None]:
     try:
         yield
     except (Py4JError, OSError) as error:
-        if _answers():
+        if not _is_lost():
             raise
         raise SparkLost((str(error).strip() or type(error).__name__).splitlines()[0]) from error
 
@@ -168,16 +159,18 @@ def _is_started() -> bool:
     return context is not None and context._active_spark_context is not None  # noqa: SLF001 - as below
 
 
-def _answers() -> bool:
+def _is_lost() -> bool:
+    """Return whether this process started Spark and it no longer answers."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
-    context: Any = SparkContext
-    try:
-        context._jvm.java.lang.System.nanoTime()  # noqa: SLF001 - PySpark has no public way to the JVM
-    except (AttributeError, Py4JError, OSError):
+    context = SparkContext._active_spark_context  # noqa: SLF001 - `getOrCreate` would start another
+    if context is None:
         return False
-    return True
+    try:
+        return not context.version
+    except (AttributeError, Py4JError, OSError):
+        return True
 
 
 def require_java() -> None:

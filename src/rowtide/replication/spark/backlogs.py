@@ -6,10 +6,10 @@ the subscriber fences the earlier one. The rest, and later changes, are delivere
 
 from __future__ import annotations
 
+import pickle
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
@@ -74,10 +74,21 @@ def deliver_backlogs(
     chosen = [subscription for subscription in subscriptions if _is_worth_a_task(subscription, state, least_rows)]
     if not chosen:
         return ()
-    deliver = partial(_deliver_each, url, state.position, limits)
+    return _deliver_in_tasks(
+        spark, len(chosen), lambda place: deliver_backlog(url, chosen[place], state.position, limits)
+    )
+
+
+def _deliver_in_tasks(
+    spark: SparkSession, count: int, deliver: Callable[[int], DeliveredBacklog]
+) -> tuple[DeliveredBacklog, ...]:
+    """Call `deliver` with each number below `count`, in a task of its own; return the results."""
+    from pyspark.sql.functions import udf
+
+    task = udf(lambda place: pickle.dumps(deliver(place)), "binary").asNondeterministic()
     with spark_watched():
-        tasks = pinned(spark).sparkContext.parallelize(chosen, len(chosen))
-        return tuple(tasks.mapPartitions(deliver).collect())
+        rows = pinned(spark).range(0, count, 1, count).select(task("id")).collect()
+    return tuple(pickle.loads(delivered) for (delivered,) in rows)  # noqa: S301 - our own task wrote it
 
 
 def _is_worth_a_task(subscription: Subscription, state: ManifestState, least_rows: int) -> bool:
@@ -86,14 +97,6 @@ def _is_worth_a_task(subscription: Subscription, state: ManifestState, least_row
     if reader is None or subscription.state is not SubscriptionState.ACTIVE or is_file:
         return False
     return sum(segment.rows for segment in segments_between(state, reader.position, state.position)) >= least_rows
-
-
-def _deliver_each(
-    url: str, target: Position, limits: BatchLimits, subscriptions: Iterable[Subscription]
-) -> Iterator[DeliveredBacklog]:
-    """Run in a Spark task."""
-    for subscription in subscriptions:
-        yield deliver_backlog(url, subscription, target, limits)
 
 
 def deliver_backlog(url: str, subscription: Subscription, target: Position, limits: BatchLimits) -> DeliveredBacklog:

@@ -9,30 +9,39 @@ from __future__ import annotations
 
 import re
 import secrets
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.lake.java import describe
 from rowtide.lake.paths import local_folder
-from rowtide.lake.session import build_session, for_reading
+from rowtide.lake.session import SHUFFLE_PARTITIONS, build_session, for_reading
 from rowtide.lake.sql_text import literal
+from rowtide.lake.stores import locate
 from rowtide.tracking.errors import DevicesFailed, EnumerationFailed
 from rowtide.tracking.spark.columns import empty_list, select_list, unite
 from rowtide.tracking.spark.devices import find_devices
-from rowtide.tracking.spark.records import CHANGE, OUTCOMES, RECORD, DeviceOutcome, Shape, read_outcome
+from rowtide.tracking.spark.records import (
+    CHANGE,
+    OUTCOMES,
+    RECORD,
+    DeviceOutcome,
+    Shape,
+    make_batches,
+    read_outcome,
+)
 from rowtide.tracking.spark.tasks import Work, enumerate_devices
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TASKS_PER_CORE = 4
-"""Each task enumerates many devices; several tasks per core balance the load when some devices are slow."""
 _NAMED_FAILURES = 3
 
 
@@ -61,7 +70,7 @@ class ChangeFrames:
 
     def discard(self) -> None:
         """Delete the files that the DataFrames read. Raises `EnumerationFailed` if the storage fails."""
-        _delete(self.spark, self.spool)
+        _delete(self.spool)
 
 
 def read_changes(
@@ -97,7 +106,7 @@ def read_changes(
     failures = {outcome.device: outcome.failure for outcome in outcomes if outcome.failure is not None}
     if failures and not keep_going:
         named = [f"{device}: {failure}" for device, failure in failures.items()][:_NAMED_FAILURES]
-        _delete(session, folder)
+        _delete(folder)
         raise DevicesFailed(len(failures), len(devices), " ".join(named).removesuffix("."))
     with _in_spark(folder):
         frames = {name: _frame(session, folder, place, outcomes) for place, name in enumerate(names)}
@@ -106,11 +115,23 @@ def read_changes(
 
 
 def _enumerate(session: SparkSession, work: Work, folder: str) -> None:
-    tasks = min(len(work.devices), _TASKS_PER_CORE * session.sparkContext.defaultParallelism)
-    places = session.sparkContext.parallelize(range(len(work.devices)), tasks)
-    # Not `mapInArrow`, for which PySpark wants pandas; the records are Python's before anyway.
-    records = places.mapPartitions(partial(enumerate_devices, work))
-    session.createDataFrame(records, RECORD, verifySchema=False).write.partitionBy("part").parquet(folder)
+    from pyspark.sql.functions import arrow_udtf
+
+    class Enumeration:
+        def eval(self, places: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+            yield from make_batches(enumerate_devices(work, places.column(0).to_numpy().tolist()))
+
+    name = f"rowtide_enumeration_{secrets.token_hex(8)}"
+    # A few for each core: a task enumerates many devices, and some devices are slow.
+    tasks = min(len(work.devices), int(session.conf.get(SHUFFLE_PARTITIONS) or 1))
+    function: Any = arrow_udtf(Enumeration, returnType=RECORD)
+    session.udtf.register(name, function)
+    try:
+        places = f"select id from range(0, {len(work.devices)}, 1, {tasks})"
+        records = session.sql(f"select * from {name}(table({places}))")
+        records.write.partitionBy("part").parquet(folder)
+    finally:
+        session.sql(f"drop temporary function if exists {name}")
 
 
 def _read_outcomes(session: SparkSession, folder: str) -> list[DeviceOutcome]:
@@ -148,11 +169,22 @@ def _read_part(session: SparkSession, folder: str, part: str) -> DataFrame:
     return session.read.schema(CHANGE).parquet(f"{literally}/part={part}")
 
 
-def _delete(session: SparkSession, folder: str) -> None:
-    spark: Any = session
-    with _in_spark(folder):
-        path = spark._jvm.org.apache.hadoop.fs.Path(folder)  # noqa: SLF001 - PySpark has no public way to the JVM
-        path.getFileSystem(spark._jsc.hadoopConfiguration()).delete(path, True)  # noqa: FBT003, SLF001
+def _delete(folder: str) -> None:
+    """Delete a folder of files, if it exists. Raises `EnumerationFailed`."""
+    place = local_folder(folder)
+    try:
+        if place is None:
+            _delete_files(folder)
+        elif place.exists():
+            shutil.rmtree(place)
+    except (LakeReadFailed, LakeWriteFailed, OSError) as error:
+        raise EnumerationFailed(folder, str(error)) from error
+
+
+def _delete_files(folder: str) -> None:
+    store = locate(folder).store
+    for path in store.list(""):
+        store.delete(path)
 
 
 @contextmanager

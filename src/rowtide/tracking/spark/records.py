@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pydantic import TypeAdapter
 
 from rowtide.databases.kinds import DatabaseKind
@@ -20,6 +22,17 @@ RECORD = f"part string, {CHANGE}"
 `texts` are a row's values in the order of the shape's columns, null also where a delete does not have them.
 """
 OUTCOMES = "outcomes"
+
+_TYPES: list[tuple[str, pa.DataType]] = [
+    ("part", pa.string()),
+    ("device", pa.string()),
+    ("operation", pa.int32()),
+    ("texts", pa.list_(pa.string())),
+    ("outcome", pa.string()),
+]
+_ARROW = pa.schema(_TYPES)
+_BATCH_RECORDS = 10_000
+_BATCH_LETTERS = 8 * 1024 * 1024
 
 Record = tuple[str, str, int | None, list[str | None] | None, str | None]
 
@@ -72,3 +85,22 @@ def change_record(device: str, change: Change, shape: Shape) -> Record:
     }
     row = [texts.get(column.name) for column in shape.columns]
     return shape.part, device, OPERATIONS[change.operation], row, None
+
+
+def make_batches(records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
+    """Yield records in batches that fit in memory, with the columns of `RECORD`."""
+    batch: list[Record] = []
+    letters = 0
+    for record in records:
+        batch.append(record)
+        letters += sum(len(text) for text in record[3] or () if text is not None)
+        if len(batch) == _BATCH_RECORDS or letters >= _BATCH_LETTERS:
+            yield _make_batch(batch)
+            batch, letters = [], 0
+    yield _make_batch(batch)
+
+
+def _make_batch(records: list[Record]) -> pa.RecordBatch:
+    columns = zip(*records, strict=True) if records else [()] * len(_ARROW)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
