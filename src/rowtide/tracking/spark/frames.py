@@ -19,6 +19,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import pyarrow as pa
+
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.lake.java import describe
 from rowtide.lake.paths import local_folder
