@@ -35,7 +35,14 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
-NEEDS = {"server": "live", "server_16": "live", "each_server": "live", "scarce_server": "live", "spark": "spark"}
+NEEDS = {
+    "server": "live",
+    "server_16": "live",
+    "each_server": "live",
+    "scarce_server": "live",
+    "spark": "spark",
+    "connect_url": "spark",
+}
 """What a fixture makes of the tests that use it, directly or not: nobody has to remember the mark."""
 
 

@@ -108,10 +108,21 @@ def _interrupts_kept() -> Iterator[None]:
 
 def pinned(spark: SparkSession) -> SparkSession:
     """Return a session of the same application with rowtide's settings; the user's session is unchanged."""
-    session = spark.newSession()
+    session = _begin_session(spark)
     for name, value in PINNED_SETTINGS.items():
         session.conf.set(name, value)
     return session
+
+
+def _begin_session(spark: SparkSession) -> SparkSession:
+    """Return another session of the same application; over Spark Connect it has the given one's settings and names."""
+    if hasattr(spark, "newSession"):
+        return spark.newSession()
+    # A server knows a session from its first request on.
+    spark.conf.get(SHUFFLE_PARTITIONS)
+    of_connect: Any = spark
+    begun: SparkSession = of_connect.cloneSession()
+    return begun
 
 
 def for_reading(spark: SparkSession) -> SparkSession:

@@ -20,7 +20,7 @@ from rowtide.cdc.rows.operations import ROW_FILTERS, TRUNCATE
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake import tables
 from rowtide.lake.tables import TableVersion
-from rowtide.lake.views import named
+from rowtide.lake.views import select_from
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -129,5 +129,4 @@ def reduce_changes(changes: DataFrame, instance: Instance, option: str, *, may_t
     `option` is one of `NET_ROW_FILTERS`; `may_truncate` is false if no truncate is among the rows; see `net_select`.
     """
     truncates = Truncates.SOUGHT if may_truncate else Truncates.NONE
-    with named(changes) as rows:
-        return changes.sparkSession.sql(net_select(rows, instance, f"'{option}'", truncates))
+    return select_from(changes, lambda rows: net_select(rows, instance, f"'{option}'", truncates))
