@@ -135,12 +135,12 @@ class TableVersion:
     """All rows of this version, whenever they are read."""
     snapshot: Snapshot
 
-    def may_reach(self, column: str, value: int) -> bool:
-        """Return whether, by the files' statistics, a column may be at least a number in any row.
+    def may_have(self, *ranges: Between) -> bool:
+        """Return whether, by the files' statistics, a row may be in all ranges; one without bounds is that of values.
 
         Raises `LakeReadFailed`.
         """
-        return bool(self.snapshot.list_files(Between(column, low=value)))
+        return bool(self.snapshot.list_files(*ranges))
 
 
 def read_identified(spark: SparkSession, path: str, *, identity: str) -> TableVersion | None:

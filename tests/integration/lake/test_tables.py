@@ -11,6 +11,7 @@ import pytest
 
 from rowtide.delta.commits import Committer
 from rowtide.delta.errors import AppendNotFound, LakeWriteFailed
+from rowtide.delta.statistics import Between
 from rowtide.lake import tables
 from rowtide.lake.small_tables import append_small
 
@@ -99,7 +100,7 @@ def test_retired_table_hides_its_rows_and_the_next_starts_empty(spark: SparkSess
     found = tables.read_identified(spark, str(place), identity="two")
     assert found is not None
     assert found.rows.count() == 3
-    assert (found.may_reach("id", 22), found.may_reach("id", 23)) == (True, False)
+    assert (found.may_have(Between("id", low=22)), found.may_have(Between("id", low=23))) == (True, False)
 
 
 def test_rows_left_by_a_crash_go_when_a_table_is_retired_again(spark: SparkSession, tmp_path: Path) -> None:
@@ -132,8 +133,8 @@ def test_what_no_file_reaches_is_known_without_reading_rows(spark: SparkSession,
         append_small(Committer(), rows, place, identity="one", cycle=cycle)
     found = tables.read_identified(spark, place, identity="one")
     assert found is not None
-    assert [found.may_reach("kind", value) for value in (2, 4, 5)] == [True, True, False]
-    assert (found.may_reach("id", 3), found.may_reach("free", 1000)) == (False, True)
+    assert [found.may_have(Between("kind", low=value)) for value in (2, 4, 5)] == [True, True, False]
+    assert (found.may_have(Between("id", low=3)), found.may_have(Between("free", low=1000))) == (False, True)
 
 
 def test_rows_of_another_shape_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,15 +16,20 @@ from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_sele
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_changes import share_out, unite, united_columns
 from rowtide.cdc.queries.windows import Asked, choose_option, open_window, require_net_changes
+from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.rows.operations import ROW_FILTERS, TRUNCATE
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.tables import BeforeImages
+from rowtide.delta.statistics import Between
 from rowtide.lake import tables
+from rowtide.lake.sql_text import quote
 from rowtide.lake.tables import TableVersion
 from rowtide.lake.views import select_from
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_LSN = "__$start_lsn"
 _ORDER = ("`__$start_lsn`", "`__$seqval`", "`__$operation`")
 
 
@@ -34,7 +39,12 @@ class _AskedWindow:
 
     instance: Instance
     table: TableVersion
+    lsns: Between
     rows: DataFrame
+
+    def may_have(self, values: Between) -> bool:
+        """Return whether, by the files' statistics, a row may be in a range; see `TableVersion`."""
+        return self.table.may_have(self.lsns, values)
 
 
 class Changes(PublishedLake):
@@ -103,10 +113,9 @@ class Changes(PublishedLake):
         """
         option = choose_option(row_filter_option, NET_ROW_FILTERS)
         window = self._window(capture_instance, from_lsn, to_lsn)
-        instance = window.instance
-        require_net_changes(instance)
-        may_truncate = window.table.may_reach("__$operation", TRUNCATE)
-        net = reduce_changes(window.rows, instance, option, may_truncate=may_truncate)
+        require_net_changes(window.instance)
+        may_truncate = window.may_have(Between("__$operation", low=TRUNCATE))
+        net = reduce_changes(*_without_empty(window), option, may_truncate=may_truncate)
         return (net.orderBy(*_ORDER) if is_ordered else net).drop("__$seqval")
 
     def _window(self, capture_instance: str, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None) -> _AskedWindow:
@@ -119,8 +128,27 @@ class Changes(PublishedLake):
             return replace(table, rows=table.rows.withColumnsRenamed(dict(instance.reader_names)))
 
         window = open_window(self, Asked(capture_instance, from_lsn, to_lsn), open_table)
-        rows = window.table.rows.where(f"`__$start_lsn` between {window.low.value} and {window.high.value}")
-        return _AskedWindow(window.instance, window.table, rows)
+        lsns = Between(_LSN, window.low.value, window.high.value)
+        rows = window.table.rows.where(f"`{_LSN}` between {lsns.low} and {lsns.high}")
+        return _AskedWindow(window.instance, window.table, lsns, rows)
+
+
+def _without_empty(window: _AskedWindow) -> tuple[DataFrame, Instance]:
+    """Return a window's rows and its instance as they are without what, by statistics, no row has.
+
+    Columns that are null in all rows are not read then; rows of which none lacks a value need no earlier ones'.
+    """
+    empty = {name for name in ("__$absent_mask", "__$exact") if not window.may_have(Between(name))}
+    if not empty:
+        return window.rows, window.instance
+    shown = [
+        f"cast(null as {column.type_name}) as {quote(column.name)}" if column.name in empty else quote(column.name)
+        for column in change_columns(window.instance)
+    ]
+    instance = window.instance
+    if "__$absent_mask" in empty:
+        instance = replace(instance, before_images=BeforeImages.FULL, is_partitioned=False)
+    return window.rows.selectExpr(*shown), instance
 
 
 def reduce_changes(changes: DataFrame, instance: Instance, option: str, *, may_truncate: bool = True) -> DataFrame:
