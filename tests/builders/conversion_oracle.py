@@ -19,7 +19,7 @@ from rowtide.core.mask import full_mask, mask_length
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.lake.sql_text import quote
-from rowtide.lake.views import named
+from rowtide.lake.views import select_from
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 def as_change_rows(records: DataFrame, instance: Instance, shape: TableShape) -> DataFrame:
     """Return the change table rows of log records of one shape, in `change_columns`' order."""
-    with named(records) as rows:
-        # One statement: Spark analyses it once, where a DataFrame for each stage would be analysed by itself.
-        return records.sparkSession.sql(reduce(_select_from, _row_stages(instance, shape), rows))
+    # One statement: Spark analyses it once, where a DataFrame for each stage would be analysed by itself.
+    return select_from(records, lambda rows: reduce(_select_from, _row_stages(instance, shape), rows))
 
 
 def _select_from(rows: str, stage: Sequence[str]) -> str:
