@@ -41,6 +41,12 @@ class Messages(Sequence[bytes]):
         self.starts.frombytes(starts)
         self.ends.frombytes(ends)
 
+    def adopt(self, buffer: bytearray, starts: bytes, ends: bytes) -> None:
+        """Take over a buffer with messages at offsets, as the first ones; the giver no longer uses it."""
+        self.buffer = buffer
+        self.starts.frombytes(starts)
+        self.ends.frombytes(ends)
+
     @property
     def size(self) -> int:
         """The bytes of all messages, added up."""

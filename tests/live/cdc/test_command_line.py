@@ -304,12 +304,18 @@ def test_a_second_capture_says_who_runs_the_first(logged: LoggedDatabase) -> Non
             assert describe_holder() in line
 
 
-def test_without_java_the_error_says_what_to_install(logged: LoggedDatabase) -> None:
-    logged.enable()
+def test_java_is_needed_by_sparks_engine_alone(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (id int primary key)")
+    logged.enable("item")
+    logged.execute("insert into item values (1)")
     without = {"PATH": "/nowhere", "JAVA_HOME": ""}
-    for arguments in (["run", "--once"], ["changes", "public_item"]):
-        ended = rowtide_process("cdc", *arguments, "--db", logged.url, environment=without)
-        assert "apt-get install" in ended.require_error(1002)
+
+    def run(*arguments: str) -> Ended:
+        return rowtide_process("cdc", *arguments, "--db", logged.url, environment=without)
+
+    assert "apt-get install" in run("run", "--once", "--engine", "spark").require_error(1002)
+    assert run("run", "--once").code == 0
+    assert '"id": 1' in run("changes", "public_item", "--format", "jsonl").output
 
 
 def test_reinitialize_after_a_lost_slot_reports_loss_and_asks(logged: LoggedDatabase) -> None:

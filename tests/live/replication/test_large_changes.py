@@ -26,7 +26,7 @@ LIMITS = (
     (reader, "MAX_BATCH_BYTES"),
     (agent, "MAX_BATCH_BYTES"),
 )
-COPIES = 7
+COPIES = 8
 """How often the log reader and delivery have a large value in memory at most, beside what they are themselves."""
 MOST_BYTES = 100_000
 TOO_LONG = f"repeat('x', {MOST_BYTES + 1})"

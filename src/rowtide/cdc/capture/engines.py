@@ -97,12 +97,12 @@ def convert_by_spark(
     """
     from pyspark.sql.functions import udf
 
-    task = udf(
-        lambda number: _run_task(store, parts[number], destinations, cycle),
-        "struct<files: array<binary>, error: binary>",
-    )
     with writing(next(iter(destinations.values())).location.path):
         numbers = make_spark().range(0, len(parts), 1, len(parts))
+        task = udf(
+            lambda number: _run_task(store, parts[number], destinations, cycle),
+            "struct<files: array<binary>, error: binary>",
+        )
         outcomes = numbers.select(task.asNondeterministic()("id").alias("outcome")).collect()
     for (outcome,) in outcomes:
         if outcome.error is not None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import psycopg
-from psycopg.rows import namedtuple_row
+if TYPE_CHECKING:
+    import psycopg
 
 Run: TypeAlias = Callable[..., Sequence[Any]]
 """Runs a statement with parameters `:name`, given by name; returns rows with their columns as attributes."""
@@ -23,6 +23,7 @@ select exists (
 
 def running(connection: psycopg.Connection) -> Run:
     """Return what runs statements on a connection."""
+    from psycopg.rows import namedtuple_row
 
     def run(sql: str, **parameters: object) -> Sequence[Any]:
         statement = _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))

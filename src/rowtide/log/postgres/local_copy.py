@@ -100,9 +100,16 @@ class LocalCopy:
     def _take_messages(self, received: Received, count: int) -> None:
         taken, self._frames = self._frames[: count + 1], self._frames[count:]
         first, end = int(taken[0]), int(taken[-1])
-        moved = taken + len(received.messages.buffer) - first
-        with memoryview(self._buffer) as view:
-            received.messages.extend(view[first:end], (moved[:-1] + FRAME_HEAD.size).tobytes(), moved[1:].tobytes())
+        is_large = end - first >= LARGE_MESSAGE_BYTES
+        if is_large and not received.messages:
+            received.messages.adopt(self._buffer, (taken[:-1] + FRAME_HEAD.size).tobytes(), taken[1:].tobytes())
+        else:
+            moved = taken + len(received.messages.buffer) - first
+            with memoryview(self._buffer) as view:
+                received.messages.extend(view[first:end], (moved[:-1] + FRAME_HEAD.size).tobytes(), moved[1:].tobytes())
+        if is_large:
+            # Not kept beside the batch while that is decoded.
+            self._replace_buffer(max(self._filled - end, _READ_BYTES), end)
         received.size += end - first - count * FRAME_HEAD.size
         received.keepalive = None
 
@@ -145,10 +152,17 @@ class LocalCopy:
         known = rest >= FRAME_HEAD.size
         self._needed = frame_bytes(self._buffer, begin) if known else FRAME_HEAD.size
         size = max(self._needed, _READ_BYTES)
-        if begin or size != len(self._buffer):
-            buffer = self._buffer if size == len(self._buffer) else bytearray(size)
-            buffer[:rest] = self._buffer[begin : self._filled]
-            self._buffer, self._filled, self._frames = buffer, rest, _NOTHING
+        if size != len(self._buffer):
+            self._replace_buffer(size, begin)
+        elif begin:
+            self._buffer[:rest] = self._buffer[begin : self._filled]
+            self._filled, self._frames = rest, _NOTHING
+
+    def _replace_buffer(self, size: int, begin: int) -> None:
+        """Go on in another buffer of a size, with what this one has from a place on."""
+        buffer, rest = bytearray(size), self._filled - begin
+        buffer[:rest] = self._buffer[begin : self._filled]
+        self._buffer, self._filled, self._frames = buffer, rest, self._frames - begin
 
     def _read(self) -> None:
         """Read what has arrived, and what follows while that is much. Raises `CopyEnded` if nothing will follow."""
