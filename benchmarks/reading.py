@@ -130,7 +130,7 @@ def _ask_duckdb(made: MadeLake, folder: Path) -> tuple[float, tuple[object, ...]
     """Return the seconds that DuckDB takes for the same, with as many threads, and counts to compare with."""
     import duckdb
 
-    files = [str(file) for file in Path(made.path).glob("0*/*.parquet")]
+    files = [str(file) for file in Path(made.path).glob("*.parquet")]
     with duckdb.connect(str(folder / "net.duckdb")) as connection:
         connection.execute(f"set threads = {made.spark.sparkContext.defaultParallelism}")
         seconds = _median(lambda: connection.execute(_DUCKDB, [files]))
