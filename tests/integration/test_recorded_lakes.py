@@ -69,6 +69,7 @@ for recorded in lake.list_recorded_instances():
     assert printed.splitlines() == [f"{name} True" for name in INSTANCES]
 
 
+@pytest.mark.exhaustive
 def test_our_own_reading_of_every_table_is_sparks(spark: SparkSession, shared_recording: Recording) -> None:
     tables = sorted(path.parent for path in shared_recording.folder.glob("*/cdc/*/_delta_log"))
     assert len(tables) > 15

@@ -58,6 +58,7 @@ def in_order(rows: pa.Table) -> list[dict[str, Any]]:
     return rows.sort_by([(name, "ascending") for name in ORDER]).to_pylist()
 
 
+@pytest.mark.exhaustive
 def test_dataframes_are_those_of_the_lake(connected: SparkSession, lake: str) -> None:
     changes, opened = Changes(for_reading(connected), lake), rowtide.open_lake(lake)
     found = changes.get_all_changes(NAME).toArrow()
@@ -94,6 +95,7 @@ def test_functions_return_what_dataframes_return(connected: SparkSession, lake: 
         assert in_order(found) == in_order(ask(NAME).to_arrow().read_all()), kind
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("arguments", ["1, 130, 'all'", "90, 131, 'all'", "90, 130, 'all of it'"])
 def test_what_may_not_be_asked_of_functions_raises(connected: SparkSession, lake: str, arguments: str) -> None:
     rowtide.register(connected, lake)

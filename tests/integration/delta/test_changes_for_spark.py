@@ -41,6 +41,7 @@ def ids(snapshot: Snapshot) -> list[Any]:
     return sorted(found)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", MODES)
 def test_spark_goes_on_with_compacted_and_cut_tables(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     properties = {"delta.checkpointInterval": "4", "delta.columnMapping.mode": mode}
@@ -139,6 +140,7 @@ def test_a_rewritten_table_is_read_and_written_by_spark(spark: SparkSession, tmp
     assert len(require_same(spark, path).read()) == 3
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", MODES)
 def test_a_renewed_table_is_read_and_written_by_spark(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     path = create(tmp_path / "table", who="one", **{"delta.columnMapping.mode": mode})

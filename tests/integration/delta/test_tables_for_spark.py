@@ -49,6 +49,7 @@ def test_spark_reads_every_type_that_we_wrote(spark: SparkSession, tmp_path: Pat
     require_same(spark, path)
 
 
+@pytest.mark.exhaustive
 def test_sparks_commits_between_ours_lose_nothing(spark: SparkSession, tmp_path: Path) -> None:
     path = create(tmp_path / "table", **{"delta.checkpointInterval": "3", "delta.columnMapping.mode": "name"})
     table, location, committer, session = f"delta.`{path}`", locate(path), Committer(), pinned(spark)

@@ -71,6 +71,7 @@ def test_int96_timestamps_are_read(spark: SparkSession, tmp_path: Path) -> None:
     require_same(spark, tmp_path / "table")
 
 
+@pytest.mark.exhaustive
 def test_checkpoints_in_parts_and_a_log_without_its_beginning(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +95,7 @@ def test_checkpoints_in_parts_and_a_log_without_its_beginning(
     assert require_same(spark, path).checkpoint_version == 8
 
 
+@pytest.mark.exhaustive
 def test_rows_stay_after_delete_optimize_and_vacuum(spark: SparkSession, tmp_path: Path) -> None:
     path, session = tmp_path / "table", pinned(spark)
     table = f"delta.`{path}`"
