@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 
 from rowtide.agents.loop import run_agent
 from rowtide.core.errors import RowtideError
+from rowtide.core.extras import leave_out_pandas
 from rowtide.log.opening import open_log_reader
 
 _STOP_PATIENCE_S = 5.0
@@ -50,6 +51,7 @@ def _stop_with_parent(parent: Connection, parent_id: int, stop: threading.Event)
 
 
 if __name__ == "__main__":
+    leave_out_pandas()
     with suppress(EOFError):
         read_log(Connection(int(sys.argv[1])))
     # All is closed: threads that libraries keep have nothing left to finish, and the parent need not wait for them.

@@ -21,7 +21,7 @@ from rowtide.cli.features import FeatureGroup, Group
 from rowtide.cli.health import health
 from rowtide.cli.process import run_as_process
 from rowtide.core.errors import RowtideError
-from rowtide.core.extras import naming_extras
+from rowtide.core.extras import leave_out_pandas, naming_extras
 from rowtide.core.secrets import MASK, redact
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
@@ -105,6 +105,7 @@ def main() -> None:
     """Run this process's command line, and end the process."""
     # What imports leave stays: looking for garbage among it takes a tenth of a command's start.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
+    leave_out_pandas()
     sys.excepthook = _print_traceback
     threading.excepthook = lambda raised: _print_traceback(raised.exc_type, raised.exc_value, raised.exc_traceback)
     run_as_process(lambda: run_command(sys.argv[1:]))

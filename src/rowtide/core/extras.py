@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
 
 from rowtide.core.errors import ExtraMissing
 
@@ -16,6 +18,19 @@ _EXTRAS = {
     "polars": "polars",
 }
 """Extras by imported package."""
+
+
+class _WithoutPandas(MetaPathFinder):
+    """Finds that there is no pandas."""
+
+    def find_spec(self, fullname: str, _path: object = None, _target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("this program does not use pandas", name=fullname)
+
+
+def leave_out_pandas() -> None:
+    """Let this process not find pandas: pyarrow imports it where it is installed, for a second, and nothing uses it."""
+    sys.meta_path.insert(0, _WithoutPandas())
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """A command answers at once: what is heavy is imported by the commands that use it."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -66,3 +68,23 @@ def test_a_feature_is_there_without_spark(api: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == ""
+
+
+def test_a_command_does_not_import_pandas_where_it_is_installed(tmp_path: Path) -> None:
+    """Arrow would, for a second."""
+    installed = tmp_path / "pandas.py"
+    installed.write_text("raise SystemExit('pandas was imported')")
+    program = """
+import sys
+from rowtide.cli import main
+def run(_arguments):
+    import pyarrow
+    pyarrow.array(["one"])
+    return 0
+main.run_command = run
+main.main()
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
