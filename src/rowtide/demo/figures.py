@@ -94,4 +94,4 @@ def _account_changes(lake: str) -> tuple[Sequence[str], Sequence[Sequence[object
     changes = Lake(lake).get_all_changes(instance_of("pgbench_accounts"), row_filter_option="all update old")
     is_of_account = pc.field("aid") == ACCOUNT
     presented = present(replace(changes, batches=lambda: (rows.filter(is_of_account) for rows in changes.batches())))
-    return presented.names, deque(presented.rows(), maxlen=_SHOWN_CHANGES)
+    return presented.names, [*deque(presented.rows(), maxlen=_SHOWN_CHANGES)]
