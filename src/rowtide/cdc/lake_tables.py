@@ -61,9 +61,6 @@ DDL_HISTORY = [
     ("rewrites_values", "boolean"),
 ]
 
-CHANGES_RANGED = ("__$start_lsn", "__$operation")
-"""Columns by which change rows are searched: by LSN, and truncates, which most files lack."""
-
 _ARROW: dict[str, pa.DataType] = {
     "bigint": pa.int64(),
     "boolean": pa.bool_(),

@@ -5,7 +5,7 @@ Appends that come in between stay, whatever is changed; a change that has to see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,8 +25,8 @@ class Change:
     operation: str
     """Delta's name of it, for the table's history."""
     parameters: Mapping[str, object] = field(default_factory=dict)
-    removed: Iterable[AddFile] = ()
-    added: Iterable[AddFile] = ()
+    removed: Collection[AddFile] = ()
+    added: Collection[AddFile] = ()
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     changes_rows: bool = True

@@ -64,11 +64,11 @@ class Committer:
 
     def read_state(self, location: Location) -> TableState:
         """Return the state of a table that the next commit begins with. Raises as `commit_once`."""
-        known, since = self._known.get(location.path, (None, 0.0))
-        if known is None or self._clock() - since > _KNOWN_FOR_S:
-            known = _load(location)
-            self._known[location.path] = known, self._clock()
-        return known
+        state = self._recall(location)
+        if state is None:
+            state = _load(location)
+            self._remember(location, state)
+        return state
 
     def commit_once(
         self,
@@ -86,12 +86,13 @@ class Committer:
         `LakeReadFailed`, `LakeWriteFailed` if the storage failed, after which the cycle may be there.
         """
         # Taken out: what a commit leaves that failed is for the next one to find out.
-        known, since = self._known.pop(location.path, (None, 0.0))
-        is_fresh = known is None or self._clock() - since > _KNOWN_FOR_S
-        state = _load(location) if known is None or is_fresh else known
+        known = self._recall(location)
+        self.forget(location.path)
+        is_fresh = known is None
+        state = _load(location) if known is None else known
         while True:
             if _has_cycle(location, state, identity, cycle):
-                self._known[location.path] = state, self._clock()
+                self._remember(location, state)
                 return False
             try:
                 committed = _commit(_claim(location, identity, cycle, write(state), tags), state)
@@ -100,13 +101,21 @@ class Committer:
                     raise
                 state, is_fresh = _load(location), True
                 continue
-            self._known[location.path] = committed, self._clock()
+            self._remember(location, committed)
             self._maintain(location, committed.version, committed.metadata.properties)
             return True
 
     def forget(self, path: str) -> None:
         """Discard what is remembered of a table."""
         self._known.pop(path, None)
+
+    def _recall(self, location: Location) -> TableState | None:
+        """Return what is remembered of a table, None if it is too old to be built on."""
+        state, since = self._known.get(location.path, (None, 0.0))
+        return None if self._clock() - since > _KNOWN_FOR_S else state
+
+    def _remember(self, location: Location, state: TableState) -> None:
+        self._known[location.path] = state, self._clock()
 
 
 def _load(location: Location) -> TableState:

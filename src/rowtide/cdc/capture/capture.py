@@ -55,7 +55,6 @@ from rowtide.log.state import ManifestState
 from rowtide.storage.store import Store
 
 _IDLE_ADVANCE_S = 10.0
-_COMMITTERS = 8
 
 
 @dataclass(frozen=True, slots=True)
