@@ -31,7 +31,6 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.delta.checkpoints import Maintain, maintain_log
 from rowtide.delta.commits import Committer
 from rowtide.lake import tables
-from rowtide.lake.access import follow_place
 from rowtide.lake.compaction import Compacted, is_compaction_due
 from rowtide.lake.session import build_session, pinned
 from rowtide.lake.small_tables import SmallTable, append_small
@@ -109,9 +108,7 @@ class SystemTables:
     @cached_property
     def spark(self) -> SparkSession:
         """The session, with rowtide's settings."""
-        spark = pinned(self._make_spark())
-        follow_place(spark, self.lake)
-        return spark
+        return pinned(self._make_spark())
 
     def list_due(self, cycle: int, capture_instances: Sequence[str]) -> list[Compacted]:
         """Return the tables whose turn to be compacted it is after a cycle, of those that cycles add to.

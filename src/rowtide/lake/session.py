@@ -239,8 +239,6 @@ def _local_settings(memory: str) -> dict[str, str]:
         "spark.driver.memory": memory,
         # A JVM that has no memory left answers some calls and never others.
         "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
-        # Sessions set the permissions of a lake's files, see `access`: file systems must not be shared with another.
-        "spark.hadoop.fs.file.impl.disable.cache": "true",
         "spark.hadoop.fs.permissions.umask-mode": f"{PRIVATE:03o}",
         # As above, for what Spark itself writes.
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
