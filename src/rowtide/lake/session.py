@@ -85,17 +85,6 @@ def build_session(*, cores: int | None = None, memory: str | None = None) -> Spa
     return SparkSession.builder.getOrCreate()
 
 
-def running_session() -> SparkSession:
-    """Return a session of this process's application, of any thread; build one if there is none. Raises as
-    `build_session`.
-    """
-    if not _is_started():
-        return build_session()
-    from pyspark.sql import SparkSession
-
-    return SparkSession.builder.getOrCreate()
-
-
 @contextmanager
 def _interrupts_kept() -> Iterator[None]:
     """Keep the program's own handler of Ctrl-C: PySpark replaces any handler by its own."""

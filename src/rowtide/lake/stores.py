@@ -1,26 +1,49 @@
-"""The files of the lake's tables: on a local disk, or wherever Spark's file systems reach."""
+"""The files of the lake's tables: on a local disk, or an object store."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+
+from rowtide.databases.file_access import make_place
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.delta.snapshot import Location
-from rowtide.lake.hadoop import HadoopFolder
+from rowtide.lake.errors import LakeNotWritable
 from rowtide.lake.paths import local_folder
-from rowtide.lake.session import running_session
 from rowtide.storage.local import LocalFolder
+from rowtide.storage.objects import ObjectFolder
 from rowtide.storage.store import StoreErrors
 
 _ERRORS = StoreErrors(LakeReadFailed, LakeWriteFailed)
 
 
-def open_folder(path: str) -> LocalFolder | HadoopFolder:
-    """Return a table's files. A path that is not local is read and written through Spark's JVM, which is started."""
+def open_folder(path: str) -> LocalFolder | ObjectFolder:
+    """Return a table's files. Raises `StorageSchemeUnsupported`, `StorageUrlMalformed`."""
     folder = local_folder(path)
-    if folder is not None:
-        return LocalFolder(str(folder), _ERRORS)
-    return HadoopFolder(running_session(), path)
+    return LocalFolder(str(folder), _ERRORS) if folder is not None else ObjectFolder(path, _ERRORS)
 
 
 def locate(path: str) -> Location:
     """Return a table's location; see `open_folder`."""
     return Location(path, open_folder(path))
+
+
+def prepare_lake(lake: str, *, for_group: bool = False) -> str:
+    """Return the lake's absolute location; create a local folder, and check that it is writable.
+
+    A created folder is private to this user, or with `for_group`, readable by its group. An object store is asked to
+    decide between two writers. Raises `PlaceUnnamed`, `LakeNotWritable`, `StorageSchemeUnsupported`,
+    `StorageUrlMalformed`, `PutIfAbsentIgnored`, `LakeWriteFailed`.
+    """
+    folder = local_folder(lake)
+    if folder is None:
+        objects = ObjectFolder(lake, _ERRORS)
+        objects.test_writing()
+        return objects.url("")
+    try:
+        make_place(folder, for_group=for_group)
+        with tempfile.NamedTemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise LakeNotWritable(str(folder), error.strerror or os.strerror(error.errno or 0)) from error
+    return str(folder)

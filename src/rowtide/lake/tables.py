@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from rowtide.lake.column_types import delta_type, schema_text
 from rowtide.lake.java import describe
 from rowtide.lake.session import spark_watched
 from rowtide.lake.stores import locate
+from rowtide.storage.object_urls import spark_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,7 +125,7 @@ def _reading(path: str) -> Iterator[None]:
 
 def read_table(spark: SparkSession, path: str) -> DataFrame:
     """Return a table's rows as a DataFrame, of the version at each read."""
-    return spark.read.format("delta").load(path)
+    return spark.read.format("delta").load(spark_url(path, os.environ))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ def read_identified(spark: SparkSession, path: str, *, identity: str) -> TableVe
     if snapshot is None or snapshot.properties.get(IDENTITY) != identity:
         return None
     with _reading(path):
-        rows = spark.read.format("delta").option("versionAsOf", snapshot.version).load(path)
+        rows = spark.read.format("delta").option("versionAsOf", snapshot.version).load(spark_url(path, os.environ))
         return TableVersion(path, rows, snapshot)
 
 

@@ -30,23 +30,14 @@ class LogStoreNotWritable(RowtideError):
 
 
 @numbered
-class LogStoreSchemeUnsupported(Invalid):
-    """The log store's URL has a scheme on which rowtide cannot make files durable."""
-
-    number = 2202
-    fact = 'the log store "{url}" is on "{scheme}", which is not supported'
-    hint = "Give a directory, as a path or as file:///path."
-    url: str
-    scheme: str
-
-
-@numbered
 class LogStoreWriteFailed(Retryable):
     """A file of the log store was not made durable; it may or may not exist."""
 
     number = 2203
     fact = 'the log store could not write "{path}": {reason}'
-    hint = "Nothing was confirmed to the source. Free space or repair the disk; the write is retried."
+    hint = (
+        "Nothing was confirmed to the source. Check that the storage is reachable and not full; the write is retried."
+    )
     path: str
     reason: str
 
@@ -57,7 +48,7 @@ class LogStoreReadFailed(Retryable):
 
     number = 2204
     fact = 'the log store could not read "{path}": {reason}'
-    hint = "Repair the disk or the file's permissions; the read is retried."
+    hint = "Check that the storage is reachable and that this user may read the file; the read is retried."
     path: str
     reason: str
 

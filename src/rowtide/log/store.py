@@ -1,4 +1,4 @@
-"""Where the log store is: a folder of a local disk, which is created."""
+"""Where the log store is: a folder of a local disk, which is created, or of an object store."""
 
 from __future__ import annotations
 
@@ -7,28 +7,32 @@ from pathlib import Path
 
 from rowtide.core.places import local_path
 from rowtide.databases.file_access import make_place
-from rowtide.log.errors import (
-    LogStoreNotWritable,
-    LogStoreReadFailed,
-    LogStoreSchemeUnsupported,
-    LogStoreWriteFailed,
-)
+from rowtide.log.errors import LogStoreNotWritable, LogStoreReadFailed, LogStoreWriteFailed
 from rowtide.storage.local import LocalFolder, reason_of, sync_folder
+from rowtide.storage.objects import ObjectFolder
 from rowtide.storage.store import Store, StoreErrors
 
 _ERRORS = StoreErrors(LogStoreReadFailed, LogStoreWriteFailed)
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
-def open_store(url: str) -> Store:
-    """Open the store at a path or `file:` URL, which is taken literally (as Spark does: no %-escapes).
+def open_store(place: str) -> Store:
+    """Open the store at a path, a `file:` URL, which is taken literally (as Spark does: no %-escapes), or an object
+    store's URL.
 
-    Raises `LogStoreSchemeUnsupported`, `LogStoreNotWritable`.
+    Raises `StorageSchemeUnsupported`, `StorageUrlMalformed`, `LogStoreNotWritable`.
     """
-    path = local_path(url)
-    if path is None:
-        raise LogStoreSchemeUnsupported(url, url.partition(":")[0])
-    return LocalStore(path)
+    path = local_path(place)
+    return LocalStore(path) if path is not None else ObjectFolder(place, _ERRORS)
+
+
+def test_store(place: str) -> None:
+    """Write to a store, as `open_store` does to a local one. Raises as that, `PutIfAbsentIgnored`,
+    `LogStoreWriteFailed`.
+    """
+    store = open_store(place)
+    if isinstance(store, ObjectFolder):
+        store.test_writing()
 
 
 class LocalStore(LocalFolder):

@@ -50,8 +50,12 @@ class LocalFolder:
             try:
                 # Not rename: a link fails where the name is taken, and that decides the race.
                 target.hardlink_to(temporary)
-            except FileExistsError:
-                return False
+            except OSError as error:
+                # A file server may make the link and lose the reply: asked again, it finds the name taken.
+                if not _is_same_file(target, temporary):
+                    if isinstance(error, FileExistsError):
+                        return False
+                    raise
             sync_folder(target.parent)
         return True
 
@@ -167,6 +171,12 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return one.samefile(other)
+    return False
 
 
 def _walk(root: Path, folder: str) -> Iterator[str]:

@@ -116,7 +116,7 @@ def test_a_disk_that_cannot_be_read_damages_no_segment(store: LocalStore, tmp_pa
     segment.unlink()
     # It is opened, has a size, and each read of it is refused by the system.
     segment.symlink_to("/sys/class/net/lo/speed")
-    with pytest.raises(LogStoreReadFailed, match=r"RT-2204: .*Invalid argument. Repair the disk"):
+    with pytest.raises(LogStoreReadFailed, match=r"RT-2204: .*Invalid argument. Check that the storage"):
         read_segment(store, path)
 
     segment.unlink()

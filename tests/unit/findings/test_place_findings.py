@@ -5,9 +5,10 @@ import pytest
 from builders.check_facts import GIBIBYTE, place
 from rowtide.core.errors import RowtideError
 from rowtide.findings.finding import Finding, Severity
-from rowtide.findings.place_facts import Place, RemotePlace
+from rowtide.findings.place_facts import ObjectPlace, Place
 from rowtide.findings.place_findings import find_in_places, find_taken
-from rowtide.log.errors import LogStoreSchemeUnsupported, LogStoreTaken
+from rowtide.log.errors import LogStoreTaken
+from rowtide.storage.errors import StorageSchemeUnsupported
 
 
 def findings(*places: Place) -> list[Finding]:
@@ -56,14 +57,16 @@ def test_a_disk_is_reported_once() -> None:
     assert [finding.subject for finding in findings(lake, other)] == ["lake", "log store"]
 
 
-def test_a_lake_behind_a_url_is_left_to_spark() -> None:
-    (finding,) = findings(RemotePlace("s3://a/b"))
-    assert (finding.severity, finding.fact) == (Severity.TELLS, "s3://a/b was not looked at: only Spark reaches it")
+def test_a_bucket_that_cannot_be_listed_stops() -> None:
+    assert findings(ObjectPlace("lake", "s3://a/b", None)) == []
+    (finding,) = findings(ObjectPlace("log store", "s3://a/b", "there is no such bucket"))
+    assert (finding.severity, finding.subject) == (Severity.STOPS, "log store")
+    assert finding.fact == "s3://a/b cannot be listed: there is no such bucket"
 
 
 @pytest.mark.parametrize(
     "error",
-    [LogStoreTaken("/lake/log", "7002 rowtide_9", "7001 rowtide_5"), LogStoreSchemeUnsupported("s3://a/log", "s3")],
+    [LogStoreTaken("/lake/log", "7002 rowtide_9", "7001 rowtide_5"), StorageSchemeUnsupported("ftp://a/log", "ftp")],
 )
 def test_a_log_store_that_cannot_be_had_is_put_elsewhere(error: RowtideError) -> None:
     (finding,) = find_taken((error,))

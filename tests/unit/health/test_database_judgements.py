@@ -15,7 +15,7 @@ from builders.check_facts import GIBIBYTE, TRACKED, capture, place, server, trac
 from rowtide.cdc.consumers.consumers import ListedConsumer
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import RightMissing, ServerIsStandby
-from rowtide.findings.place_facts import RemotePlace
+from rowtide.findings.place_facts import ObjectPlace
 from rowtide.findings.postgres.facts import MemberFacts, Readers, TrackedTableFacts
 from rowtide.findings.tracked_facts import NO_TOMBSTONES, TrackedFacts, TrackingLoss
 from rowtide.health import Area, Judgement, State
@@ -177,7 +177,7 @@ def test_unread_article_is_no_warning_while_its_reader_runs() -> None:
         (place(is_missing=True), State.FAILING, "/lake is not on this machine"),
         (place(problem=os.strerror(errno.EROFS)), State.FAILING, "is not writable"),
         (place(problem=os.strerror(errno.EACCES)), State.NOT_LOOKED_AT, "this user may not write at /lake"),
-        (RemotePlace("s3a://bucket/lake"), State.NOT_LOOKED_AT, "only Spark reaches s3a://bucket/lake"),
+        (ObjectPlace("lake", "s3://bucket/lake", None), State.WELL, "s3://bucket/lake can be listed"),
     ],
 )
 def test_the_disk_of_a_lake_is_judged(where: Any, state: State, fact: str) -> None:

@@ -60,7 +60,7 @@ class ChangeAppender:
         `captured` are the cycle's records, see `read_captured`. Raises `ChangeRowsMiscounted` before anything is
         committed, `AppendNotFound`, `LeaseLost`, and the errors of the engine and of the committer.
         """
-        engine = choose_engine(self._setting, self._system_tables.lake, sum(segment.rows for segment in plan.segments))
+        engine = choose_engine(self._setting, sum(segment.rows for segment in plan.segments))
         cycle = _Cycle(number, plan, engine, select_records(plan))
         expected = count_change_rows(captured, cycle.selections)
         changed = [work.lifetime.instance for work in plan.work if expected.get(work.lifetime.instance.member_id)]

@@ -19,7 +19,6 @@ from rowtide.cdc.capture.options import EngineSetting
 from rowtide.cdc.errors import ChangeFileMissing
 from rowtide.cdc.scans.sessions import Engine
 from rowtide.core.errors import RowtideError
-from rowtide.lake.paths import local_folder
 from rowtide.lake.tables import writing
 from rowtide.storage.store import Missing, Store
 
@@ -41,15 +40,9 @@ _WRITERS = 8
 _PARTS_AT_ONCE = 2
 
 
-def choose_engine(setting: EngineSetting, lake: str, rows: int) -> Engine:
-    """Return the engine for a cycle of so many log records.
-
-    Tasks of Spark write to folders; a lake elsewhere is written by this process.
-    """
-    has_tasks = local_folder(lake) is not None
-    if has_tasks and (setting is EngineSetting.SPARK or rows > SPARK_ROWS):
-        return Engine.SPARK
-    return Engine.PROCESS
+def choose_engine(setting: EngineSetting, rows: int) -> Engine:
+    """Return the engine for a cycle of so many log records."""
+    return Engine.SPARK if setting is EngineSetting.SPARK or rows > SPARK_ROWS else Engine.PROCESS
 
 
 def find_most_row_bytes() -> int:

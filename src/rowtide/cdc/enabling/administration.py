@@ -19,7 +19,8 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
 from rowtide.databases.postgres.errors import translated
-from rowtide.lake.paths import absolute_lake, prepare_lake
+from rowtide.lake.paths import absolute_lake
+from rowtide.lake.stores import prepare_lake
 from rowtide.log import catalogue, placeholder_reader
 from rowtide.log.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.errors import IllegalEntry, LogStillRead

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from sqlalchemy import Connection, Engine
 
 from rowtide.databases.urls import name_of
-from rowtide.lake.paths import absolute_lake, prepare_lake
+from rowtide.lake.paths import absolute_lake
+from rowtide.lake.stores import prepare_lake
 from rowtide.log import placeholder_reader
 from rowtide.log.catalogue import find_source, list_features
 from rowtide.log.manifest import Manifest

@@ -7,6 +7,7 @@ committed.
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import shutil
@@ -23,10 +24,11 @@ import pyarrow as pa
 
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.lake.java import describe
-from rowtide.lake.paths import local_folder
+from rowtide.lake.paths import absolute_lake, local_folder
 from rowtide.lake.session import SHUFFLE_PARTITIONS, build_session, for_reading
 from rowtide.lake.sql_text import literal
 from rowtide.lake.stores import locate
+from rowtide.storage.object_urls import spark_url
 from rowtide.tracking.errors import DevicesFailed, EnumerationFailed
 from rowtide.tracking.spark.columns import empty_list, select_list, unite
 from rowtide.tracking.spark.devices import find_devices
@@ -101,7 +103,7 @@ def read_changes(
     names = (tables,) if isinstance(tables, str) else tuple(dict.fromkeys(tables))
     known = dict(anchors or {})
     session = for_reading(spark if spark is not None else build_session())
-    folder = f"{local_folder(spool) or spool.rstrip('/')}/{time.time_ns()}-{secrets.token_hex(4)}"
+    folder = f"{absolute_lake(spool)}/{time.time_ns()}-{secrets.token_hex(4)}"
     with _in_spark(folder):
         _enumerate(session, Work(devices, names, known, tuple(whole), exclude_context), folder)
         outcomes = _read_outcomes(session, folder)
@@ -131,7 +133,7 @@ def _enumerate(session: SparkSession, work: Work, folder: str) -> None:
     try:
         places = f"select id from range(0, {len(work.devices)}, 1, {tasks})"
         records = session.sql(f"select * from {name}(table({places}))")
-        records.write.partitionBy("part").parquet(folder)
+        records.write.partitionBy("part").parquet(spark_url(folder, os.environ))
     finally:
         session.sql(f"drop temporary function if exists {name}")
 
@@ -167,7 +169,7 @@ def _without_failed(records: DataFrame, shape: Shape, outcomes: Sequence[DeviceO
 
 
 def _read_part(session: SparkSession, folder: str, part: str) -> DataFrame:
-    literally = re.sub(r"[][{}*?\\]", r"\\\g<0>", folder)
+    literally = re.sub(r"[][{}*?\\]", r"\\\g<0>", spark_url(folder, os.environ))
     return session.read.schema(CHANGE).parquet(f"{literally}/part={part}")
 
 

@@ -1,0 +1,319 @@
+"""A store in a folder of an object store: S3 and what speaks like it, Cloud Storage, Azure.
+
+A file is one object, and putting it is one request, or a multipart upload for a large one. What is put if absent is put
+by the store's own condition, in one request.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rowtide.core.errors import ExtraMissing
+from rowtide.core.secrets import redact
+from rowtide.storage.errors import PutIfAbsentIgnored, StoreForked
+from rowtide.storage.object_urls import ObjectUrl, Provider, allows_http, choose_settings, parse_object_url
+from rowtide.storage.store import Missing, StoreErrors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from obstore import GetResult
+    from obstore.store import ObjectStore
+
+_Result = TypeVar("_Result")
+
+_ATTEMPT = "rowtide-attempt"
+"""Metadata of an object that was put if absent: the attempt that made it."""
+_WHOLE_BYTES = 32 * 1024 * 1024
+"""Up to this size a file is read by one request; of larger ones, what is wanted."""
+_PART_BYTES = 8 * 1024 * 1024
+_LARGEST_PUT = 2 * _PART_BYTES
+_PARTS_AT_ONCE = 4
+_LISTED_AT_ONCE = 1000
+
+_TIMEOUT = timedelta(seconds=30)
+_RETRIED_FOR = timedelta(seconds=8)
+_PATIENCE_S = 150.0
+_FIRST_PATIENCE_S = 5.0
+"""A store that never answered may have the wrong URL."""
+_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 5.0
+
+_users: set[int] = set()
+"""The processes that used an object store: this one, or the one that it was forked from."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """What connections are shared by: a bucket, and how it is reached."""
+
+    url: ObjectUrl
+    settings: tuple[tuple[str, str], ...]
+
+    def __repr__(self) -> str:
+        return str(self.url)
+
+
+_reached: set[_Bucket] = set()
+"""The buckets that answered this process."""
+
+
+class ObjectFolder:
+    """A folder of a bucket; safe for many processes and threads, and may be pickled.
+
+    The environment's variables say how the bucket is reached; they are part of what is pickled, keys included. The
+    bucket is not created.
+    """
+
+    def __init__(self, url: str, errors: StoreErrors, settings: Mapping[str, str] | None = None) -> None:
+        """Raises `StorageSchemeUnsupported`, `StorageUrlMalformed`."""
+        parsed = parse_object_url(url)
+        self._url = str(parsed)
+        self._folder = f"{parsed.path}/" if parsed.path else ""
+        chosen = choose_settings(parsed, os.environ) if settings is None else settings
+        bucket = ObjectUrl(parsed.provider, parsed.bucket, "", parsed.account)
+        self._bucket = _Bucket(bucket, tuple(sorted(chosen.items())))
+        self._errors = errors
+
+    def __repr__(self) -> str:
+        return f"ObjectFolder({self._url!r})"
+
+    def put_durable(self, path: str, data: bytes) -> None:
+        self._put(path, data)
+
+    def write_durable(self, path: str, write: Callable[[pa.NativeFile], object]) -> int:
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        write(sink)
+        data = sink.getvalue()
+        self._put(path, data)
+        return data.size
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        token = uuid.uuid4().hex
+        with self._write_errors(path):
+            try:
+                self._repeated(
+                    lambda store: store.put(
+                        self._folder + path, data, mode="create", use_multipart=False, attributes={_ATTEMPT: token}
+                    )
+                )
+            except (AlreadyExistsError, PreconditionError):
+                # A reply may be lost: put again, the file meets its own first attempt.
+                return self._read_token(path) == token
+        return True
+
+    def get(self, path: str) -> bytes:
+        with self._read_errors(path):
+            return bytes(self._repeated(lambda store: store.get(self._folder + path).bytes()))
+
+    def open(self, path: str) -> pa.NativeFile:
+        import pyarrow as pa
+
+        with self._read_errors(path):
+            size, content = self._repeated(lambda store: _read_whole(store.get(self._folder + path)))
+        if content is not None:
+            return pa.BufferReader(pa.py_buffer(content))
+        return pa.PythonFile(_LargeFile(lambda start, end: self._get_range(path, start, end), size), mode="r")
+
+    def list(self, prefix: str, *, after: str = "") -> Sequence[str]:
+        return sorted(
+            path for path, _ in self._list(prefix.rpartition("/")[0], after) if path.startswith(prefix) and path > after
+        )
+
+    def delete(self, path: str) -> None:
+        with self._write_errors(path), suppress(FileNotFoundError):
+            self._repeated(lambda store: store.delete(self._folder + path))
+
+    def list_older(self, before: datetime) -> Sequence[str]:
+        return sorted(path for path, modified in self._list("", "") if modified < before)
+
+    def sweep(self, before: datetime) -> None:
+        """Nothing is left under temporary names; the parts of an upload that was cut go by the bucket's lifecycle."""
+
+    def url(self, path: str) -> str:
+        return f"{self._url}/{path}" if path else self._url
+
+    def test_writing(self) -> None:
+        """Put and delete a file, and see that of two attempts to put one the second is refused.
+
+        Raises `PutIfAbsentIgnored`, `write_failed`.
+        """
+        path = f"probe-{uuid.uuid4().hex}"
+        if not self.put_if_absent(path, b"1"):
+            raise PutIfAbsentIgnored(self._url, "a name that is free is said to be taken")
+        try:
+            if self.put_if_absent(path, b"2"):
+                raise PutIfAbsentIgnored(self._url, "it replaced a file that was to be put only if it was absent")
+            if self._read_token(path) is None:
+                raise PutIfAbsentIgnored(self._url, "it does not keep the metadata of an object")
+        finally:
+            self.delete(path)
+
+    def _put(self, path: str, data: bytes | pa.Buffer) -> None:
+        content = memoryview(data).cast("B")
+        # In parts, so that a slow network needs no longer for a request than the time-out.
+        how = {
+            "use_multipart": len(content) > _LARGEST_PUT,
+            "chunk_size": _PART_BYTES,
+            "max_concurrency": _PARTS_AT_ONCE,
+        }
+        with self._write_errors(path):
+            self._repeated(lambda store: store.put(self._folder + path, content, **how))
+
+    def _read_token(self, path: str) -> str | None:
+        found = self._repeated(lambda store: store.get(self._folder + path).attributes)
+        return {name.lower(): value for name, value in found.items()}.get(_ATTEMPT)
+
+    def _get_range(self, path: str, start: int, end: int) -> Any:
+        with self._read_errors(path):
+            return self._repeated(lambda store: store.get_range(self._folder + path, start=start, end=end))
+
+    def _list(self, folder: str, after: str) -> Iterator[tuple[str, datetime]]:
+        """Yield the paths below a folder, in the order of their bytes, with the time of writing."""
+        inner = f"{self._folder}{folder}".rstrip("/")
+
+        def find(store: Any) -> list[tuple[str, datetime]]:
+            offset = self._folder + after if after else None
+            pages = store.list(inner or None, offset=offset, chunk_size=_LISTED_AT_ONCE)
+            return [(found["path"], found["last_modified"]) for page in pages for found in page]
+
+        with self._read_errors(folder):
+            found = self._repeated(find)
+        for path, modified in found:
+            yield path.removeprefix(self._folder), modified
+
+    def _repeated(self, call: Callable[[Any], _Result]) -> _Result:
+        """Call with the bucket's client; again if it failed for a reason that passes.
+
+        The client repeats requests itself, but none that it cannot know to be harmless.
+        """
+        from obstore.exceptions import GenericError
+
+        client = _connect(self._bucket)
+        begun = time.monotonic()
+        pause = _PAUSE_S
+        while True:
+            try:
+                found = call(client)
+            except GenericError:
+                patience = _PATIENCE_S if self._bucket in _reached else _FIRST_PATIENCE_S
+                if time.monotonic() - begun + pause > patience:
+                    raise
+            else:
+                _reached.add(self._bucket)
+                return found
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    @contextmanager
+    def _read_errors(self, path: str) -> Iterator[None]:
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except FileNotFoundError:
+            raise Missing(path) from None
+        except (BaseError, OSError, ValueError) as error:
+            raise self._errors.read_failed(self.url(path), _reason_of(error)) from error
+
+    @contextmanager
+    def _write_errors(self, path: str) -> Iterator[None]:
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise self._errors.write_failed(self.url(path), f"there is no bucket {self._bucket}") from error
+        except (BaseError, OSError, ValueError) as error:
+            raise self._errors.write_failed(self.url(path), _reason_of(error)) from error
+
+
+class _LargeFile(io.RawIOBase):
+    """A file of which ranges are read, each by a request."""
+
+    def __init__(self, get_range: Callable[[int, int], Any], size: int) -> None:
+        super().__init__()
+        self._get_range = get_range
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def size(self) -> int:
+        return self._size
+
+    def read(self, size: int | None = -1) -> bytes:
+        end = self._size if size is None or size < 0 else min(self._at + size, self._size)
+        if end <= self._at:
+            return b""
+        found = bytes(self._get_range(self._at, end))
+        self._at += len(found)
+        return found
+
+
+def _read_whole(found: GetResult) -> tuple[int, Any]:
+    """Return a file's size, and its content unless it is large."""
+    size = found.meta["size"]
+    return size, found.bytes() if size <= _WHOLE_BYTES else None
+
+
+def _connect(bucket: _Bucket) -> ObjectStore:
+    """Return the client of a bucket, which its folders share. Raises `StoreForked`, `ExtraMissing`."""
+    if _users and os.getpid() not in _users:
+        raise StoreForked(str(bucket.url))
+    _users.add(os.getpid())
+    return _make_client(bucket)
+
+
+@lru_cache(maxsize=64)
+def _make_client(bucket: _Bucket) -> ObjectStore:
+    try:
+        from obstore.store import AzureStore, GCSStore, S3Store
+    except ImportError as error:
+        raise ExtraMissing("obstore", "object-store") from error
+    settings = dict(bucket.settings)
+    given: Any = {name.lower(): value for name, value in settings.items()}
+    options: Any = {
+        "client_options": {"allow_http": allows_http(settings), "timeout": _TIMEOUT},
+        "retry_config": {"retry_timeout": _RETRIED_FOR, "max_retries": 20},
+    }
+    match bucket.url.provider:
+        case Provider.S3:
+            # One request for each file: not every store has the request for many.
+            given["aws_disable_bulk_delete"] = "true"
+            return S3Store(bucket.url.bucket, config=given, **options)
+        case Provider.GCS:
+            return GCSStore(bucket.url.bucket, config=given, **options)
+        case Provider.AZURE:
+            if bucket.url.account is not None:
+                given["azure_storage_account_name"] = bucket.url.account
+            return AzureStore(bucket.url.bucket, config=given, **options)
+
+
+def _reason_of(error: Exception) -> str:
+    """Return what went wrong in a line, without the request's details and secrets."""
+    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return redact(said)
