@@ -65,7 +65,7 @@ def _measure(names: Sequence[str], arguments: argparse.Namespace) -> Iterator[Th
     if not names:
         return
     print("Starting Spark and warming it up ...", flush=True)
-    spark = build_session(memory="2g")
+    spark = build_session(conf={"spark.driver.memory": "2g"})
     warm_up(spark)
     for name in names:
         workload = WORKLOADS[name]

@@ -65,7 +65,9 @@ def measure_latency(seconds: int) -> Latency:
             cpu_s = capture.cpu_seconds() - cpu_s
             capture.await_published(source.mark())
         instances = [f"public_{table}" for table in TABLES]
-        timeline = read_timeline(build_session(memory="2g"), source.lake, instances, segments, begin)
+        timeline = read_timeline(
+            build_session(conf={"spark.driver.memory": "2g"}), source.lake, instances, segments, begin
+        )
         return summarize(timeline, seconds, cpu_s)
 
 

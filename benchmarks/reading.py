@@ -47,7 +47,7 @@ def _compared(name: str, ours: str, our_s: float, other: str, other_s: float, go
 def compare_net_changes() -> Iterator[Table]:
     """Net changes of ten million change rows of a million keys, and a merge of the last million's."""
     with tempfile.TemporaryDirectory(prefix="rowtide-bench-") as folder:
-        made = MadeLake(build_session(memory="2g"), Path(folder) / "lake")
+        made = MadeLake(build_session(conf={"spark.driver.memory": "2g"}), Path(folder) / "lake")
         for cycle in range(CYCLES):
             made.append(_orders(made, cycle), _lsns(cycle))
         changes = Changes(for_reading(made.spark), made.lake)
@@ -63,7 +63,7 @@ def compare_net_changes() -> Iterator[Table]:
 def compare_ages() -> Iterator[Table]:
     """Changes of the last minute, from a lake after ten cycles and after two thousand."""
     with tempfile.TemporaryDirectory(prefix="rowtide-bench-") as folder:
-        made = MadeLake(build_session(memory="2g"), Path(folder) / "lake")
+        made = MadeLake(build_session(conf={"spark.driver.memory": "2g"}), Path(folder) / "lake")
         seconds = {}
         for cycles in (YOUNG_CYCLES, OLD_CYCLES):
             while made.cycle < cycles:

@@ -54,7 +54,7 @@ class ChangeFunctions(LakeFunctions):
         """
         lake = self._readable_lake(capture_instance)
         window = LsnTimes(lake).find_window(capture_instance, from_lsn, to_lsn)
-        return Changes(session(spark), lake).get_all_changes(capture_instance, *window, row_filter_option)
+        return Changes(session(spark, lake), lake).get_all_changes(capture_instance, *window, row_filter_option)
 
     def get_net_changes(
         self,
@@ -69,7 +69,7 @@ class ChangeFunctions(LakeFunctions):
         """Return one change per key (SQL Server: fn_cdc_get_net_changes_<instance>); see `Changes`."""
         lake = self._readable_lake(capture_instance)
         window = LsnTimes(lake).find_window(capture_instance, from_lsn, to_lsn)
-        changes = Changes(session(spark), lake)
+        changes = Changes(session(spark, lake), lake)
         return changes.get_net_changes(capture_instance, *window, row_filter_option, is_ordered=is_ordered)
 
     def get_table_changes(
@@ -88,7 +88,7 @@ class ChangeFunctions(LakeFunctions):
         """
         lake, names = self._readable_table(table)
         window = LsnTimes(lake).find_window(names[0], from_lsn, to_lsn)
-        return Changes(session(spark), lake).get_table_changes(names, *window, row_filter_option)[0]
+        return Changes(session(spark, lake), lake).get_table_changes(names, *window, row_filter_option)[0]
 
     def stream_table_changes(
         self,
@@ -181,6 +181,6 @@ class ChangeFunctions(LakeFunctions):
         return lake, list(names)
 
 
-def session(spark: SparkSession | None) -> SparkSession:
-    """Return a Spark session with rowtide's settings: of the given one's application, or a new one."""
-    return for_reading(spark if spark is not None else build_session())
+def session(spark: SparkSession | None, *lakes: str) -> SparkSession:
+    """Return a Spark session with rowtide's settings: of the given one's application, or a new one, to read lakes."""
+    return for_reading(spark if spark is not None else build_session(lakes=lakes))

@@ -8,20 +8,31 @@ from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
 from rowtide.cli.cdc_running import EngineOption, RewriteWidened
 from rowtide.cli.options import Db
 from rowtide.cli.output import notes
+from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
 from rowtide.cli.watching import watching
 from rowtide.handle import connect
+from rowtide.lake.session import requesting
 
 app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command(epilog="Example: rowtide agent run --db postgresql://localhost/shop")
-def run(db: Db, engine: EngineOption = EngineSetting.AUTO, *, rewrite_widened: RewriteWidened = False) -> None:
+def run(
+    db: Db,
+    engine: EngineOption = EngineSetting.AUTO,
+    *,
+    rewrite_widened: RewriteWidened = False,
+    master: Master = None,
+    spark_conf: SparkConf,
+    shared_storage: SharedStorage = False,
+) -> None:
     """Run the jobs of a database until stopped with Ctrl-C (SQL Server Agent).
 
     The capture job starts with it. The cleanup job runs on its schedule, by default daily at 2:00 by this computer's
     clock; a missed run is made up. `rowtide cdc start-job` and `stop-job` take effect within a second or two.
     """
-    with watching("Starting the log reader ...") as (stop, watchers):
+    request = spark_request(master, spark_conf, shared_storage=shared_storage)
+    with requesting(request), watching("Starting the log reader ...") as (stop, watchers):
         database = connect(db)
         database.run_agent(
             options=CaptureOptions(engine, rewrite_widened),

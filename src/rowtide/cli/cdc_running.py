@@ -10,9 +10,11 @@ from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
 from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import MOST_ROWS, Db
 from rowtide.cli.output import notes, print_wait
+from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
 from rowtide.cli.watching import watching
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
+from rowtide.lake.session import requesting
 
 app = typer.Typer()
 
@@ -41,13 +43,17 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Stop when everything committed before is published.")] = False,
     engine: EngineOption = EngineSetting.AUTO,
     rewrite_widened: RewriteWidened = False,
+    master: Master = None,
+    spark_conf: SparkConf,
+    shared_storage: SharedStorage = False,
 ) -> None:
     """Read the log and capture, until stopped with Ctrl-C (SQL Server: the capture job).
 
     Uses the capture job's parameters as of the start (`rowtide cdc jobs`): with continuous=0 it ends after one round.
     With --once, only maxtrans applies.
     """
-    with watching("Starting the log reader ...") as (stop, watchers):
+    request = spark_request(master, spark_conf, shared_storage=shared_storage)
+    with requesting(request), watching("Starting the log reader ...") as (stop, watchers):
         connect(db).cdc.run(once=once, options=CaptureOptions(engine, rewrite_widened), stop=stop, watchers=watchers)
 
 
@@ -63,12 +69,16 @@ def scan(
     engine: EngineOption = EngineSetting.AUTO,
     *,
     rewrite_widened: RewriteWidened = False,
+    master: Master = None,
+    spark_conf: SparkConf,
+    shared_storage: SharedStorage = False,
 ) -> None:
     """Read the log and capture in one round of scans (SQL Server: sp_cdc_scan), if no other scan runs.
 
     Ends when everything committed before is published, or after the given number of scans.
     """
-    with watching("Starting the log reader ...") as (stop, watchers):
+    request = spark_request(master, spark_conf, shared_storage=shared_storage)
+    with requesting(request), watching("Starting the log reader ...") as (stop, watchers):
         connect(db).cdc.scan(
             maxtrans=maxtrans,
             maxscans=maxscans,

@@ -13,9 +13,11 @@ from rowtide.cli.options import Db
 from rowtide.cli.output import notes, print_wait
 from rowtide.cli.progress import progress
 from rowtide.cli.replication_options import SomePublication
+from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
 from rowtide.cli.watching import stopping
 from rowtide.core.errors import RowtideError
 from rowtide.handle import connect
+from rowtide.lake.session import requesting
 
 if TYPE_CHECKING:
     from rowtide.replication.distribution.watchers import DeliveryReport
@@ -28,12 +30,17 @@ app = typer.Typer()
 def deliver_backlogs(
     db: Db,
     publication: Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")] = None,
+    *,
+    master: Master = None,
+    spark_conf: SparkConf,
+    shared_storage: SharedStorage = False,
 ) -> None:
     """Deliver large backlogs from the log store, one Spark task per subscription.
 
     For many subscribers, or after a long stop. `rowtide replication run` continues from there, and delivers to files.
     """
-    with notes.status("Delivering ..."):
+    request = spark_request(master, spark_conf, shared_storage=shared_storage)
+    with requesting(request), notes.status("Delivering ..."):
         delivered = connect(db).replication.deliver_backlogs(publication)
     for backlog in delivered:
         line = (

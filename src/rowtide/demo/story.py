@@ -24,7 +24,7 @@ from rowtide.demo.run import PATIENCE_S, Run, watch_run
 from rowtide.demo.signals import ended_by_signals, undisturbed_end
 from rowtide.demo.workload import CLIENTS, DEPOSIT, KEYS, SCALE, WITHDRAWAL, Workload
 from rowtide.handle import connect
-from rowtide.lake.session import require_java
+from rowtide.lake.spark.jvm import require_java
 
 _WARMING_READS = 4
 _CATCH_UP_TIMEOUT_S = 300

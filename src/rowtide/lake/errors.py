@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.errors import Denied, Invalid, NotFound, RowtideError, numbered
 
 
 @numbered
@@ -22,8 +22,57 @@ class SparkNotStarted(RowtideError):
 
     number = 1004
     fact = "Spark did not start: {reason}"
-    hint = "At the first start it fetches the Delta jars from Maven Central: check the network, or spark.jars.packages."
+    hint = (
+        "Check the master's URL and the settings. At the first start jars are fetched from Maven Central; where that "
+        "cannot be reached, ROWTIDE_JARS names a folder of jars."
+    )
     reason: str
+
+
+@numbered
+class SparkSettingInvalid(Invalid):
+    """A setting for Spark cannot be read."""
+
+    number = 1012
+    fact = "{text} cannot be read as settings of Spark: {reason}"
+    hint = "Write spark.NAME=VALUE; in ROWTIDE_SPARK_CONF separated by spaces, and quoted as in a shell."
+    text: str
+    reason: str
+
+
+@numbered
+class SparkRunning(Denied):
+    """This process has a Spark application with another master; Spark allows one for each process."""
+
+    number = 1013
+    fact = "this process has a Spark application on {running}, and {wanted} was asked for"
+    hint = "Stop that session first, or leave out --master."
+    running: str
+    wanted: str
+
+
+@numbered
+class JarMissing(NotFound):
+    """Spark lacks the jar of a library with which it reads or writes."""
+
+    number = 1014
+    fact = "Spark has no class {class_name}, of the package {package}"
+    hint = (
+        "Give Spark the package: `--spark-conf spark.jars.packages={package}`, --packages of spark-submit, or a folder "
+        "of jars in ROWTIDE_JARS (docs/how-to/spark-clusters.md)."
+    )
+    class_name: str
+    package: str
+
+
+@numbered
+class WorkerModuleMissing(NotFound):
+    """Python of Spark's executors lacks a module."""
+
+    number = 1015
+    fact = "Python of Spark's executors has no module {module}"
+    hint = "Install rowtide there with the driver's extras, and set spark.pyspark.python or PYSPARK_PYTHON to it."
+    module: str
 
 
 @numbered
@@ -45,3 +94,17 @@ class SparkLost(RowtideError):
     fact = "Spark ended in the middle of the work: {reason}"
     hint = "It was killed, or ran out of memory. Run the command again: it continues where it stopped."
     reason: str
+
+
+@numbered
+class StorageNotShared(Denied):
+    """Tasks on other machines would read and write a folder that is on the driver's disk."""
+
+    number = 3111
+    fact = "{place} is a local folder, and Spark's master {master} runs tasks on other machines"
+    hint = (
+        "If all of them have that folder under the same path (NFS), say --shared-storage, or set "
+        "ROWTIDE_SHARED_STORAGE=1 or spark.rowtide.sharedStorage=true; otherwise use a bucket, or --master 'local[*]'."
+    )
+    place: str
+    master: str

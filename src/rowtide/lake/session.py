@@ -2,102 +2,169 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import re
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rowtide.core.errors import ExtraMissing
-from rowtide.databases.file_access import PRIVATE
 from rowtide.lake.cores import count_cores
-from rowtide.lake.errors import JavaMissing, SparkLost, SparkNotStarted
+from rowtide.lake.errors import SparkLost, SparkNotStarted, SparkRunning, StorageNotShared
+from rowtide.lake.java import describe
+from rowtide.lake.paths import local_folder
+from rowtide.lake.spark.jars import find_hadoop_version, find_libraries, jar_settings
+from rowtide.lake.spark.jvm import (
+    connect_submitted,
+    interrupts_kept,
+    is_submitted,
+    launch_jvm,
+    read_submitted,
+    require_java,
+)
+from rowtide.lake.spark.settings import (
+    MASTER,
+    PINNED_SETTINGS,
+    SESSION_DEFAULTS,
+    SHARED_STORAGE,
+    SHUFFLE_PARTITIONS,
+    USUAL_MASTER,
+    SparkRequest,
+    is_local,
+    is_true,
+    settle,
+)
+from rowtide.lake.spark.surroundings import find_spark_home, list_installed, list_jars, read_asked, read_given
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-log = logging.getLogger("rowtide.lake")
-
-DELTA_PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
-NEEDED_JAVA = 17
-
-SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-
-PINNED_SETTINGS = {
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.caseSensitive": "true",
-    "spark.sql.timestampType": "TIMESTAMP_LTZ",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # As they are: readers of the files without Spark would see days of the Julian calendar before 1582.
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    SHUFFLE_PARTITIONS: "2",
-    "spark.sql.files.maxPartitionBytes": str(32 * 1024 * 1024),
-    # Change tables are many small files: a task each would cost more than reading them.
-    "spark.sql.files.openCostInBytes": str(256 * 1024),
-    "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.databricks.delta.stats.collect": "true",
-    # What compaction merges, and up to what size; a file that is large enough is not written again and again.
-    "spark.databricks.delta.optimize.minFileSize": str(8 * 1024 * 1024),
-    "spark.databricks.delta.optimize.maxFileSize": str(128 * 1024 * 1024),
-    # Vacuum lists the smallest table in so many tasks: ten thousand of them take minutes.
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
-    # On a local disk: no second file beside each, with checksums that Parquet's pages have already.
-    "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-}
-"""Session settings on which results or plans depend, whatever the user's session sets."""
-
 _PARTITIONS_PER_CORE = 4
+_PYTHON = "spark.pyspark.python"
+_PYTHON_VARIABLE = "PYSPARK_PYTHON"
 
 
-def build_session(*, cores: int | None = None, memory: str | None = None) -> SparkSession:
-    """Build a local session with Delta, or return this process's existing one.
+class _Requested:
+    """What this process asks of Spark, which has one application for each process."""
 
-    `memory` is the JVM's heap size, in Spark's syntax; None: SPARK_DRIVER_MEMORY, or 2g. The JVM's output is kept off
-    the terminal unless rowtide logs at level INFO. Raises `JavaMissing`, `ExtraMissing`, `SparkNotStarted`.
-    """
-    try:
-        from pyspark import SparkConf, SparkContext
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise ExtraMissing("pyspark", "spark") from error
-    existing = SparkSession.getActiveSession()
-    if existing is not None:
-        return existing
-    require_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = SparkConf().setMaster(f"local[{cores or '*'}]").setAppName("rowtide")
-    conf.setAll(
-        list({**_local_settings(memory or os.environ.get("SPARK_DRIVER_MEMORY") or "2g"), **PINNED_SETTINGS}.items())
-    )
-    with _interrupts_kept():
-        SparkContext(conf=conf, gateway=_launch_jvm(conf))
-    return SparkSession.builder.getOrCreate()
+    request: ClassVar[SparkRequest] = SparkRequest()
 
 
 @contextmanager
-def _interrupts_kept() -> Iterator[None]:
-    """Keep the program's own handler of Ctrl-C: PySpark replaces any handler by its own."""
-    handler = signal.getsignal(signal.SIGINT)
-    yield
-    is_own = callable(handler) and handler is not signal.default_int_handler
-    if is_own and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, handler)
+def requesting(request: SparkRequest) -> Iterator[None]:
+    """Build sessions as requested, whichever part of the program needs one first in the block."""
+    before, _Requested.request = _Requested.request, request
+    try:
+        yield
+    finally:
+        _Requested.request = before
+
+
+def build_session(
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    shared_storage: bool = False,
+    lakes: Sequence[str] = (),
+) -> SparkSession:
+    """Build a session with Delta, or return this process's existing one.
+
+    The order of settings: `master` and `conf`, ROWTIDE_SPARK_CONF, what Spark itself was given (spark-submit's
+    arguments, spark-defaults.conf, MASTER), rowtide's defaults. `shared_storage` declares that every worker has this
+    machine's folders under the same paths. `lakes` are places that Spark will read: jars for their storages are
+    resolved. Raises `JavaMissing`, `ExtraMissing`, `SparkNotStarted`, `SparkRunning`, `SparkSettingInvalid`.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ExtraMissing("pyspark", "spark") from error
+    ambient = _Requested.request
+    request = SparkRequest(
+        master or ambient.master, {**ambient.conf, **(conf or {})}, shared_storage or ambient.has_shared_storage
+    )
+    existing = SparkSession.getActiveSession()
+    if existing is None and _is_started():
+        existing = SparkSession.builder.getOrCreate()
+    if existing is not None:
+        _require_master(existing, request)
+        return existing
+    require_java()
+    _start(request, lakes)
+    return SparkSession.builder.getOrCreate()
+
+
+def _require_master(session: SparkSession, request: SparkRequest) -> None:
+    """Raise `SparkRunning` if the request names another master than the session's."""
+    running = session.conf.get(MASTER, None)
+    if request.master is not None and running is not None and request.master != running:
+        raise SparkRunning(running, request.master)
+
+
+def _start(request: SparkRequest, lakes: Sequence[str]) -> None:
+    from py4j.protocol import Py4JJavaError
+    from pyspark import SparkConf, SparkContext
+
+    home = find_spark_home(os.environ)
+    asked = {**read_asked(os.environ), **request.settings()}
+    gateway: JavaGateway | None = None
+    if is_submitted():
+        # Its JVM runs: nothing can be added to its class path.
+        gateway = connect_submitted()
+        given, lists = read_submitted(gateway), dict[str, str]()
+    else:
+        given = read_given(os.environ, home)
+        installed = list_installed(home)
+        libraries = find_libraries(lakes, find_hadoop_version(installed))
+        lists = jar_settings(libraries, {**given, **asked}, installed, list_jars(os.environ))
+    settings = settle(asked, given, lists)
+    _choose_python({**given, **asked})
+    application: SparkConf = SparkConf().setAll(list(settings.items()))
+    with interrupts_kept():
+        try:
+            SparkContext(conf=application, gateway=gateway or launch_jvm(settings))
+        except Py4JJavaError as error:
+            raise SparkNotStarted(describe(error)) from error
+
+
+def _choose_python(chosen: Mapping[str, str]) -> None:
+    """Run tasks with the user's choice of Python; by default, where all run on this machine, with this one."""
+    if _PYTHON in chosen:
+        os.environ.setdefault(_PYTHON_VARIABLE, chosen[_PYTHON])
+    elif is_local(chosen.get(MASTER, USUAL_MASTER)):
+        os.environ.setdefault(_PYTHON_VARIABLE, sys.executable)
+
+
+def require_reachable(*places: str) -> None:
+    """Require that the tasks of this process's application, which may not have started, reach local folders.
+
+    Raises `StorageNotShared` if the master is not local, and the folders not declared shared.
+    """
+    folders = [place for place in places if local_folder(place) is not None]
+    if not folders:
+        return
+    asked = {**read_asked(os.environ), **_Requested.request.settings()}
+    running = _find_running()
+    conf = {**read_given(os.environ, find_spark_home(os.environ)), **asked} if running is None else asked
+    master = conf.get(MASTER, USUAL_MASTER) if running is None else str(running.master)
+    if is_local(master):
+        return
+    if running is not None:
+        with spark_watched():
+            conf[SHARED_STORAGE] = running.getConf().get(SHARED_STORAGE, conf.get(SHARED_STORAGE, "")) or ""
+    if not is_true(conf.get(SHARED_STORAGE, "")):
+        raise StorageNotShared(folders[0], master)
 
 
 def pinned(spark: SparkSession) -> SparkSession:
-    """Return a session of the same application with rowtide's settings; the user's session is unchanged."""
+    """Return a session of the same application with rowtide's settings; the user's session is unchanged.
+
+    What results depend on is set as it must be, what plans depend on where the user has set nothing.
+    """
     session = _begin_session(spark)
+    for name, usual in SESSION_DEFAULTS.items():
+        session.conf.set(name, spark.conf.get(name, usual) or usual)
     for name, value in PINNED_SETTINGS.items():
         session.conf.set(name, value)
     return session
@@ -154,91 +221,26 @@ def spark_loss_named() -> Iterator[None]:
             raise
 
 
+def _find_running() -> SparkContext | None:
+    """Return this process's application; None if it has not started Spark."""
+    contexts: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    # `getOrCreate` would start one.
+    running: SparkContext | None = contexts._active_spark_context if contexts is not None else None  # noqa: SLF001
+    return running
+
+
 def _is_started() -> bool:
-    context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-    return context is not None and context._active_spark_context is not None  # noqa: SLF001 - as below
+    return _find_running() is not None
 
 
 def _is_lost() -> bool:
     """Return whether this process started Spark and it no longer answers."""
     from py4j.protocol import Py4JError
-    from pyspark import SparkContext
 
-    context = SparkContext._active_spark_context  # noqa: SLF001 - `getOrCreate` would start another
+    context = _find_running()
     if context is None:
         return False
     try:
         return not context.version
     except (AttributeError, Py4JError, OSError):
         return True
-
-
-def require_java() -> None:
-    """Raise `JavaMissing` unless a Java of the required version would be started."""
-    java = _java_path()
-    if java is None:
-        raise JavaMissing(NEEDED_JAVA, "there is no `java` on the PATH and JAVA_HOME is not set")
-    try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise JavaMissing(NEEDED_JAVA, f"{java} does not run") from error
-    version = re.search(r'version "(\d+)', answer)
-    if version is None or int(version[1]) < NEEDED_JAVA:
-        raise JavaMissing(NEEDED_JAVA, f"{java} is {' '.join(answer.split()[:3])}")
-
-
-def _launch_jvm(conf: SparkConf) -> JavaGateway:
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.java_gateway import launch_gateway
-
-    # Rows that Spark moves between stages lie in temporary files.
-    private = {"umask": PRIVATE}
-    if log.isEnabledFor(logging.INFO):
-        return launch_gateway(conf, private)  # type: ignore[no-untyped-call]
-    # Errors reach Python as exceptions; Python's side would print those with a query a second time.
-    for name in ("SQLQueryContextLogger", "py4j"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    with tempfile.TemporaryFile() as output:
-        try:
-            return launch_gateway(conf, {"stdout": output, "stderr": output} | private)  # type: ignore[no-untyped-call]
-        except PySparkRuntimeError as error:
-            output.seek(0)
-            raise SparkNotStarted(_last_complaint(output.read().decode(errors="replace"))) from error
-
-
-def _last_complaint(output: str) -> str:
-    """Return the line of Spark's output that says why it failed."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    complaints = [line for line in lines if "unresolved dependency" in line or "Exception" in line or "Error" in line]
-    return (complaints or lines or ["the JVM ended without a word"])[-1]
-
-
-def _java_path() -> str | None:
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        return str(Path(home) / "bin" / "java")
-    return shutil.which("java")
-
-
-def _local_settings(memory: str) -> dict[str, str]:
-    return {
-        "spark.jars.packages": DELTA_PACKAGE,
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.driver.memory": memory,
-        # A JVM that has no memory left answers some calls and never others.
-        "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
-        "spark.hadoop.fs.permissions.umask-mode": f"{PRIVATE:03o}",
-        # As above, for what Spark itself writes.
-        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        # Kept for the web interface that is not there: a thousand of each would be held in memory.
-        "spark.ui.retainedJobs": "10",
-        "spark.ui.retainedStages": "10",
-        "spark.ui.retainedTasks": "100",
-        "spark.sql.ui.retainedExecutions": "10",
-        "spark.log.level": "ERROR",
-    }

@@ -17,7 +17,7 @@ from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.lake.column_types import delta_type, schema_text
 from rowtide.lake.java import describe
-from rowtide.lake.session import spark_watched
+from rowtide.lake.session import require_reachable, spark_watched
 from rowtide.lake.stores import locate
 from rowtide.storage.object_urls import spark_url
 
@@ -146,7 +146,11 @@ class TableVersion:
 
 
 def read_identified(spark: SparkSession, path: str, *, identity: str) -> TableVersion | None:
-    """Return a table's current version; None unless it has this identity. Raises `LakeReadFailed`."""
+    """Return a table's current version; None unless it has this identity.
+
+    Raises `LakeReadFailed`, `StorageNotShared` if Spark's tasks do not reach it.
+    """
+    require_reachable(path)
     snapshot = open_snapshot(locate(path))
     if snapshot is None or snapshot.properties.get(IDENTITY) != identity:
         return None

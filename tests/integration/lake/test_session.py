@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from py4j.protocol import Py4JError
 
-from rowtide.lake.session import for_reading, pinned, spark_watched
+from rowtide.lake.errors import SparkRunning
+from rowtide.lake.session import build_session, for_reading, pinned, spark_watched
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +52,24 @@ def test_a_lake_whose_jvm_was_killed_is_not_tried_again(tmp_path: Path) -> None:
     assert [line[:9] for line in ran.stdout.splitlines()] == ["RT-3105: "] * 2, ran.stdout + ran.stderr
 
 
+def test_users_values_stay_but_for_what_results_depend_on(spark: SparkSession) -> None:
+    given = spark.newSession()
+    own = {"spark.sql.files.maxPartitionBytes": "123456", "fs.AbstractFileSystem.file.impl": "org.x.Files"}
+    for name, value in {**own, "spark.sql.ansi.enabled": "false", "spark.sql.session.timeZone": "Asia/Tokyo"}.items():
+        given.conf.set(name, value)
+    session = pinned(given)
+    assert {name: session.conf.get(name) for name in own} == own
+    assert session.conf.get("spark.sql.ansi.enabled") == "true"
+    assert session.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert given.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+
+
+def test_another_master_than_the_running_one_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(SparkRunning, match=r"RT-1013: .*on local\[\*\], and spark://h:7077 was asked for"):
+        build_session(master="spark://h:7077")
+    assert build_session(master="local[*]").sparkContext is spark.sparkContext
+
+
 def test_reading_session_uses_all_cores_and_the_user_minimum(spark: SparkSession) -> None:
     def partitions(session: SparkSession) -> int:
         return int(str(session.conf.get("spark.sql.shuffle.partitions")))
@@ -58,5 +77,5 @@ def test_reading_session_uses_all_cores_and_the_user_minimum(spark: SparkSession
     given, cores = spark.newSession(), spark.sparkContext.defaultParallelism
     for wanted in (1, 4 * cores, 1000):
         given.conf.set("spark.sql.shuffle.partitions", str(wanted))
-        assert (partitions(for_reading(given)), partitions(pinned(given))) == (max(wanted, 4 * cores), 2)
+        assert (partitions(for_reading(given)), partitions(pinned(given))) == (max(wanted, 4 * cores), wanted)
         assert partitions(given) == wanted

@@ -178,7 +178,7 @@ class Consuming(ChangeFunctions):
         lake = Lake(place)
         published, recorded = lake.get_published_instances()
         starts = find_starts(known, recorded)
-        open_changes = cache(lambda: Changes(session(spark), place))
+        open_changes = cache(lambda: Changes(session(spark, place), place))
         window = Window(name, known.acknowledged_lsn, published.lsn, starts, lake, open_changes)
         yield window
         if not window.is_empty:

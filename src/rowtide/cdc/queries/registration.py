@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.sql_functions import sql_functions
+from rowtide.lake.session import require_reachable
 from rowtide.lake.tables import host_name
 
 if TYPE_CHECKING:
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
     """Create the functions of a lake's enabled instances as temporary functions of a session; return their names.
 
-    Call again for instances that are enabled later. Raises `LakeUnknown`.
+    Call again for instances that are enabled later. Raises `LakeUnknown`, `StorageNotShared`.
     """
+    require_reachable(lake)
     instances = [recorded.instance for recorded in PublishedLake(lake).list_recorded_instances()]
     functions = tuple(sql_functions(lake, instances, host_name()))
     for function in functions:

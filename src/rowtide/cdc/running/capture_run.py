@@ -27,7 +27,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.lake.session import spark_loss_named
+from rowtide.lake.session import require_reachable, spark_loss_named
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot
@@ -109,6 +109,7 @@ class _Run:
             lease = stack.enter_context(AdvisoryLease.take(self._engine, LAKE, patience_s=_LEASE_PATIENCE_S))
             self.recorder.write_to(lease.connection)
             source = _verify_source(self._engine, self._context.url)
+            require_reachable(source.lake, source.log_store)
             has_run = self._context.has_run or self._has_captured
             reader = stack.enter_context(LogReaderProcess(self._context.url, self._retry_reading, has_run=has_run))
             store = open_store(source.log_store)

@@ -19,7 +19,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
-from rowtide.lake.session import pinned, spark_watched
+from rowtide.lake.session import pinned, require_reachable, spark_watched
 from rowtide.log.catalogue import read_source
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.provenance import verify_provenance
@@ -74,6 +74,7 @@ def deliver_backlogs(
     chosen = [subscription for subscription in subscriptions if _is_worth_a_task(subscription, state, least_rows)]
     if not chosen:
         return ()
+    require_reachable(source.log_store)
     return _deliver_in_tasks(
         spark, len(chosen), lambda place: deliver_backlog(url, chosen[place], state.position, limits)
     )

@@ -25,7 +25,7 @@ import pyarrow as pa
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.lake.java import describe
 from rowtide.lake.paths import absolute_lake, local_folder
-from rowtide.lake.session import SHUFFLE_PARTITIONS, build_session, for_reading
+from rowtide.lake.session import SHUFFLE_PARTITIONS, build_session, for_reading, require_reachable
 from rowtide.lake.sql_text import literal
 from rowtide.lake.stores import locate
 from rowtide.storage.object_urls import spark_url

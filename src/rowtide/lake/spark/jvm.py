@@ -1,0 +1,124 @@
+"""The JVM in which Spark's driver runs: found, started with settings, or that of spark-submit."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rowtide.databases.file_access import PRIVATE
+from rowtide.lake.errors import JavaMissing, SparkNotStarted
+from rowtide.lake.spark.arguments import with_settings
+from rowtide.lake.spark.surroundings import ARGUMENTS_VARIABLE
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+
+log = logging.getLogger("rowtide.lake")
+
+NEEDED_JAVA = 17
+
+
+def is_submitted() -> bool:
+    """Return whether spark-submit has started this process from a JVM, which is Spark's driver."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def read_submitted(gateway: JavaGateway) -> dict[str, str]:
+    """Return the settings of the JVM of spark-submit."""
+    from pyspark import SparkConf
+
+    of_spark: Any = SparkConf
+    return dict(of_spark(_jvm=gateway.jvm).getAll())
+
+
+def connect_submitted() -> JavaGateway:
+    """Connect to the JVM of spark-submit."""
+    from pyspark.java_gateway import launch_gateway
+
+    return launch_gateway()  # type: ignore[no-untyped-call]
+
+
+def launch_jvm(settings: Mapping[str, str]) -> JavaGateway:
+    """Start a JVM with settings, which beat those in the arguments of spark-submit. Raises `SparkNotStarted`.
+
+    Its output is kept off the terminal unless rowtide logs at level INFO.
+    """
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    # Rows that Spark moves between stages lie in temporary files.
+    private: dict[str, Any] = {"umask": PRIVATE}
+    with _arguments(settings):
+        if log.isEnabledFor(logging.INFO):
+            return launch_gateway(None, private)  # type: ignore[no-untyped-call]
+        # Errors reach Python as exceptions; Python's side would print those with a query a second time.
+        for name in ("SQLQueryContextLogger", "py4j"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        with tempfile.TemporaryFile() as output:
+            try:
+                return launch_gateway(None, {"stdout": output, "stderr": output} | private)  # type: ignore[no-untyped-call]
+            except PySparkRuntimeError as error:
+                output.seek(0)
+                raise SparkNotStarted(_last_complaint(output.read().decode(errors="replace"))) from error
+
+
+@contextmanager
+def _arguments(settings: Mapping[str, str]) -> Iterator[None]:
+    """Add settings to the variable from which PySpark takes the arguments of spark-submit."""
+    given = os.environ.get(ARGUMENTS_VARIABLE)
+    os.environ[ARGUMENTS_VARIABLE] = with_settings(given or "", settings)
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[ARGUMENTS_VARIABLE]
+        else:
+            os.environ[ARGUMENTS_VARIABLE] = given
+
+
+@contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """Keep the program's own handler of Ctrl-C: PySpark replaces any handler by its own."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    is_own = callable(handler) and handler is not signal.default_int_handler
+    if is_own and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
+
+
+def require_java() -> None:
+    """Raise `JavaMissing` unless a Java of the required version would be started."""
+    java = _java_path()
+    if java is None:
+        raise JavaMissing(NEEDED_JAVA, "there is no `java` on the PATH and JAVA_HOME is not set")
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise JavaMissing(NEEDED_JAVA, f"{java} does not run") from error
+    version = re.search(r'version "(\d+)', answer)
+    if version is None or int(version[1]) < NEEDED_JAVA:
+        raise JavaMissing(NEEDED_JAVA, f"{java} is {' '.join(answer.split()[:3])}")
+
+
+def _java_path() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        return str(Path(home) / "bin" / "java")
+    return shutil.which("java")
+
+
+def _last_complaint(output: str) -> str:
+    """Return the line of Spark's output that says why it failed."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    complaints = [line for line in lines if "unresolved dependency" in line or "Exception" in line or "Error" in line]
+    return (complaints or lines or ["the JVM ended without a word"])[-1]

@@ -1,0 +1,107 @@
+"""Which setting of an application wins, of the user's, Spark's own and rowtide's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rowtide.lake.errors import SparkSettingInvalid
+from rowtide.lake.spark.settings import PINNED_SETTINGS, SparkRequest, is_local, settle
+from rowtide.lake.spark.surroundings import read_asked, read_given
+
+
+def test_without_any_setting_spark_runs_here() -> None:
+    settled = settle({}, {}, {"spark.jars.packages": "io.delta:delta"})
+    assert settled["spark.master"] == "local[*]"
+    assert settled["spark.driver.host"] == settled["spark.driver.bindAddress"] == "127.0.0.1"
+    assert settled["spark.sql.shuffle.partitions"] == "2"
+    assert settled["spark.jars.packages"] == "io.delta:delta"
+
+
+def test_what_was_asked_beats_what_spark_was_given_and_both_beat_defaults() -> None:
+    asked = {"spark.sql.shuffle.partitions": "7", "spark.x": "asked"}
+    given = {"spark.sql.shuffle.partitions": "8", "spark.x": "given", "spark.driver.memory": "9g", "spark.y": "z"}
+    settled = settle(asked, given, {})
+    assert (settled["spark.sql.shuffle.partitions"], settled["spark.x"]) == ("7", "asked")
+    # Spark has what it was given; our default may not replace it.
+    assert {"spark.driver.memory", "spark.y"}.isdisjoint(settled)
+
+
+def test_what_results_depend_on_stays() -> None:
+    others = dict.fromkeys(PINNED_SETTINGS, "other")
+    assert PINNED_SETTINGS.items() <= settle(others, others, {}).items()
+
+
+@pytest.mark.parametrize("given", [{"spark.master": "spark://h:7077"}, {}])
+def test_a_driver_of_a_cluster_may_be_reached(given: dict[str, str]) -> None:
+    asked = {} if given else {"spark.master": "yarn"}
+    assert {"spark.driver.host", "spark.driver.bindAddress"}.isdisjoint(settle(asked, given, {}))
+
+
+def test_lists_of_the_user_are_kept_and_ours_added() -> None:
+    given = {
+        "spark.jars.packages": "g:a:1, g:b:2",
+        "spark.sql.extensions": "org.x.Extension",
+        "spark.driver.extraJavaOptions": "-Dx=y",
+        "spark.sql.catalog.spark_catalog": "org.x.Catalog",
+    }
+    settled = settle({"spark.jars.packages": "g:c:3"}, given, {"spark.jars.packages": "io.delta:d:4"})
+    assert settled["spark.jars.packages"] == "g:c:3,io.delta:d:4"
+    assert settled["spark.sql.extensions"] == "org.x.Extension,io.delta.sql.DeltaSparkSessionExtension"
+    assert settled["spark.driver.extraJavaOptions"] == "-XX:+ExitOnOutOfMemoryError -Dx=y"
+    assert "spark.sql.catalog.spark_catalog" not in settled
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [
+        ("local", True),
+        ("local[*]", True),
+        ("local[*, 4]", True),
+        ("local-cluster[2,1,1024]", True),
+        ("spark://localhost:7077", False),
+        ("yarn", False),
+        ("k8s://https://h", False),
+    ],
+)
+def test_masters_are_local_or_not(master: str, local: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    assert is_local(master) is local
+
+
+def test_options_beat_the_variable() -> None:
+    variables = {"ROWTIDE_SPARK_CONF": "spark.x=1 spark.y=2 spark.master=yarn", "ROWTIDE_SHARED_STORAGE": "1"}
+    request = SparkRequest("spark://h:7077", {"spark.x": "3", "spark.master": "local"})
+    assert {**read_asked(variables), **request.settings()} == {
+        "spark.x": "3",
+        "spark.y": "2",
+        "spark.master": "spark://h:7077",
+        "spark.rowtide.sharedStorage": "true",
+    }
+
+
+def test_spark_is_given_arguments_then_its_file_then_variables(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.x file\nspark.y file\nspark.driver.memory 4g\n")
+    variables = {
+        "SPARK_CONF_DIR": str(tmp_path),
+        "PYSPARK_SUBMIT_ARGS": "--conf spark.x=arguments pyspark-shell",
+        "MASTER": "spark://h:7077",
+        "SPARK_DRIVER_MEMORY": "5g",
+    }
+    given = {"spark.x": "arguments", "spark.y": "file", "spark.driver.memory": "4g", "spark.master": "spark://h:7077"}
+    assert read_given(variables, tmp_path) == given
+    named = variables | {"PYSPARK_SUBMIT_ARGS": f"--properties-file {tmp_path / 'named.conf'}"}
+    (tmp_path / "named.conf").write_text("spark.z=named")
+    assert read_given(named, tmp_path)["spark.z"] == "named"
+    assert "spark.y" not in read_given(named, tmp_path)
+
+
+def test_settings_in_spark_home_are_found_and_broken_ones_named(tmp_path: Path) -> None:
+    assert read_given({}, tmp_path) == {}
+    (tmp_path / "conf").mkdir()
+    file = tmp_path / "conf" / "spark-defaults.conf"
+    file.write_text("spark.x home")
+    assert read_given({}, tmp_path) == {"spark.x": "home"}
+    file.write_bytes(b"spark.x \xff")
+    with pytest.raises(SparkSettingInvalid, match=f"RT-1012: {file} cannot be read"):
+        read_given({}, tmp_path)
