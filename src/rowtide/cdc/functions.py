@@ -183,4 +183,4 @@ class ChangeFunctions(LakeFunctions):
 
 def session(spark: SparkSession | None, *lakes: str) -> SparkSession:
     """Return a Spark session with rowtide's settings: of the given one's application, or a new one, to read lakes."""
-    return for_reading(spark if spark is not None else build_session(lakes=lakes))
+    return for_reading(spark if spark is not None else build_session(lakes=lakes), *lakes)

@@ -23,6 +23,7 @@ from rowtide.lake.spark.jvm import (
     require_java,
 )
 from rowtide.lake.spark.settings import (
+    HADOOP,
     MASTER,
     PINNED_SETTINGS,
     SESSION_DEFAULTS,
@@ -35,6 +36,7 @@ from rowtide.lake.spark.settings import (
     settle,
 )
 from rowtide.lake.spark.surroundings import find_spark_home, list_installed, list_jars, read_asked, read_given
+from rowtide.storage.object_urls import hadoop_settings
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PARTITIONS_PER_CORE = 4
+# Where Hadoop says that a setting comes from.
+_OWN_DEFAULTS = "-default.xml"
+_BY_SPARK = "Set by Spark"
 _PYTHON = "spark.pyspark.python"
 _PYTHON_VARIABLE = "PYSPARK_PYTHON"
 
@@ -118,7 +123,7 @@ def _start(request: SparkRequest, lakes: Sequence[str]) -> None:
         installed = list_installed(home)
         libraries = find_libraries(lakes, find_hadoop_version(installed))
         lists = jar_settings(libraries, {**given, **asked}, installed, list_jars(os.environ))
-    settings = settle(asked, given, lists)
+    settings = settle(asked, given, lists, _storage_settings(lakes))
     _choose_python({**given, **asked})
     application: SparkConf = SparkConf().setAll(list(settings.items()))
     with interrupts_kept():
@@ -157,17 +162,36 @@ def require_reachable(*places: str) -> None:
         raise StorageNotShared(folders[0], master)
 
 
-def pinned(spark: SparkSession) -> SparkSession:
+def _storage_settings(lakes: Sequence[str]) -> dict[str, str]:
+    return {name: value for lake in lakes for name, value in hadoop_settings(lake, os.environ).items()}
+
+
+def pinned(spark: SparkSession, *lakes: str) -> SparkSession:
     """Return a session of the same application with rowtide's settings; the user's session is unchanged.
 
-    What results depend on is set as it must be, what plans depend on where the user has set nothing.
+    What results depend on is set as it must be; what plans depend on, and how Hadoop reaches some lakes, where the user
+    has set nothing.
     """
     session = _begin_session(spark)
     for name, usual in SESSION_DEFAULTS.items():
         session.conf.set(name, spark.conf.get(name, usual) or usual)
     for name, value in PINNED_SETTINGS.items():
         session.conf.set(name, value)
+    for name, value in _storage_settings(lakes).items():
+        if not _is_set(spark, name):
+            session.conf.set(name, value)
     return session
+
+
+def _is_set(spark: SparkSession, name: str) -> bool:
+    """Return whether the user has set a setting of Hadoop's: for Spark, or in a file of Hadoop's."""
+    if spark.conf.get(name, None) is not None or spark.conf.get(f"{HADOOP}{name}", None) is not None:
+        return True
+    session: Any = spark
+    if not hasattr(session, "_jsc"):
+        return False
+    sources = session._jsc.hadoopConfiguration().getPropertySources(name) or ()  # noqa: SLF001 - no public way
+    return any(not source.endswith(_OWN_DEFAULTS) and not source.startswith(_BY_SPARK) for source in sources)
 
 
 def _begin_session(spark: SparkSession) -> SparkSession:
@@ -181,13 +205,13 @@ def _begin_session(spark: SparkSession) -> SparkSession:
     return begun
 
 
-def for_reading(spark: SparkSession) -> SparkSession:
-    """Return a `pinned` session for reading windows of any size.
+def for_reading(spark: SparkSession, *lakes: str) -> SparkSession:
+    """Return a `pinned` session for reading windows of any size of some lakes.
 
     Its shuffles have enough partitions for all cores, small enough to be sorted in memory, and at least as many as the
     given session's; Spark coalesces small ones.
     """
-    session = pinned(spark)
+    session = pinned(spark, *lakes)
     given = spark.conf.get(SHUFFLE_PARTITIONS) or ""
     partitions = _PARTITIONS_PER_CORE * count_cores(lambda name: session.conf.get(name, None))
     session.conf.set(SHUFFLE_PARTITIONS, str(max(partitions, int(given) if given.isdigit() else 0)))

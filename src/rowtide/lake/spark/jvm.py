@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rowtide.databases.file_access import PRIVATE
 from rowtide.lake.errors import JavaMissing, SparkNotStarted
 from rowtide.lake.spark.arguments import with_settings
+from rowtide.lake.spark.settings import HADOOP
 from rowtide.lake.spark.surroundings import ARGUMENTS_VARIABLE
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ def connect_submitted() -> JavaGateway:
 def launch_jvm(settings: Mapping[str, str]) -> JavaGateway:
     """Start a JVM with settings, which beat those in the arguments of spark-submit. Raises `SparkNotStarted`.
 
-    Its output is kept off the terminal unless rowtide logs at level INFO.
+    Hadoop's settings, keys of object stores among them, are left out: every user of this machine sees a process's
+    arguments, and Hadoop begins with the application. The JVM's output is kept off the terminal unless rowtide logs at
+    level INFO.
     """
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -76,7 +79,9 @@ def launch_jvm(settings: Mapping[str, str]) -> JavaGateway:
 def _arguments(settings: Mapping[str, str]) -> Iterator[None]:
     """Add settings to the variable from which PySpark takes the arguments of spark-submit."""
     given = os.environ.get(ARGUMENTS_VARIABLE)
-    os.environ[ARGUMENTS_VARIABLE] = with_settings(given or "", settings)
+    os.environ[ARGUMENTS_VARIABLE] = with_settings(
+        given or "", {name: value for name, value in settings.items() if not name.startswith(HADOOP)}
+    )
     try:
         yield
     finally:

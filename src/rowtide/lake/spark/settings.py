@@ -14,6 +14,8 @@ SHARED_STORAGE = "spark.rowtide.sharedStorage"
 """Our own setting: the user declares that every worker has the driver's local folders under the same paths."""
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 EXTENSIONS = "spark.sql.extensions"
+HADOOP = "spark.hadoop."
+"""Begins the settings that are Hadoop's."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 PINNED_SETTINGS = {
@@ -99,15 +101,21 @@ def is_true(value: str) -> bool:
     return value.strip().lower() in _TRUE
 
 
-def settle(asked: Mapping[str, str], given: Mapping[str, str], lists: Mapping[str, str]) -> dict[str, str]:
+def settle(
+    asked: Mapping[str, str],
+    given: Mapping[str, str],
+    lists: Mapping[str, str],
+    storage: Mapping[str, str] | None = None,
+) -> dict[str, str]:
     """Return the settings to start an application with.
 
     `asked` is what the user asked of rowtide, `given` what Spark itself was given, which it reads without us; a setting
-    that is in neither gets rowtide's default. `lists` are joined to the user's own, separated by commas. What results
-    depend on is as it must be.
+    that is in neither gets rowtide's default, or that of `storage`: how Hadoop reaches the lakes. `lists` are joined to
+    the user's own, separated by commas. What results depend on is as it must be.
     """
     chosen = {**given, **asked}
-    defaults = {**SESSION_DEFAULTS, **_APPLICATION_DEFAULTS}
+    hadoop = {f"{HADOOP}{name}": value for name, value in (storage or {}).items()}
+    defaults = {**SESSION_DEFAULTS, **_APPLICATION_DEFAULTS, **hadoop}
     if is_local(chosen.get(MASTER, USUAL_MASTER)):
         defaults |= _ON_THIS_MACHINE
     settled = {name: value for name, value in defaults.items() if name not in given} | dict(asked)

@@ -25,7 +25,8 @@ import pyarrow as pa
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.lake.java import describe
 from rowtide.lake.paths import absolute_lake, local_folder
-from rowtide.lake.session import SHUFFLE_PARTITIONS, build_session, for_reading, require_reachable
+from rowtide.lake.session import build_session, for_reading, require_reachable
+from rowtide.lake.spark.settings import SHUFFLE_PARTITIONS
 from rowtide.lake.sql_text import literal
 from rowtide.lake.stores import locate
 from rowtide.storage.object_urls import spark_url
@@ -102,7 +103,8 @@ def read_changes(
     devices = find_devices(databases)
     names = (tables,) if isinstance(tables, str) else tuple(dict.fromkeys(tables))
     known = dict(anchors or {})
-    session = for_reading(spark if spark is not None else build_session())
+    require_reachable(spool)
+    session = for_reading(spark if spark is not None else build_session(lakes=(spool,)), spool)
     folder = f"{absolute_lake(spool)}/{time.time_ns()}-{secrets.token_hex(4)}"
     with _in_spark(folder):
         _enumerate(session, Work(devices, names, known, tuple(whole), exclude_context), folder)

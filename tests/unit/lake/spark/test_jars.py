@@ -35,7 +35,7 @@ def test_an_object_store_needs_the_library_of_its_scheme(place: str, package: st
     assert library.package in jar_settings((library,), {}, (), None)[_PACKAGES].split(",")
 
 
-def test_the_bundle_of_all_services_is_left_out_unless_it_is_asked_for() -> None:
+def test_the_bundle_of_all_services_is_left_out_unless_asked_for() -> None:
     libraries = find_libraries(["s3://b"], "3.4.2")
     usual = jar_settings(libraries, {}, (), None)
     assert usual[_EXCLUDES] == "software.amazon.awssdk:bundle"

@@ -19,7 +19,7 @@ def test_without_any_setting_spark_runs_here() -> None:
     assert settled["spark.jars.packages"] == "io.delta:delta"
 
 
-def test_what_was_asked_beats_what_spark_was_given_and_both_beat_defaults() -> None:
+def test_asked_beats_given_and_both_beat_defaults() -> None:
     asked = {"spark.sql.shuffle.partitions": "7", "spark.x": "asked"}
     given = {"spark.sql.shuffle.partitions": "8", "spark.x": "given", "spark.driver.memory": "9g", "spark.y": "z"}
     settled = settle(asked, given, {})
@@ -105,3 +105,11 @@ def test_settings_in_spark_home_are_found_and_broken_ones_named(tmp_path: Path) 
     file.write_bytes(b"spark.x \xff")
     with pytest.raises(SparkSettingInvalid, match=f"RT-1012: {file} cannot be read"):
         read_given({}, tmp_path)
+
+
+def test_how_storage_is_reached_is_a_default() -> None:
+    storage = {"fs.s3a.endpoint": "http://ours", "fs.s3a.path.style.access": "true"}
+    settled = settle({"spark.hadoop.fs.s3a.endpoint": "http://theirs"}, {}, {}, storage)
+    assert settled["spark.hadoop.fs.s3a.endpoint"] == "http://theirs"
+    assert settled["spark.hadoop.fs.s3a.path.style.access"] == "true"
+    assert "spark.hadoop.fs.s3a.endpoint" not in settle({}, {"spark.hadoop.fs.s3a.endpoint": "x"}, {}, storage)
