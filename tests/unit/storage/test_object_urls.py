@@ -72,7 +72,7 @@ def test_a_container_without_account_is_refused() -> None:
         spark_url("az://lake/a", {})
 
 
-def test_a_store_is_handed_on_with_its_keys_but_not_with_what_one_machine_has() -> None:
+def test_a_store_is_handed_on_without_what_one_machine_has() -> None:
     environment = {**KEYS, "AWS_WEB_IDENTITY_TOKEN_FILE": "/token", "AWS_REGION": "", "PATH": "/bin"}
     assert choose_settings(parse_object_url("s3://bucket"), environment) == KEYS
 
