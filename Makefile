@@ -5,6 +5,7 @@ UV_VERSION := 0.13.8
 BIN := .venv/bin
 INSTALLED := .venv/installed
 JARS := .venv/jars
+OBJECT_SERVER := .venv/bin/object-server
 BENCH_LOCK := benchmarks/requirements.lock
 BENCH_INSTALLED := .venv/installed-bench
 COMPILE := pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest \
@@ -25,7 +26,7 @@ export UV_SYSTEM_CERTS := 1
 demo test test-all soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: export SPARK_CONF_DIR := $(CURDIR)/tests/spark
 
-.PHONY: help install demo check test test-all soak bench lock bench-lock java lint error-reference type-reference python-reference
+.PHONY: help install demo check test test-all soak bench lock bench-lock java go lint error-reference type-reference python-reference
 
 .DEFAULT_GOAL := help
 
@@ -40,13 +41,14 @@ demo: java install ## Capture a real PostgreSQL under load into Delta, and prove
 check: install lint ## Lint, check types, and run the tests that need no server
 	$(BIN)/pytest -q $(IN_PARALLEL) -m "$(WITHOUT_SERVERS)" $(wildcard tests/unit tests/properties tests/conformance tests/integration/tracking tests/integration/check tests/integration/health)
 
-test: java install lint $(JARS) ## Run the tests that a change is judged by
+test: java go ## Run the tests that a change is judged by
+	@$(MAKE) --no-print-directory --jobs=2 lint $(JARS) $(OBJECT_SERVER)
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak and not exhaustive" --durations=10
 
-test-all: java install lint $(JARS) ## Run those that take longer too: every test on every pair of databases
+test-all: java go install lint $(JARS) $(OBJECT_SERVER) ## Run those that take longer too: every test on every pair of databases
 	$(BIN)/pytest $(IN_PARALLEL) -m "not soak" --durations=10
 
-soak: java install $(JARS) ## Run the long forms of tests, for hours
+soak: java go install $(JARS) $(OBJECT_SERVER) ## Run the long forms of tests, for hours
 	$(BIN)/pytest -n 2 -m soak --timeout=7200
 
 bench: java $(BENCH_INSTALLED) ## Measure against PostgreSQL's own client and Debezium (ARGS=...)
@@ -60,6 +62,12 @@ lint: install ## Run ruff, mypy and the import contracts
 
 java: ## Check that Java 17 or newer is installed
 	@scripts/require-java
+
+go: ## Check that Go is installed
+	@command -v go > /dev/null || { \
+		echo "The tests build an S3 server, which needs Go 1.24 or newer: there is no go in PATH." \
+			"Install one (Debian 13, Ubuntu 25.04: apt-get install golang-go)." >&2; \
+		exit 1; }
 
 lock: $(BIN)/uv ## Pin the newest versions of all dependencies
 	echo "# Written by make lock from pyproject.toml: every extra but bench, Python 3.11 and later." > requirements.new
@@ -85,6 +93,12 @@ $(INSTALLED): $(BIN)/uv requirements.lock pyproject.toml
 $(JARS): $(INSTALLED)
 	@echo "Starting Spark once, which fetches Delta's jars the first time ..."
 	@$(BIN)/python -c 'from rowtide.lake.session import build_session; build_session().stop()'
+	@touch $@
+
+# Not optimized: most of the time goes into compiling Go's own library, and it is fast enough as it is.
+$(OBJECT_SERVER): $(BIN)/uv $(wildcard tests/object_server/*)
+	@echo "Building the S3 server of the tests ..."
+	@cd tests/object_server && CGO_ENABLED=0 go build -buildvcs=false -gcflags='all=-N -l' -ldflags=-w -o ../../$@
 	@touch $@
 
 $(BENCH_INSTALLED): $(INSTALLED) $(BENCH_LOCK)

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = [
     "selection",
     "fixtures.servers",
+    "fixtures.object_stores",
     "fixtures.lakes",
     "fixtures.captured",
     "fixtures.replicated",
@@ -40,6 +41,7 @@ NEEDS = {
     "server_16": "live",
     "each_server": "live",
     "scarce_server": "live",
+    "object_server": "live",
     "spark": "spark",
     "connect_url": "spark",
 }
