@@ -63,6 +63,7 @@ def test_table_changes_are_each_instance_s_in_its_columns(tmp_path: Path, chosen
             assert_same_rows(found, expect(made, window, option), (window, option))
 
 
+@pytest.mark.exhaustive
 def test_table_changes_in_spark_are_the_same(spark: SparkSession, tmp_path: Path, chosen: random.Random) -> None:
     made = random_lake(chosen, tmp_path / "lake")
     for window in random_windows(chosen, made.low):
