@@ -21,6 +21,7 @@ from rowtide.delta.statistics import Between
 from rowtide.lake.column_types import delta_type, schema_text
 from rowtide.lake.java import describe
 from rowtide.lake.session import require_reachable, spark_watched
+from rowtide.lake.spark.failures import find_lack
 from rowtide.lake.stores import locate
 from rowtide.storage.object_urls import spark_url
 
@@ -113,9 +114,9 @@ def writing(path: str) -> Iterator[None]:
         with spark_watched():
             yield
     except Py4JJavaError as error:
-        raise LakeWriteFailed(path, describe(error)) from error
+        raise find_lack(str(error)) or LakeWriteFailed(path, describe(error)) from error
     except (PySparkException, OSError) as error:
-        raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
+        raise find_lack(str(error)) or LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
 
 
 @contextmanager
@@ -128,9 +129,9 @@ def _reading(path: str) -> Iterator[None]:
         with spark_watched():
             yield
     except Py4JJavaError as error:
-        raise LakeReadFailed(path, describe(error)) from error
+        raise find_lack(str(error)) or LakeReadFailed(path, describe(error)) from error
     except (PySparkException, OSError) as error:
-        raise LakeReadFailed(path, str(error).strip().splitlines()[0]) from error
+        raise find_lack(str(error)) or LakeReadFailed(path, str(error).strip().splitlines()[0]) from error
 
 
 def read_table(spark: SparkSession, path: str) -> DataFrame:
