@@ -9,10 +9,11 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import rowtide
-
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+
+_PACKAGE = Path(__file__).parents[2]
 
 
 def ship_package(context: SparkContext) -> None:
@@ -24,8 +25,7 @@ def ship_package(context: SparkContext) -> None:
 
 def zip_package(file: Path) -> Path:
     """Write the package's modules into a zip; return it."""
-    root = Path(rowtide.__file__).parent
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for module in sorted(root.rglob("*.py")):
-            archive.write(module, Path(root.name) / module.relative_to(root))
+        for module in sorted(_PACKAGE.rglob("*.py")):
+            archive.write(module, module.relative_to(_PACKAGE.parent))
     return file
