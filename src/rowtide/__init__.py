@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rowtide.findings.finding import Finding, Mend, Severity
     from rowtide.handle import Database, DatabaseRehearsal, connect, open_lake, register
     from rowtide.health import Judgement
-    from rowtide.lake.session import build_session
 
 __all__ = [
     "Adoption",
@@ -38,7 +37,6 @@ __all__ = [
     "Severity",
     "ValidityInterval",
     "Window",
-    "build_session",
     "connect",
     "open_lake",
     "register",
@@ -64,7 +62,6 @@ _HOMES = {
     "Severity": "rowtide.findings.finding",
     "ValidityInterval": "rowtide.cdc.queries.published_lake",
     "Window": "rowtide.cdc.consumers.consuming",
-    "build_session": "rowtide.lake.session",
     "connect": "rowtide.handle",
     "open_lake": "rowtide.handle",
     "register": "rowtide.handle",

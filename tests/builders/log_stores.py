@@ -19,7 +19,7 @@ from rowtide.log.membership import Event, Member
 from rowtide.log.replay import apply
 from rowtide.log.segments import write_segment
 from rowtide.log.state import ManifestState
-from rowtide.log.store import LocalStore
+from rowtide.log.store import LocalStore, open_store
 from rowtide.storage.store import Store
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -136,9 +136,9 @@ def append_records_in_child(root: str) -> None:
     append_records(store, manifest, [(1, manifest.state.position.value, 1)])
 
 
-def claim_in_child(root: str, name: str, barrier: Barrier, outcome: str) -> None:
+def claim_in_child(place: str, name: str, barrier: Barrier, outcome: str) -> None:
     """Put the same path as everybody who waits at the barrier, and leave a file if it was us."""
-    store = LocalStore(root)
+    store = open_store(place)
     barrier.wait()
     if store.put_if_absent("manifest/claimed", name.encode()):
         Path(outcome).joinpath(name).touch()

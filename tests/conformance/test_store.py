@@ -1,30 +1,47 @@
-"""What every store promises; a new one is added to `STORES`."""
+"""What every store promises: a folder of a local disk, and one of a bucket."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import resource
+import socket
 import stat
 import time
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from builders.log_stores import claim_in_child
+from builders.object_servers import Bucket
 from rowtide.core.errors import Remedy
 from rowtide.log.errors import LogStoreNotWritable, LogStoreReadFailed, LogStoreWriteFailed
-from rowtide.log.store import LocalStore, open_store
-from rowtide.storage.errors import StorageSchemeUnsupported
+from rowtide.log.store import LocalStore, open_store, probe_store
+from rowtide.storage import objects
+from rowtide.storage.errors import PutIfAbsentIgnored, StorageSchemeUnsupported, StoreForked
+from rowtide.storage.local import LocalFolder
+from rowtide.storage.objects import ObjectFolder
 from rowtide.storage.store import Missing, Store
 
-STORES: dict[str, Callable[[Path], Store]] = {"local": lambda directory: LocalStore(str(directory))}
+ODD_NAMES = ("a%2Cb", "a b", "ä#?&+=;:@", "[q]*", "~^`|\\{}'\"", "日本", "a=1", "%", ".hidden")
 
 
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return STORES[request.param](tmp_path / "log")
+@pytest.fixture(params=["local", "objects"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The path or URL of a folder that has no file yet."""
+    if request.param == "local":
+        return str(tmp_path / "log")
+    bucket: Bucket = request.getfixturevalue("bucket")
+    return f"{bucket.url}/a b/lög%20"
+
+
+@pytest.fixture
+def store(place: str) -> Store:
+    probe_store(place)
+    return open_store(place)
 
 
 def test_what_was_put_is_got(store: Store) -> None:
@@ -70,12 +87,79 @@ def test_list_returns_the_paths_with_the_prefix_in_order(store: Store) -> None:
     assert len(store.list("")) == 5
 
 
-def test_of_several_processes_one_puts_if_absent(tmp_path: Path) -> None:
+def test_list_goes_on_after_a_path(store: Store) -> None:
+    for number in range(5):
+        store.put_durable(f"log/{number:03}", b"")
+
+    assert store.list("log/", after="log/002") == ["log/003", "log/004"]
+    assert store.list("log/0", after="log/0029") == ["log/003", "log/004"]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_names_are_taken_literally(store: Store, name: str) -> None:
+    paths = [f"folder/{name}", f"folder/of {name}/{name}"]
+    for path in paths:
+        assert store.put_if_absent(path, b"1\xff")
+        assert store.get(path) == b"1\xff"
+
+    assert store.list("folder/") == sorted(paths)
+
+
+def test_files_are_found_by_their_age(store: Store) -> None:
+    store.put_durable("a/1", b"")
+    now = datetime.now(UTC)
+
+    assert isinstance(store, LocalFolder | ObjectFolder)
+    assert store.list_older(now - timedelta(hours=1)) == []
+    assert store.list_older(now + timedelta(hours=1)) == ["a/1"]
+    store.sweep(now)
+    assert store.get("a/1") == b""
+
+
+@pytest.mark.parametrize("size", [0, 1000, 20 * 2**20])
+def test_a_file_is_written_and_read_in_pieces(store: Store, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = os.urandom(size)
+
+    assert store.write_durable("a/b", lambda file: file.write(content)) == size
+    # As of a file too large to be read whole.
+    monkeypatch.setattr(objects, "_WHOLE_BYTES", -1)
+    for whole in (True, False):
+        with store.open("a/b") as file:
+            assert file.size() == size
+            file.seek(max(0, size - 10))
+            assert file.read() == content[-10:]
+            file.seek(0)
+            assert file.read(size) == content
+        if whole:
+            monkeypatch.undo()
+    with pytest.raises(Missing):
+        store.open("a/none")
+
+
+def test_of_several_threads_one_puts_each_name(place: str) -> None:
+    def claim(_thread: int) -> list[str]:
+        own = open_store(place)
+        return [name for name in names if own.put_if_absent(f"claims/{name}", b"equal for all")]
+
+    names = [f"{number:02}" for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        won = [name for found in pool.map(claim, range(8)) for name in found]
+
+    assert sorted(won) == names
+
+
+def test_a_store_is_handed_to_another_process(store: Store) -> None:
+    store.put_durable("a", b"1")
+
+    assert pickle.loads(pickle.dumps(store)).get("a") == b"1"
+
+
+def test_of_several_processes_one_puts_if_absent(place: str, tmp_path: Path) -> None:
     names = ["0", "1", "2"]
     (tmp_path / "winners").mkdir()
     spawn = multiprocessing.get_context("spawn")
     barrier = spawn.Barrier(len(names))
-    arguments = [(str(tmp_path / "log"), name, barrier, str(tmp_path / "winners")) for name in names]
+    arguments = [(place, name, barrier, str(tmp_path / "winners")) for name in names]
     children = [spawn.Process(target=claim_in_child, args=given) for given in arguments]
     for child in children:
         child.start()
@@ -83,7 +167,7 @@ def test_of_several_processes_one_puts_if_absent(tmp_path: Path) -> None:
         child.join()
 
     [winner] = (tmp_path / "winners").iterdir()
-    assert LocalStore(str(tmp_path / "log")).get("manifest/claimed") == winner.name.encode()
+    assert open_store(place).get("manifest/claimed") == winner.name.encode()
 
 
 def test_local_temporaries_are_neither_listed_nor_left(tmp_path: Path) -> None:
@@ -195,3 +279,50 @@ def test_a_lost_reply_to_a_link_loses_nothing(tmp_path: Path, monkeypatch: pytes
     assert store.put_if_absent("manifest/2", b"1")
     monkeypatch.undo()
     assert not store.put_if_absent("manifest/1", b"1")
+
+
+def test_a_bucket_that_is_not_there_is_refused(bucket: Bucket) -> None:
+    with pytest.raises(LogStoreWriteFailed, match="RT-2203: .*there is no bucket s3://none-such"):
+        probe_store("s3://none-such/log")
+
+
+def test_a_server_that_is_not_there_is_refused_soon(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "_RETRIED_FOR", timedelta(seconds=1))
+    monkeypatch.setattr(objects, "_FIRST_PATIENCE_S", 0.5)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(LogStoreWriteFailed, match="error sending request"):
+            probe_store(f"{bucket.url}/log")
+
+
+def test_a_store_that_replaces_is_refused(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = ObjectFolder.put_if_absent
+
+    def replace(self: ObjectFolder, path: str, data: bytes) -> bool:
+        self.delete(path)
+        return put(self, path, data)
+
+    monkeypatch.setattr(ObjectFolder, "put_if_absent", replace)
+    with pytest.raises(PutIfAbsentIgnored, match="RT-2207: .* it replaced a file"):
+        probe_store(f"{bucket.url}/log")
+    monkeypatch.undo()
+
+
+def test_a_forked_process_is_told_so(bucket: Bucket) -> None:
+    """It would wait for threads that are not there."""
+    store = open_store(f"{bucket.url}/log")
+    store.put_durable("a", b"1")
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            store.get("a")
+        except StoreForked as error:
+            os.write(write, str(error).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 1000).decode().startswith("RT-2208: the object store at s3://")
+    for end in (read, write):
+        os.close(end)

@@ -1,7 +1,4 @@
-"""Delta tables by path: create, read, empty.
-
-`before_commit` is called in front of a commit that changes what a table has, and may raise: see `delta.alteration`.
-"""
+"""Delta tables by path: create, read, empty."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rowtide.delta import alteration
-from rowtide.delta.alteration import BeforeCommit, Convert
+from rowtide.delta.alteration import Convert
 from rowtide.delta.creation import create_table
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.delta.snapshot import Snapshot, open_snapshot
@@ -21,7 +18,6 @@ from rowtide.delta.statistics import Between
 from rowtide.lake.column_types import delta_type, schema_text
 from rowtide.lake.java import describe
 from rowtide.lake.session import require_reachable, spark_watched
-from rowtide.lake.spark.failures import find_lack
 from rowtide.lake.stores import locate
 from rowtide.storage.object_urls import spark_url
 
@@ -40,9 +36,7 @@ _PROPERTIES = {
 }
 
 
-def ensure_table(
-    path: str, columns: Sequence[tuple[str, str]], *, identity: str, before_commit: BeforeCommit = lambda: None
-) -> None:
+def ensure_table(path: str, columns: Sequence[tuple[str, str]], *, identity: str) -> None:
     """Create a table of the given (name, type) columns, unless the one at `path` already has this identity.
 
     One of another identity is emptied and gets these columns: an instance enabled again under its old name starts
@@ -54,28 +48,23 @@ def ensure_table(
         properties = {**_PROPERTIES, **_mapping_properties(columns), IDENTITY: identity}
         create_table(location, schema_text(columns), properties)
     elif snapshot.properties.get(IDENTITY) != identity:
-        renew_table(path, columns, identity, before_commit=before_commit)
+        renew_table(path, columns, identity)
 
 
-def renew_table(
-    path: str, columns: Sequence[tuple[str, str]], identity: str, *, before_commit: BeforeCommit = lambda: None
-) -> None:
+def renew_table(path: str, columns: Sequence[tuple[str, str]], identity: str) -> None:
     """Empty a table, replace its columns and give it an identity, in one commit. Raises `LakeWriteFailed`."""
     properties = {**_mapping_properties(columns), IDENTITY: identity}
-    alteration.renew_table(locate(path), schema_text(columns), properties, before_commit=before_commit)
+    alteration.renew_table(locate(path), schema_text(columns), properties)
 
 
-def widen_columns(path: str, types: Mapping[str, str], *, before_commit: BeforeCommit = lambda: None) -> None:
+def widen_columns(path: str, types: Mapping[str, str]) -> None:
     """Widen columns' types without rewriting files. Raises `LakeWriteFailed`."""
-    delta_types = {name: delta_type(type_name) for name, type_name in types.items()}
-    alteration.widen_columns(locate(path), delta_types, before_commit=before_commit)
+    alteration.widen_columns(locate(path), {name: delta_type(type_name) for name, type_name in types.items()})
 
 
-def rewrite(
-    path: str, columns: Sequence[tuple[str, str]], convert: Convert, *, before_commit: BeforeCommit = lambda: None
-) -> None:
+def rewrite(path: str, columns: Sequence[tuple[str, str]], convert: Convert) -> None:
     """Replace a table's rows and its columns' types in one commit, a batch at a time. Raises `LakeWriteFailed`."""
-    alteration.rewrite(locate(path), schema_text(columns), convert, before_commit=before_commit)
+    alteration.rewrite(locate(path), schema_text(columns), convert)
 
 
 def empty_table(path: str) -> None:
@@ -114,9 +103,9 @@ def writing(path: str) -> Iterator[None]:
         with spark_watched():
             yield
     except Py4JJavaError as error:
-        raise find_lack(str(error)) or LakeWriteFailed(path, describe(error)) from error
+        raise LakeWriteFailed(path, describe(error)) from error
     except (PySparkException, OSError) as error:
-        raise find_lack(str(error)) or LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
+        raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
 
 
 @contextmanager
@@ -129,9 +118,9 @@ def _reading(path: str) -> Iterator[None]:
         with spark_watched():
             yield
     except Py4JJavaError as error:
-        raise find_lack(str(error)) or LakeReadFailed(path, describe(error)) from error
+        raise LakeReadFailed(path, describe(error)) from error
     except (PySparkException, OSError) as error:
-        raise find_lack(str(error)) or LakeReadFailed(path, str(error).strip().splitlines()[0]) from error
+        raise LakeReadFailed(path, str(error).strip().splitlines()[0]) from error
 
 
 def read_table(spark: SparkSession, path: str) -> DataFrame:

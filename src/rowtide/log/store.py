@@ -26,7 +26,7 @@ def open_store(place: str) -> Store:
     return LocalStore(path) if path is not None else ObjectFolder(place, _ERRORS)
 
 
-def test_store(place: str) -> None:
+def probe_store(place: str) -> None:
     """Write to a store, as `open_store` does to a local one. Raises as that, `PutIfAbsentIgnored`,
     `LogStoreWriteFailed`.
     """

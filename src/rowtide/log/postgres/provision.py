@@ -36,7 +36,7 @@ from rowtide.log.postgres.provenance import find_owner, verify_provenance
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.table_publications import Making
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import open_store, test_store
+from rowtide.log.store import open_store, probe_store
 from rowtide.storage.object_urls import is_object_url, parse_object_url
 from rowtide.storage.store import Store
 
@@ -239,7 +239,7 @@ def _prepare_log_store(place: Place, server: ServerIdentity, name: str) -> None:
         with suppress(OSError):
             make_place(Path(folder).absolute(), for_group=place.for_group)
     # Raises if the folder could not be created.
-    test_store(place.log_store_place)
+    probe_store(place.log_store_place)
     _require_free(place, server, name)
 
 
