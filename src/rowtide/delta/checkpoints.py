@@ -100,6 +100,9 @@ def write_checkpoint(snapshot: Snapshot, now: datetime) -> None:
     hint = {"version": snapshot.version, "size": len(actions), "numOfAddFiles": len(snapshot.files)}
     store.put_durable(LAST_CHECKPOINT, json.dumps(hint).encode())
     failpoint("delta_last_checkpoint.after")
+    if LogFiles.of(store.list(LOG, after=f"{LOG}{snapshot.version + 1:020d}")).checkpoints:
+        # A writer that stood still, and now replaced a later one's file: without it the log is listed.
+        store.delete(LAST_CHECKPOINT)
 
 
 def _actions(snapshot: Snapshot, now: datetime) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -34,7 +34,7 @@ from rowtide.delta.commits import Committer
 from rowtide.delta.creation import create_table
 from rowtide.delta.errors import AppendNotFound, LakeWriteFailed, TableUnwritable
 from rowtide.delta.log_files import LAST_CHECKPOINT, checkpoint_path, commit_path
-from rowtide.delta.snapshot import Location
+from rowtide.delta.snapshot import Location, open_snapshot
 from rowtide.storage.local import LocalFolder
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -240,6 +240,30 @@ def test_a_hole_is_found_without_the_file_that_names_checkpoints(tmp_path: Path)
     (path / LAST_CHECKPOINT).unlink()
     assert append(sleeper, location, 2)
     assert ids(path) == [1, 1, 2, 2, 3]
+
+
+def test_a_hole_is_found_though_a_late_writer_names_an_early_checkpoint(tmp_path: Path) -> None:
+    """It stood still with its checkpoint written; a later one was named meanwhile, and the log below was removed."""
+    path = create(tmp_path / "table")
+    sleeper, other, location = Committer(), Committer(), locate(path)
+
+    class LateFolder(LocalFolder):
+        def put_durable(self, path_: str, data: bytes) -> None:
+            write_checkpoint(own(path), datetime.now(UTC))
+            for version in range(6):
+                (path / commit_path(version)).unlink()
+            super().put_durable(path_, data)
+
+    append(sleeper, location, 1)
+    early = open_snapshot(Location(str(path), LateFolder(str(path), ERRORS)))
+    assert early is not None
+    for cycle in range(1, 6):
+        append(other, location, cycle, identity="two")
+    write_checkpoint(early, datetime.now(UTC))
+
+    assert append(sleeper, location, 2)
+    assert ids(path) == [1, 1, 2, 2, 3, 4, 5]
+    assert own(path).checkpoint_version == 6
 
 
 def test_what_was_last_seen_a_minute_ago_is_looked_up(tmp_path: Path) -> None:
