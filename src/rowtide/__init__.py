@@ -14,14 +14,17 @@ if TYPE_CHECKING:
     from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError
     from rowtide.core.lsn import CommitLsn, Position
     from rowtide.findings.finding import Finding, Mend, Severity
-    from rowtide.handle import Database, DatabaseRehearsal, connect, open_lake, register
+    from rowtide.handle import Database, DatabaseRehearsal, connect, copy_lake, open_lake, register
     from rowtide.health import Judgement
+    from rowtide.relocation import Copied, CopyProgress
 
 __all__ = [
     "Adoption",
     "AlreadyExists",
     "Anchor",
     "CommitLsn",
+    "Copied",
+    "CopyProgress",
     "DataLoss",
     "Database",
     "DatabaseRehearsal",
@@ -38,6 +41,7 @@ __all__ = [
     "ValidityInterval",
     "Window",
     "connect",
+    "copy_lake",
     "open_lake",
     "register",
 ]
@@ -47,6 +51,8 @@ _HOMES = {
     "AlreadyExists": "rowtide.core.errors",
     "Anchor": "rowtide.core.anchors",
     "CommitLsn": "rowtide.core.lsn",
+    "Copied": "rowtide.relocation",
+    "CopyProgress": "rowtide.relocation",
     "DataLoss": "rowtide.core.errors",
     "Database": "rowtide.handle",
     "DatabaseRehearsal": "rowtide.handle",
@@ -63,6 +69,7 @@ _HOMES = {
     "ValidityInterval": "rowtide.cdc.queries.published_lake",
     "Window": "rowtide.cdc.consumers.consuming",
     "connect": "rowtide.handle",
+    "copy_lake": "rowtide.handle",
     "open_lake": "rowtide.handle",
     "register": "rowtide.handle",
 }

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rowtide.findings.finding import Finding
     from rowtide.health import Judgement
     from rowtide.merge.api import MergeReplication
+    from rowtide.relocation import Copied, CopyProgress
     from rowtide.replication.api import TransactionalReplication
     from rowtide.tracking import ChangeTracking
 
@@ -177,6 +178,32 @@ def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
     from rowtide.cdc.queries.registration import register as register_functions
 
     return register_functions(spark, lake)
+
+
+def copy_lake(
+    source: str,
+    target: str,
+    *,
+    source_log_store: str | None = None,
+    target_log_store: str | None = None,
+    for_group: bool = False,
+    on_progress: Callable[[CopyProgress], None] = lambda _progress: None,
+) -> Copied:
+    """Copy a lake and its log store, or complete a copy: verified, and while capture goes on.
+
+    A log store that is not named is the folder `log` of its lake. Folders are created private to this user, or with
+    `for_group` readable by their group. Raises `PlacesOverlap`, `NothingToCopy`, `CopyDiverged`, `CopyDamaged`,
+    `CopyOvertaken`, `CopyReadFailed`, `CopyWriteFailed`, `LakeNotWritable`, `LogStoreNotWritable`.
+    """
+    from rowtide.relocation import LakePlace
+    from rowtide.relocation import copy_lake as copy
+
+    return copy(
+        LakePlace.of(source, source_log_store),
+        LakePlace.of(target, target_log_store),
+        for_group=for_group,
+        on_progress=on_progress,
+    )
 
 
 def open_lake(path: str) -> Lake:

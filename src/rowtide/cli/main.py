@@ -27,6 +27,7 @@ from rowtide.core.secrets import MASK, redact
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 _FEATURES = {
     "cdc": "Change data capture: changes in Delta tables, queryable by LSN.",
+    "lake": "Copy a lake and its log store, from disk to a bucket and back, and move them.",
     "agent": "The jobs of a database: capture all the time, cleanup daily.",
     "replication": "Transactional replication: published tables delivered to subscribers, exactly once.",
     "merge": "Merge replication: a hub and subscribers that all write, offline too, and come to the same rows.",

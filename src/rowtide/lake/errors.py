@@ -81,7 +81,7 @@ class LakeNotWritable(RowtideError):
 
     number = 3101
     fact = "the lake {path} is not writable: {reason}"
-    hint = "With --lake, give a folder to which this user may write."
+    hint = "Give a folder to which this user may write."
     path: str
     reason: str
 

@@ -6,8 +6,9 @@ entry of that number. Entries at or below the checkpoint before the newest are d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pydantic import ValidationError
@@ -25,6 +26,15 @@ ENTRIES_PER_CHECKPOINT = 100
 _ENTRY = "manifest/"
 _CHECKPOINT = "manifest/checkpoint-"
 _SUFFIX = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFiles:
+    """The files from which a version is read: the newest checkpoint, if any, and the entries above it, in order."""
+
+    checkpoint_version: int | None
+    checkpoint: str | None
+    entries: Mapping[int, str]
 
 
 class Manifest:
@@ -93,6 +103,17 @@ class Manifest:
     def take_lease(self, lease: LeaseName, holder: str) -> int:
         """Take a lease from its present holder, if any; return the token that entries written under it carry."""
         return self.append(LeaseTaken(lease, holder, datetime.now(UTC))).leases[lease].token
+
+    def list_files(self) -> ManifestFiles:
+        """Return the files from which the state as of the last call is read. Raises `ManifestMissing`."""
+        version = self.state.version
+        checkpoint = max((number for number in self._numbers(_CHECKPOINT) if number <= version), default=None)
+        first = 1 if checkpoint is None else checkpoint + 1
+        return ManifestFiles(
+            checkpoint,
+            _checkpoint_path(checkpoint) if checkpoint is not None else None,
+            {number: _entry_path(number) for number in range(first, version + 1)},
+        )
 
     def _version(self) -> int:
         return self._state.version if self._state is not None else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -92,6 +92,26 @@ class LocalFolder:
                 # One that is not empty stays, also if it is being written to.
                 with suppress(OSError):
                     folder.rmdir()
+
+    def list_folders(self, prefix: str) -> Sequence[str]:
+        with self._read_errors(prefix), suppress(FileNotFoundError):
+            entries = os.scandir(self._root / prefix)
+            return sorted(entry.name for entry in entries if entry.is_dir() and entry.name != _TEMPORARY)
+        return ()
+
+    def list_sizes(self, prefix: str) -> Mapping[str, int]:
+        sizes = {}
+        for path in self.list(prefix):
+            with suppress(FileNotFoundError), self._read_errors(path):
+                sizes[path] = (self._root / path).stat().st_size
+        return sizes
+
+    def put_stream(self, path: str, read: Callable[[], Iterator[bytes]]) -> None:
+        def write(file: pa.NativeFile) -> None:
+            for piece in read():
+                file.write(piece)
+
+        self.write_durable(path, write)
 
     def url(self, path: str) -> str:
         return f"file://{self._root / path}"

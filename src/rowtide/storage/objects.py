@@ -25,7 +25,7 @@ from rowtide.storage.store import Missing, StoreErrors
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from obstore import GetResult
+    from obstore import GetResult, ObjectMeta
     from obstore.store import ObjectStore
 
 _Result = TypeVar("_Result")
@@ -137,10 +137,36 @@ class ObjectFolder:
             self._repeated(lambda store: store.delete(self._folder + path))
 
     def list_older(self, before: datetime) -> Sequence[str]:
-        return sorted(path for path, modified in self._list("", "") if modified < before)
+        return sorted(path for path, meta in self._list("", "") if meta["last_modified"] < before)
 
     def sweep(self, before: datetime) -> None:
         """Nothing is left under temporary names; the parts of an upload that was cut go by the bucket's lifecycle."""
+
+    def list_folders(self, prefix: str) -> Sequence[str]:
+        inner = f"{self._folder}{prefix}".rstrip("/")
+        with self._read_errors(prefix):
+            found = self._repeated(lambda store: store.list_with_delimiter(inner or None)["common_prefixes"])
+        return sorted(folder.rstrip("/").rpartition("/")[2] for folder in found)
+
+    def list_sizes(self, prefix: str) -> Mapping[str, int]:
+        found = self._list(prefix.rpartition("/")[0], "")
+        return {path: meta["size"] for path, meta in found if path.startswith(prefix)}
+
+    def put_stream(self, path: str, read: Callable[[], Iterator[bytes]]) -> None:
+        how = {"use_multipart": True, "chunk_size": _PART_BYTES, "max_concurrency": _PARTS_AT_ONCE}
+
+        def put(store: Any) -> None:
+            failures: list[Exception] = []
+            try:
+                store.put(self._folder + path, _noting(read(), failures), **how)
+            except Exception:
+                # The client would make it an error of its own, which is tried again.
+                if failures:
+                    raise failures[0] from None
+                raise
+
+        with self._write_errors(path):
+            self._repeated(put)
 
     def url(self, path: str) -> str:
         return f"{self._url}/{path}" if path else self._url
@@ -180,19 +206,19 @@ class ObjectFolder:
         with self._read_errors(path):
             return self._repeated(lambda store: store.get_range(self._folder + path, start=start, end=end))
 
-    def _list(self, folder: str, after: str) -> Iterator[tuple[str, datetime]]:
-        """Yield the paths below a folder, in the order of their bytes, with the time of writing."""
+    def _list(self, folder: str, after: str) -> Iterator[tuple[str, ObjectMeta]]:
+        """Yield the paths below a folder, in the order of their bytes, with what the store says of each file."""
         inner = f"{self._folder}{folder}".rstrip("/")
 
-        def find(store: Any) -> list[tuple[str, datetime]]:
+        def find(store: Any) -> list[ObjectMeta]:
             offset = self._folder + after if after else None
             pages = store.list(inner or None, offset=offset, chunk_size=_LISTED_AT_ONCE)
-            return [(found["path"], found["last_modified"]) for page in pages for found in page]
+            return [found for page in pages for found in page]
 
         with self._read_errors(folder):
             found = self._repeated(find)
-        for path, modified in found:
-            yield path.removeprefix(self._folder), modified
+        for meta in found:
+            yield meta["path"].removeprefix(self._folder), meta
 
     def _repeated(self, call: Callable[[Any], _Result]) -> _Result:
         """Call with the bucket's client; again if it failed for a reason that passes.
@@ -272,6 +298,14 @@ class _LargeFile(io.RawIOBase):
         found = bytes(self._get_range(self._at, end))
         self._at += len(found)
         return found
+
+
+def _noting(pieces: Iterator[bytes], failures: list[Exception]) -> Iterator[bytes]:
+    try:
+        yield from pieces
+    except Exception as error:
+        failures.append(error)
+        raise
 
 
 def _read_whole(found: GetResult) -> tuple[int, Any]:

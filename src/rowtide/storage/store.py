@@ -6,7 +6,7 @@ at any point. The errors are those of the store's owner, see `StoreErrors`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -72,4 +72,20 @@ class Sweepable(Protocol):
         """Delete what writers that were killed left under temporary names, and folders empty since before a time.
 
         Raises `write_failed`.
+        """
+
+
+class Transferable(Store, Protocol):
+    """A store whose files are copied to another: found with their sizes, and streamed."""
+
+    def list_folders(self, prefix: str) -> Sequence[str]:
+        """Return the names of the folders in one, whose path ends with `/`, sorted. Raises `read_failed`."""
+
+    def list_sizes(self, prefix: str) -> Mapping[str, int]:
+        """Return the sizes of the files whose paths begin with the prefix, by path. Raises `read_failed`."""
+
+    def put_stream(self, path: str, read: Callable[[], Iterator[bytes]]) -> None:
+        """Make a file durable, as `put_durable`, of pieces of which few are in memory at a time.
+
+        `read` is called again if the file is put again. Raises `write_failed`, and what reading raises.
         """

@@ -1,0 +1,228 @@
+"""Copy a lake and its log store: verified, and resumed where an earlier run stopped.
+
+Capture may go on meanwhile. Data files are copied first, without haste; then what was added since, and the entries that
+make it readable. A run that finds everything copied only compares.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from rowtide.core.places import local_path
+from rowtide.databases.file_access import make_place
+from rowtide.lake.stores import prepare_lake
+from rowtide.log.errors import LogStoreNotWritable
+from rowtide.log.store import test_store
+from rowtide.relocation.errors import CopyDamaged, CopyOvertaken
+from rowtide.relocation.places import LakePlace, is_same, require_apart
+from rowtide.relocation.planning import Portion, Step, Steps, plan_portion
+from rowtide.relocation.survey import LOG_STORE, PUBLICATION, files_of, find_existing, in_parallel, open_files, survey
+from rowtide.relocation.transfer import Transfer, Vanished, Way
+from rowtide.relocation.verified import Verified
+from rowtide.storage.local import reason_of
+
+_LOOKS = 10
+_LAST = (PUBLICATION, LOG_STORE)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProgress:
+    """How far a copy is, in files and bytes; totals are of what this run has to copy, as far as it is known."""
+
+    files: int
+    bytes: int
+    total_files: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a copy consists of, and how much of it this run copied; `bytes` are those of data files."""
+
+    tables: int
+    has_log_store: bool
+    files: int
+    bytes: int
+    copied_files: int
+    copied_bytes: int
+
+
+OnProgress = Callable[[CopyProgress], None]
+
+
+def copy_lake(
+    source: LakePlace,
+    target: LakePlace,
+    *,
+    for_group: bool = False,
+    on_progress: OnProgress = lambda _progress: None,
+) -> Copied:
+    """Copy a lake and its log store, or complete a copy; return what is there then.
+
+    Folders are created private to this user, or with `for_group` readable by their group. Raises `PlacesOverlap`,
+    `NothingToCopy`, `CopyDiverged`, `CopyDamaged`, `CopyOvertaken`, and what the places raise.
+    """
+    copying = Copying(source, target, on_progress)
+    copying.begin(for_group=for_group)
+    return copying.complete()
+
+
+def plan_copy(source: LakePlace, target: LakePlace) -> Copied:
+    """Return what `copy_lake` would copy, without effect. Raises as that does, but for places not writable."""
+    copying = Copying(source, target, lambda _progress: None)
+    portions = copying.survey()
+    missing = [step for steps in copying.plan(portions) for step in steps.copied]
+    found = _sum_up(portions)
+    return replace(found, copied_files=len(missing), copied_bytes=sum(step.size or 0 for step in missing))
+
+
+class Copying:
+    """The copy of a lake, as far as this run has brought it."""
+
+    def __init__(self, source: LakePlace, target: LakePlace, on_progress: OnProgress) -> None:
+        """Raises `PlacesOverlap`."""
+        require_apart(source, target)
+        self.source = source
+        self.target = target
+        self.verified = Verified.load(open_files(target.lake))
+        self._count = _Count(self.verified, on_progress)
+
+    def begin(self, *, for_group: bool) -> None:
+        """Create the folders, and copy data files; those that vanish meanwhile are left out. Raises as `copy_lake`."""
+        portions = self.survey()
+        self.plan(portions)
+        _prepare(self.target, for_group=for_group)
+        self._go_through(portions, is_first=True)
+
+    def complete(self) -> Copied:
+        """Copy what is missing and compare all; return what is there then. Raises as `copy_lake`."""
+        vanished = ""
+        for _ in range(_LOOKS):
+            portions = self.survey()
+            try:
+                self._go_through(portions, is_first=False)
+            except Vanished as error:
+                vanished = error.file
+                continue
+            self._verify(portions)
+            return replace(_sum_up(portions), copied_files=self._count.files, copied_bytes=self._count.bytes)
+        raise CopyOvertaken(vanished, _LOOKS)
+
+    def survey(self) -> tuple[Portion, ...]:
+        """Return what is to be copied now: not a log store that stays where it is."""
+        portions = survey(self.source)
+        if is_same(self.source.log_store, self.target.log_store):
+            return tuple(portion for portion in portions if portion.name != LOG_STORE)
+        return portions
+
+    def plan(self, portions: Sequence[Portion]) -> list[Steps]:
+        """Return what is to be done for each portion. Raises `CopyDiverged`."""
+        there = in_parallel(lambda portion: find_existing(self.target, portion.name), portions)
+        return [
+            plan_portion(
+                portion,
+                existing,
+                files_of(self.target, portion.name).url(""),
+                files_of(self.source, portion.name).url(""),
+                partial(self.verified.has, portion.name),
+            )
+            for portion, existing in zip(portions, there, strict=True)
+        ]
+
+    def _go_through(self, portions: Sequence[Portion], *, is_first: bool) -> None:
+        steps = dict(zip((portion.name for portion in portions), self.plan(portions), strict=True))
+        self._count.expect([step for each in steps.values() for step in each.copied])
+        transfer = Transfer(self._find_way, self._count)
+        try:
+            transfer.run([[step] for each in steps.values() for step in each.compared])
+            transfer.run([[step] for each in steps.values() for step in each.data], skips_vanished=is_first)
+            if not is_first:
+                transfer.run([[step] for each in steps.values() for step in each.hidden])
+                # Last what tells of the others: what is published, and how far the log is read.
+                transfer.run([each.ordered for name, each in steps.items() if name not in _LAST])
+                for name in _LAST:
+                    transfer.run([steps[name].ordered] if name in steps else [])
+        finally:
+            self.verified.flush()
+
+    def _verify(self, portions: Sequence[Portion]) -> None:
+        """Require that the copy has the state that was surveyed, and that each file was compared. Raises
+        `CopyDamaged`.
+        """
+        copies = {portion.name: portion for portion in survey(self.target)}
+        sizes = in_parallel(lambda portion: files_of(self.target, portion.name).list_sizes(""), portions)
+        for portion, found in zip(portions, sizes, strict=True):
+            files, copy = files_of(self.target, portion.name), copies.get(portion.name)
+            if copy is None or (copy.version, copy.content) != (portion.version, portion.content):
+                there = f"version {copy.version}" if copy is not None else "nothing"
+                raise CopyDamaged(files.url(""), f"{there} is read there, not version {portion.version}")
+            for path in portion.paths:
+                if path not in found or not self.verified.has(portion.name, path, found[path]):
+                    raise CopyDamaged(files.url(path), "it was removed or replaced while the lake was copied")
+
+    def _find_way(self, portion: str) -> Way:
+        return Way(files_of(self.source, portion), files_of(self.target, portion))
+
+
+class _Count:
+    """Counts what is copied, and records what is verified; for several threads."""
+
+    def __init__(self, verified: Verified, on_progress: OnProgress) -> None:
+        self.files = 0
+        self.bytes = 0
+        self._verified = verified
+        self._on_progress = on_progress
+        self._total_files = 0
+        self._total_bytes = 0
+        self._lock = threading.Lock()
+
+    def expect(self, steps: Sequence[Step]) -> None:
+        """Expect files to be copied, with those that were."""
+        with self._lock:
+            self._total_files = self.files + len(steps)
+            self._total_bytes = self.bytes + sum(step.size or 0 for step in steps)
+
+    def note_bytes(self, count: int) -> None:
+        with self._lock:
+            self.bytes += count
+            self._report()
+
+    def note_copied(self) -> None:
+        with self._lock:
+            self.files += 1
+            self._total_bytes = max(self._total_bytes, self.bytes)
+            self._report()
+
+    def note_verified(self, step: Step, size: int) -> None:
+        self._verified.add(step.portion, step.path, size)
+
+    def _report(self) -> None:
+        self._on_progress(CopyProgress(self.files, self.bytes, self._total_files, max(self._total_bytes, self.bytes)))
+
+
+def _prepare(place: LakePlace, *, for_group: bool) -> None:
+    """Create the folders of a copy, and see that they can be written."""
+    prepare_lake(place.lake, for_group=for_group)
+    folder = local_path(place.log_store)
+    if folder is not None:
+        try:
+            make_place(Path(folder).absolute(), for_group=for_group)
+        except OSError as error:
+            raise LogStoreNotWritable(folder, reason_of(error)) from error
+    test_store(place.log_store)
+
+
+def _sum_up(portions: Sequence[Portion]) -> Copied:
+    tables = [portion for portion in portions if portion.name != LOG_STORE]
+    return Copied(
+        tables=len(tables),
+        has_log_store=len(tables) < len(portions),
+        files=sum(len(list(portion.paths)) for portion in portions),
+        bytes=sum(sum(portion.data.values()) for portion in portions),
+        copied_files=0,
+        copied_bytes=0,
+    )

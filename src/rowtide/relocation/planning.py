@@ -1,0 +1,142 @@
+"""What is copied of a table or a log store, and in which order. Pure.
+
+A table and a manifest are alike: numbered entries above a base, which is a checkpoint, and data files that they name.
+Data files are copied first. Where the copy is complete up to an entry, the next ones follow in their order, so that it
+is complete after each. Otherwise the file that completes it is the last one: until then it cannot be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from rowtide.relocation.errors import CopyDiverged
+
+
+class Kind(Enum):
+    """What a file's name says of its content."""
+
+    DATA = "data"
+    """The name is never used twice: another content is a damaged copy."""
+    ENTRY = "entry"
+    """Another lake has files of the same name."""
+    HINT = "hint"
+    """The file is replaced again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """A table, or the log store, as of a version; paths are relative to its folder.
+
+    `base` are the files of its checkpoint, none if it begins with its first entry; `entries` those above, by number, in
+    order. `data` has the sizes of data files. `identity` distinguishes it from others of its name, and `content` from
+    its other states.
+    """
+
+    name: str
+    identity: str
+    version: int
+    base_version: int | None
+    base: tuple[str, ...]
+    entries: Mapping[int, str]
+    data: Mapping[str, int]
+    content: str
+    hint: str | None = None
+
+    @property
+    def paths(self) -> Iterator[str]:
+        """The files that it consists of."""
+        yield from self.data
+        yield from self.base
+        yield from self.entries.values()
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """What is at the target: the files' sizes; identity and version, None where no version is complete."""
+
+    sizes: Mapping[str, int]
+    identity: str | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A file to copy, or to compare if it `is_there`; `size` None: unknown."""
+
+    portion: str
+    path: str
+    kind: Kind
+    size: int | None
+    is_there: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What is done for a portion: comparisons before anything is written, then the rest as it is ordered."""
+
+    compared: tuple[Step, ...]
+    data: tuple[Step, ...]
+    hidden: tuple[Step, ...]
+    """Entries that no reader sees before the completing file, in any order."""
+    ordered: tuple[Step, ...]
+
+    @property
+    def copied(self) -> Iterator[Step]:
+        """The files that are missing at the target."""
+        return (step for step in (*self.data, *self.hidden, *self.ordered) if not step.is_there)
+
+
+IsVerified = Callable[[str, int], bool]
+"""Whether a file of a path and a size was compared with its original already."""
+
+
+def plan_portion(portion: Portion, there: Existing, place: str, source: str, is_verified: IsVerified) -> Steps:
+    """Plan the copy of a portion to a place. Raises `CopyDiverged`."""
+    if there.version is not None:
+        if there.identity != portion.identity:
+            raise CopyDiverged(place, source, f"it has the identity {there.identity}, not {portion.identity}")
+        if there.version > portion.version:
+            raise CopyDiverged(place, source, f"it is at version {there.version}, the original at {portion.version}")
+
+    def step(path: str, kind: Kind, size: int | None = None) -> Step:
+        is_there = path in there.sizes and size in (None, there.sizes[path])
+        return Step(portion.name, path, kind, size, is_there)
+
+    def is_due(planned: Step) -> bool:
+        return not (planned.is_there and is_verified(planned.path, there.sizes[planned.path]))
+
+    data = tuple(filter(is_due, (step(path, Kind.DATA, size) for path, size in portion.data.items())))
+    base = [step(path, Kind.ENTRY) for path in portion.base]
+    entries = {number: step(path, Kind.ENTRY) for number, path in portion.entries.items()}
+    last = _last_common(there.version, base, portion, entries)
+    compared = tuple(
+        planned for planned in (*base, *entries.values()) if planned.is_there and (planned in last or is_due(planned))
+    )
+    missing = {number: planned for number, planned in entries.items() if not planned.is_there}
+    hint = [step(portion.hint, Kind.HINT)] if portion.hint is not None else []
+    new_base = [planned for planned in base if not planned.is_there]
+    if there.version is not None and there.version >= _first(portion) - 1:
+        return Steps(compared, data, (), (*missing.values(), *new_base, *hint))
+    if base:
+        return Steps(compared, data, tuple(missing.values()), (*new_base, *hint))
+    begin = min(entries)
+    hidden = tuple(planned for number, planned in missing.items() if number != begin)
+    return Steps(compared, data, hidden, tuple(planned for number, planned in missing.items() if number == begin))
+
+
+def _first(portion: Portion) -> int:
+    """Return the number of the first entry above the base."""
+    return min(portion.entries, default=portion.version + 1)
+
+
+def _last_common(
+    version: int | None, base: list[Step], portion: Portion, entries: Mapping[int, Step]
+) -> tuple[Step, ...]:
+    """Return the files whose content shows that the target is an earlier state: names of entries are in every lake."""
+    if version is None:
+        return ()
+    if version in entries:
+        return (entries[version],)
+    return tuple(base) if version == portion.base_version else ()

@@ -1,0 +1,166 @@
+"""Read what a lake and its log store consist of, as of one moment.
+
+Versions are read in an order in which readers find each other's rows: what is published before what it publishes, the
+log store after the lake. A cleanup or an enabling that comes in between is seen, and everything is read again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+from urllib.parse import unquote
+
+from rowtide.delta.errors import LakeReadFailed, TableUnreadable
+from rowtide.delta.log_files import LAST_CHECKPOINT
+from rowtide.delta.snapshot import Location, Snapshot, find_segment, open_snapshot, read_hint
+from rowtide.lake.paths import local_folder
+from rowtide.log.errors import ManifestCorrupt
+from rowtide.log.manifest import Manifest
+from rowtide.log.state import encode_state
+from rowtide.relocation.errors import CopyReadFailed, CopyWriteFailed, NothingToCopy
+from rowtide.relocation.places import LakePlace
+from rowtide.relocation.planning import Existing, Portion
+from rowtide.storage.local import LocalFolder
+from rowtide.storage.objects import ObjectFolder
+from rowtide.storage.store import StoreErrors
+
+LOG_STORE = "log store"
+"""The name of the log store's portion; those of tables are their folders in the lake."""
+TABLES = "cdc/"
+PUBLICATION = f"{TABLES}lsn_time_mapping"
+_DECIDING = (f"{TABLES}instances", f"{TABLES}cleanups")
+"""Tables of rare commits, without which no rows vanish and no instance begins."""
+_LOOKS = 5
+_ERRORS = StoreErrors(CopyReadFailed, CopyWriteFailed)
+_AT_ONCE = 8
+
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
+
+
+def survey(place: LakePlace) -> tuple[Portion, ...]:
+    """Return the portions of a lake and its log store, in the order in which their entries are copied.
+
+    Raises `NothingToCopy`, `TableUnreadable`, `LakeReadFailed`, `ManifestCorrupt`, `CopyReadFailed`.
+    """
+    for _ in range(_LOOKS):
+        before = _read_versions(place)
+        tables = _survey_tables(place)
+        log_store = survey_log_store(place.log_store)
+        if _read_versions(place) == before:
+            break
+    else:
+        raise LakeReadFailed(place.lake, "instances were enabled, disabled or cleaned up all the time")
+    if not tables and log_store is None:
+        raise NothingToCopy(place.lake, place.log_store)
+    return (*tables, *((log_store,) if log_store is not None else ()))
+
+
+def survey_log_store(place: str) -> Portion | None:
+    """Return the log store at a place; None if there is none. Raises `ManifestCorrupt`, `CopyReadFailed`."""
+    manifest = Manifest.find(open_files(place))
+    if manifest is None:
+        return None
+    state, files = manifest.state, manifest.list_files()
+    return Portion(
+        name=LOG_STORE,
+        identity=f"slot {state.source.slot} of system {state.source.system_identifier}",
+        version=state.version,
+        base_version=files.checkpoint_version,
+        base=(files.checkpoint,) if files.checkpoint is not None else (),
+        entries=files.entries,
+        data={segment.path: segment.bytes for segment in state.segments},
+        content=hashlib.sha256(encode_state(state)).hexdigest(),
+    )
+
+
+def find_existing(place: LakePlace, portion: str) -> Existing:
+    """Return what a target has of a portion. Raises `LakeReadFailed`, `CopyReadFailed`."""
+    sizes = files_of(place, portion).list_sizes("")
+    if not sizes:
+        return Existing(sizes)
+    found = _find_complete(place, portion)
+    return Existing(sizes, found.identity, found.version) if found is not None else Existing(sizes)
+
+
+def files_of(place: LakePlace, portion: str) -> LocalFolder | ObjectFolder:
+    """Return the files of a portion."""
+    return open_files(place.log_store if portion == LOG_STORE else f"{place.lake}/{portion}")
+
+
+def open_files(place: str) -> LocalFolder | ObjectFolder:
+    """Return the files at a place as they are: nothing is created or tried."""
+    folder = local_folder(place)
+    return LocalFolder(str(folder), _ERRORS) if folder is not None else ObjectFolder(place, _ERRORS)
+
+
+def _find_complete(place: LakePlace, portion: str) -> Portion | None:
+    """Return a portion of a target; None if no version is complete."""
+    try:
+        if portion == LOG_STORE:
+            return survey_log_store(place.log_store)
+        return _survey_table(place, portion)
+    except (ManifestCorrupt, LakeReadFailed):
+        return None
+
+
+def _survey_tables(place: LakePlace) -> list[Portion]:
+    folders = [f"{TABLES}{name}" for name in open_files(place.lake).list_folders(TABLES)]
+    last = [name for name in folders if name == PUBLICATION]
+    # Read first, copied last: it publishes what the others have.
+    published = [_survey_table(place, name) for name in last]
+    others = in_parallel(lambda name: _survey_table(place, name), [name for name in folders if name not in last])
+    return [portion for portion in (*others, *published) if portion is not None]
+
+
+def _survey_table(place: LakePlace, name: str) -> Portion | None:
+    """Return a table of a lake; None if there is none of that name."""
+    path = f"{place.lake}/{name}"
+    location = Location(path, open_files(path))
+    segment = find_segment(location)
+    snapshot = open_snapshot(location, segment.version) if segment is not None else None
+    if segment is None or snapshot is None:
+        return None
+    has_hint = segment.checkpoint and read_hint(location.store) == segment.checkpoint_version
+    return Portion(
+        name=name,
+        identity=f"table {snapshot.metadata.found['id']}",
+        version=segment.version,
+        base_version=segment.checkpoint_version,
+        base=segment.checkpoint,
+        entries=dict(segment.commits),
+        data=_find_data(snapshot),
+        content=_describe(snapshot),
+        hint=LAST_CHECKPOINT if has_hint else None,
+    )
+
+
+def _find_data(snapshot: Snapshot) -> dict[str, int]:
+    snapshot.require_readable()
+    data = {unquote(file.path): file.size for file in snapshot.files.values()}
+    if any("://" in path or path.startswith(("/", "file:")) for path in data):
+        raise TableUnreadable(snapshot.location.path, "data files outside its folder")
+    return data
+
+
+def _describe(snapshot: Snapshot) -> str:
+    """Return what distinguishes a state of a table: a checkpoint says the same in other words."""
+    metadata = snapshot.metadata
+    cycles = {name: found.version for name, found in snapshot.state.transactions.items()}
+    said = [metadata.schema_text, sorted(metadata.properties.items()), sorted(cycles.items()), sorted(snapshot.files)]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+
+
+def _read_versions(place: LakePlace) -> Sequence[int | None]:
+    locations = [Location(path, open_files(path)) for path in (f"{place.lake}/{name}" for name in _DECIDING)]
+    segments = [find_segment(location) for location in locations]
+    return [segment.version if segment is not None else None for segment in segments]
+
+
+def in_parallel(function: Callable[[_Item], _Found], items: Iterable[_Item]) -> list[_Found]:
+    """Return a function's values, several at a time: a request to an object store is mostly waiting."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(function, items))
