@@ -16,7 +16,7 @@ from rowtide.core.places import local_path
 from rowtide.databases.file_access import make_place
 from rowtide.lake.stores import prepare_lake
 from rowtide.log.errors import LogStoreNotWritable
-from rowtide.log.store import test_store
+from rowtide.log.store import probe_store
 from rowtide.relocation.errors import CopyDamaged, CopyOvertaken
 from rowtide.relocation.places import LakePlace, is_same, require_apart
 from rowtide.relocation.planning import Portion, Step, Steps, plan_portion
@@ -213,7 +213,7 @@ def _prepare(place: LakePlace, *, for_group: bool) -> None:
             make_place(Path(folder).absolute(), for_group=for_group)
         except OSError as error:
             raise LogStoreNotWritable(folder, reason_of(error)) from error
-    test_store(place.log_store)
+    probe_store(place.log_store)
 
 
 def _sum_up(portions: Sequence[Portion]) -> Copied:

@@ -97,7 +97,7 @@ class LocalFolder:
         with self._read_errors(prefix), suppress(FileNotFoundError):
             entries = os.scandir(self._root / prefix)
             return sorted(entry.name for entry in entries if entry.is_dir() and entry.name != _TEMPORARY)
-        return ()
+        return []
 
     def list_sizes(self, prefix: str) -> Mapping[str, int]:
         sizes = {}

@@ -10,6 +10,7 @@ import pytest
 
 import rowtide
 from builders.command_lines import rowtide as run
+from builders.failpoints import COPY_FAILPOINTS
 from builders.killed_programs import KILLED, run_program
 from builders.relocated_lakes import NAME, FilledLake, describe, read_ids, read_position
 from rowtide.delta.compaction import compact
@@ -103,10 +104,10 @@ def test_a_copy_begins_at_the_last_checkpoint(filled: FilledLake, tmp_path: Path
 
 
 @pytest.mark.parametrize("hit", [1, 2, 9, 14, 17])
-@pytest.mark.parametrize("side", ["before", "after"])
-def test_a_killed_copy_goes_on(filled: FilledLake, tmp_path: Path, side: str, hit: int) -> None:
+@pytest.mark.parametrize("failpoint", COPY_FAILPOINTS)
+def test_a_killed_copy_goes_on(filled: FilledLake, tmp_path: Path, failpoint: str, hit: int) -> None:
     target = tmp_path / "copy"
-    ended = run_program(COPY, filled.path, str(target), failpoint=f"lake_copy.{side}@{hit}")
+    ended = run_program(COPY, filled.path, str(target), failpoint=f"{failpoint}@{hit}")
     assert ended == KILLED
     filled.fill(1)
     copied = copy(filled, target)

@@ -13,6 +13,7 @@ from builders.failpoints import (
     CAPTURE_ADDITION_FAILPOINTS,
     CAPTURE_FAILPOINTS,
     CLEANUP_FAILPOINTS,
+    COPY_FAILPOINTS,
     DEACTIVATION_FAILPOINTS,
     DELIVERY_FAILPOINTS,
     DELTA_FAILPOINTS,
@@ -104,6 +105,7 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + DELIVERY_FAILPOINTS
         + DELTA_FAILPOINTS
         + VACUUM_FAILPOINTS
+        + COPY_FAILPOINTS
         + LEAVING_OUT_FAILPOINTS
         + SUSPENSION_FAILPOINTS
         + SNAPSHOT_FAILPOINTS

@@ -63,7 +63,7 @@ def test_a_new_checkpoint_follows_the_entries() -> None:
     assert paths(steps) == ([], ["b"], [], ["101", "102", "base-100", "hint"])
 
 
-def test_a_copy_that_was_overtaken_is_completed_by_the_checkpoint() -> None:
+def test_an_overtaken_copy_is_completed_by_the_checkpoint() -> None:
     steps = plan(portion(201, 202, base=200), existing(50, "a", *map(str, range(51))), "a")
     assert paths(steps) == ([], ["b"], ["201", "202"], ["base-200", "hint"])
 
