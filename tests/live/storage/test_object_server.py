@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import obstore
@@ -46,8 +47,8 @@ def test_of_racing_creators_of_a_name_one_wins(store: S3Store) -> None:
 
 
 def test_listing_goes_on_after_a_name_over_pages(store: S3Store) -> None:
-    for number in range(1100):
-        obstore.put(store, f"log/{number:04}", b"x")
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda number: obstore.put(store, f"log/{number:04}", b"x"), range(1100)))
     obstore.put(store, "other", b"x")
     names = [entry["path"] for page in obstore.list(store, "log", offset="log/0049") for entry in page]
     assert names == [f"log/{number:04}" for number in range(50, 1100)]
