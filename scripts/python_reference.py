@@ -111,7 +111,8 @@ SECTIONS = (
 
 def page() -> str:
     """Return the page's text."""
-    functions = [_function("rowtide", function) for function in (rowtide.connect, rowtide.open_lake, rowtide.register)]
+    public = (rowtide.connect, rowtide.open_lake, rowtide.register, rowtide.build_session)
+    functions = [_function("rowtide", function) for function in public]
     parts = [HEAD, "## Functions", *functions]
     for section in SECTIONS:
         package = importlib.import_module(".".join(section.subject.__module__.split(".")[:2]))

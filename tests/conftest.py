@@ -15,6 +15,7 @@ pytest_plugins = [
     "fixtures.servers",
     "fixtures.object_stores",
     "fixtures.lakes",
+    "fixtures.spark_clusters",
     "fixtures.captured",
     "fixtures.replicated",
     "fixtures.roles",
@@ -44,6 +45,7 @@ NEEDS = {
     "object_server": "live",
     "spark": "spark",
     "connect_url": "spark",
+    "spark_cluster": "spark",
 }
 """What a fixture makes of the tests that use it, directly or not: nobody has to remember the mark."""
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rowtide.findings.finding import Finding, Mend, Severity
     from rowtide.handle import Database, DatabaseRehearsal, connect, copy_lake, open_lake, register
     from rowtide.health import Judgement
+    from rowtide.lake.session import build_session
     from rowtide.relocation import Copied, CopyProgress
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Severity",
     "ValidityInterval",
     "Window",
+    "build_session",
     "connect",
     "copy_lake",
     "open_lake",
@@ -68,6 +70,7 @@ _HOMES = {
     "Severity": "rowtide.findings.finding",
     "ValidityInterval": "rowtide.cdc.queries.published_lake",
     "Window": "rowtide.cdc.consumers.consuming",
+    "build_session": "rowtide.lake.session",
     "connect": "rowtide.handle",
     "copy_lake": "rowtide.handle",
     "open_lake": "rowtide.handle",

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -51,6 +51,28 @@ class CaptureProcess:
         place = self._failpoints / failpoint
         place.touch()
         wait_until(lambda: not place.exists(), what=f"a hit of {failpoint}")
+
+    def stop_at(self, *failpoints: str, cause: Callable[[], object]) -> None:
+        """Stop the process (SIGSTOP) at the hit of a failpoint that `cause` brings about, from there at the next hit of
+        the second one, and so on; return when it stands at the last.
+        """
+        for failpoint in failpoints:
+            armed = self._failpoints / failpoint
+            written = armed.with_suffix(".new")
+            written.write_text(signal.SIGSTOP.name)
+            written.rename(armed)
+            cause()
+            wait_until(lambda: not armed.exists() and self._is_stopped(), what=f"stopped at {failpoint}")  # noqa: B023
+            cause = self.resume
+
+    def resume(self) -> None:
+        """Let a stopped process go on."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def _is_stopped(self) -> bool:
+        self.require_alive()
+        state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "T"
 
     def messages(self) -> str:
         """Return what it has printed."""

@@ -1,4 +1,7 @@
-"""Other engines read a lake by the page's recipe, beside a writer that publishes: whole cycles, and none too many."""
+"""Other engines read a lake by the page's recipe, beside a writer that publishes: whole cycles, and none too many.
+
+The writer is a thread that publishes as fast as it can, and then capture itself, under a small load.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,25 @@ import re
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import psycopg
+import pyarrow.compute as pc
 import pytest
 
 from builders.capture_instances import instance, source_table
+from builders.capture_processes import CaptureProcess
+from builders.captured_databases import CapturedDatabase, wait_until
+from builders.delta_tables import own
 from builders.made_lakes import MadeLake, make_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "read-a-lake.md"
@@ -34,6 +48,32 @@ for look in range(looks):
     assert len(lsns) == len(cycles) * rows_of_a_cycle, len(lsns)
     assert count_changes(lake, name, 100, cycles[-1]) == len(lsns)
     seen.append(len(cycles))
+assert seen == sorted(seen), seen
+assert seen[-1] > seen[0], seen
+"""
+
+LOOKS = 50
+"""So many looks has each reader beside capture."""
+BATCH = (
+    "insert into orders (batch, note) select %(batch)s, 'new' from generate_series(1, 5)",
+    "update orders set note = 'seen' where batch = %(batch)s and id %% 5 < 2",
+)
+ROWS_OF_A_BATCH = 5 + 2 * 2
+_PAUSE_S = 0.03
+_MARGIN = timedelta(seconds=2)
+_LOOK_BESIDE_CAPTURE = """
+import sys
+from collections import Counter
+lake, name, looks, rows_of_a_batch = sys.argv[1], "public_orders", int(sys.argv[2]), int(sys.argv[3])
+seen = []
+for look in range(looks):
+    rows = read_changes(lake, name)
+    batches = Counter(rows["batch"].to_pylist())
+    assert sorted(batches) == list(range(1, len(batches) + 1)), batches
+    assert set(batches.values()) == {rows_of_a_batch}, batches
+    lsns = rows["__$start_lsn"]
+    assert count_changes(lake, name, pc.min(lsns).as_py(), pc.max(lsns).as_py()) == len(lsns)
+    seen.append(len(batches))
 assert seen == sorted(seen), seen
 assert seen[-1] > seen[0], seen
 """
@@ -77,19 +117,99 @@ def publish_cycle(made: MadeLake) -> None:
     made.publish((ORDERS, [make_rows(ORDERS, rows[: ROWS // 2]), make_rows(ORDERS, rows[ROWS // 2 :])]))
 
 
+def read_recipe() -> str:
+    """Return the page's functions for delta-rs and DuckDB."""
+    *_, of_delta_rs, of_duckdb = re.findall(
+        r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    return f"{of_delta_rs}{of_duckdb}"
+
+
 @pytest.mark.exhaustive
 def test_readers_of_other_engines_see_whole_published_cycles(foreign_python: Path, tmp_path: Path) -> None:
     made = MadeLake(tmp_path / "lake")
     made.enable(ORDERS, 90)
     publish_cycle(made)
-    *_, of_delta_rs, of_duckdb = re.findall(
-        r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    )
     with publishing(made):
         looking = subprocess.run(
-            [str(foreign_python), "-c", of_delta_rs + of_duckdb + _LOOK, made.path, "8", str(ROWS)],
+            [str(foreign_python), "-c", read_recipe() + _LOOK, made.path, "8", str(ROWS)],
             capture_output=True,
             text=True,
             check=False,
         )
     assert (looking.returncode, looking.stderr) == (0, "")
+
+
+@contextmanager
+def writing_batches(url: str) -> Iterator[None]:
+    """Commit batch after batch, each in a transaction of its own."""
+    is_over = threading.Event()
+
+    def write() -> None:
+        with psycopg.connect(url) as connection:
+            batch = 0
+            while not is_over.wait(_PAUSE_S):
+                batch += 1
+                with connection.transaction():
+                    for statement in BATCH:
+                        connection.execute(statement, {"batch": batch})
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        writer.join()
+
+
+@pytest.mark.exhaustive
+def test_readers_of_three_engines_see_whole_transactions_beside_capture(
+    foreign_python: Path, captured: CapturedDatabase, tmp_path: Path
+) -> None:
+    captured.execute("create table orders (id int generated always as identity primary key, batch int, note text)")
+    captured.enable("orders")
+    lake = str(captured.lake)
+    command = [str(foreign_python), "-c", read_recipe() + _LOOK_BESIDE_CAPTURE, lake, str(LOOKS), str(ROWS_OF_A_BATCH)]
+    with CaptureProcess(captured.url, tmp_path) as process, writing_batches(captured.url):
+        process.wait_published(captured)
+        wait_until(lambda: has_safe_rows(captured.lake), what="rows that every reader may see")
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as others:
+            look_by_spark(captured)
+            _, errors = others.communicate()
+        assert process.terminate() == 0
+    assert (others.returncode, errors) == (0, "")
+
+
+def has_safe_rows(lake: Path) -> bool:
+    published = own(lake / "cdc" / "lsn_time_mapping").read()
+    safe = datetime.now(UTC) - _MARGIN
+    rows: list[dict[str, Any]] = published.select(["published_at", "start_lsn"]).to_pylist()
+    return any(row["start_lsn"] is not None and row["published_at"] < safe for row in rows)
+
+
+def look_by_spark(captured: CapturedDatabase) -> None:
+    """Look until files have been compacted too."""
+    seen: list[int] = []
+    while len(seen) < LOOKS or not list((captured.lake / "cdc" / "public_orders_CT").glob("**/compacted-*.parquet")):
+        batches = count_by_spark(captured.spark, str(captured.lake))
+        assert sorted(batches) == list(range(1, len(batches) + 1))
+        assert set(batches.values()) == {ROWS_OF_A_BATCH}
+        seen.append(len(batches))
+    assert seen == sorted(seen)
+    assert seen[-1] > seen[0]
+
+
+def count_by_spark(spark: SparkSession, lake: str) -> dict[int, int]:
+    """Take the recipe's steps in Spark, without rowtide; return the rows of each batch."""
+
+    def read(name: str) -> DataFrame:
+        return spark.read.format("delta").load(f"{lake}/cdc/{name}")
+
+    safe = f"published_at < current_timestamp() - interval {_MARGIN.seconds} seconds"
+    high = read("lsn_time_mapping").where(safe).selectExpr("max(start_lsn)").collect()[0][0]
+    rows = read("public_orders_CT").where(f"`__$start_lsn` <= {high}").toArrow()
+    enabled = read("instances").where("capture_instance = 'public_orders' and state = 'enabled'")
+    low = enabled.orderBy("cycle", "ordinal").collect()[-1]["lsn"]
+    batches: list[Any] = rows.filter(pc.field("__$start_lsn") >= low)["batch"].to_pylist()
+    return dict(Counter(batches))

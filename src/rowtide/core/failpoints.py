@@ -3,13 +3,14 @@
 `ROWTIDE_FAILPOINT=name` kills at the first hit of that name, `name@3` at the third. With
 `ROWTIDE_FAILPOINT_MARK=FILE` it fires only while FILE does not exist, and creates it: once over all processes and
 restarts. `ROWTIDE_FAILPOINTS=DIRECTORY` arms running processes: a failpoint kills once a file of its name exists, and
-removes the file.
+removes the file; if the file names another signal, such as SIGSTOP, it sends that.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -17,9 +18,11 @@ _hits: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
-    """Kill this process here if the environment arms this failpoint."""
-    if _is_armed(name, os.environ.get("ROWTIDE_FAILPOINTS")):
-        os.kill(os.getpid(), signal.SIGKILL)
+    """Kill or stop this process here if the environment arms this failpoint."""
+    armed = _find_armed(name, os.environ.get("ROWTIDE_FAILPOINTS"))
+    if armed is not None:
+        # To this thread: a stop sent to the process may reach another one, while this one goes on.
+        signal.pthread_kill(threading.get_ident(), armed)
     wanted = os.environ.get("ROWTIDE_FAILPOINT")
     if wanted is None:
         return
@@ -41,11 +44,13 @@ def _claim_mark(path: str | None) -> bool:
     return True
 
 
-def _is_armed(name: str, directory: str | None) -> bool:
+def _find_armed(name: str, directory: str | None) -> signal.Signals | None:
     if directory is None:
-        return False
+        return None
+    place = Path(directory) / name
     try:
-        (Path(directory) / name).unlink()
+        wanted = place.read_text()
+        place.unlink()
     except FileNotFoundError:
-        return False
-    return True
+        return None
+    return signal.Signals[wanted] if wanted else signal.SIGKILL

@@ -1,4 +1,8 @@
-"""Change a table's columns and properties, with what that means for its rows: they go, stay, or are converted."""
+"""Change a table's columns and properties, with what that means for its rows: they go, stay, or are converted.
+
+`before_commit` is called with a version of the table in hand, in front of the commit on top of it, and may raise: what
+it finds then holds for the commit too, since it is called again if the version is no longer the last.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ _TYPE_CHANGES = "delta.typeChanges"
 _WIDENING = "delta.enableTypeWidening"
 _IN_FILES = (PHYSICAL_NAME, FIELD_ID)
 
+BeforeCommit = Callable[[], None]
 Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
@@ -52,7 +57,9 @@ def retire_table(location: Location, name: str, value: str, retired: str) -> Non
     commit_change(location, plan)
 
 
-def renew_table(location: Location, schema_text: str, properties: Mapping[str, str]) -> None:
+def renew_table(
+    location: Location, schema_text: str, properties: Mapping[str, str], *, before_commit: BeforeCommit = lambda: None
+) -> None:
     """Empty a table and give it other columns and properties, in one commit. Raises as `commit_change`."""
 
     def plan(snapshot: Snapshot) -> Change:
@@ -62,6 +69,7 @@ def renew_table(location: Location, schema_text: str, properties: Mapping[str, s
             changed[LAST_ID] = str(give_names(schema, int(changed.get(LAST_ID, 0))))
         metadata = _altered(snapshot.metadata, schema, changed)
         protocol = with_features(snapshot.protocol, features_for(schema, changed))
+        before_commit()
         return Change(
             "REPLACE TABLE",
             removed=list(snapshot.files.values()),
@@ -84,7 +92,7 @@ def set_properties(location: Location, properties: Mapping[str, str]) -> bool:
     return commit_change(location, plan)
 
 
-def widen_columns(location: Location, types: Mapping[str, str]) -> bool:
+def widen_columns(location: Location, types: Mapping[str, str], *, before_commit: BeforeCommit = lambda: None) -> bool:
     """Give columns wider types, in Delta's words, without rewriting files; return whether any was another.
 
     The schema records that older files have narrower values. Raises as `commit_change`.
@@ -102,12 +110,15 @@ def widen_columns(location: Location, types: Mapping[str, str]) -> bool:
             return None
         metadata = _altered(snapshot.metadata, schema, {_WIDENING: "true"})
         protocol = with_features(snapshot.protocol, {TYPE_WIDENING} | features_for(schema, metadata.properties))
+        before_commit()
         return Change("CHANGE COLUMN", protocol=protocol if protocol != snapshot.protocol else None, metadata=metadata)
 
     return commit_change(location, plan)
 
 
-def rewrite(location: Location, schema_text: str, convert: Convert) -> None:
+def rewrite(
+    location: Location, schema_text: str, convert: Convert, *, before_commit: BeforeCommit = lambda: None
+) -> None:
     """Replace a table's rows by those that `convert` makes of them, and its columns' types by theirs, in one commit.
 
     Files become files, in batches. No effect on a table that has these columns already. Raises as `commit_change`.
@@ -126,11 +137,13 @@ def rewrite(location: Location, schema_text: str, convert: Convert) -> None:
             rows = (convert(batch) for batch in snapshot.stream_files([file]))
             return write_stream(location, columns, metadata, rows, f"rewritten-{uuid.uuid4().hex}.parquet")
 
+        added = [convert_file(file) for file in snapshot.files.values()]
+        before_commit()
         return Change(
             "WRITE",
             {"mode": "Overwrite"},
             removed=list(snapshot.files.values()),
-            added=[convert_file(file) for file in snapshot.files.values()],
+            added=added,
             protocol=protocol if protocol != snapshot.protocol else None,
             metadata=metadata,
             sees_all_files=True,

@@ -35,6 +35,7 @@ from rowtide.lake.spark.settings import (
     is_true,
     settle,
 )
+from rowtide.lake.spark.shipping import ship_package
 from rowtide.lake.spark.surroundings import find_spark_home, list_installed, list_jars, read_asked, read_given
 from rowtide.storage.object_urls import hadoop_settings
 
@@ -128,9 +129,11 @@ def _start(request: SparkRequest, lakes: Sequence[str]) -> None:
     application: SparkConf = SparkConf().setAll(list(settings.items()))
     with interrupts_kept():
         try:
-            SparkContext(conf=application, gateway=gateway or launch_jvm(settings))
+            context = SparkContext(conf=application, gateway=gateway or launch_jvm(settings))
         except Py4JJavaError as error:
             raise SparkNotStarted(describe(error)) from error
+    if not is_local(str(context.master)):
+        ship_package(context)
 
 
 def _choose_python(chosen: Mapping[str, str]) -> None:

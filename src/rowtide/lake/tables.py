@@ -1,4 +1,7 @@
-"""Delta tables by path: create, read, empty."""
+"""Delta tables by path: create, read, empty.
+
+`before_commit` is called in front of a commit that changes what a table has, and may raise: see `delta.alteration`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rowtide.delta import alteration
-from rowtide.delta.alteration import Convert
+from rowtide.delta.alteration import BeforeCommit, Convert
 from rowtide.delta.creation import create_table
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.delta.snapshot import Snapshot, open_snapshot
@@ -18,6 +21,7 @@ from rowtide.delta.statistics import Between
 from rowtide.lake.column_types import delta_type, schema_text
 from rowtide.lake.java import describe
 from rowtide.lake.session import require_reachable, spark_watched
+from rowtide.lake.spark.failures import find_lack
 from rowtide.lake.stores import locate
 from rowtide.storage.object_urls import spark_url
 
@@ -36,7 +40,9 @@ _PROPERTIES = {
 }
 
 
-def ensure_table(path: str, columns: Sequence[tuple[str, str]], *, identity: str) -> None:
+def ensure_table(
+    path: str, columns: Sequence[tuple[str, str]], *, identity: str, before_commit: BeforeCommit = lambda: None
+) -> None:
     """Create a table of the given (name, type) columns, unless the one at `path` already has this identity.
 
     One of another identity is emptied and gets these columns: an instance enabled again under its old name starts
@@ -48,23 +54,28 @@ def ensure_table(path: str, columns: Sequence[tuple[str, str]], *, identity: str
         properties = {**_PROPERTIES, **_mapping_properties(columns), IDENTITY: identity}
         create_table(location, schema_text(columns), properties)
     elif snapshot.properties.get(IDENTITY) != identity:
-        renew_table(path, columns, identity)
+        renew_table(path, columns, identity, before_commit=before_commit)
 
 
-def renew_table(path: str, columns: Sequence[tuple[str, str]], identity: str) -> None:
+def renew_table(
+    path: str, columns: Sequence[tuple[str, str]], identity: str, *, before_commit: BeforeCommit = lambda: None
+) -> None:
     """Empty a table, replace its columns and give it an identity, in one commit. Raises `LakeWriteFailed`."""
     properties = {**_mapping_properties(columns), IDENTITY: identity}
-    alteration.renew_table(locate(path), schema_text(columns), properties)
+    alteration.renew_table(locate(path), schema_text(columns), properties, before_commit=before_commit)
 
 
-def widen_columns(path: str, types: Mapping[str, str]) -> None:
+def widen_columns(path: str, types: Mapping[str, str], *, before_commit: BeforeCommit = lambda: None) -> None:
     """Widen columns' types without rewriting files. Raises `LakeWriteFailed`."""
-    alteration.widen_columns(locate(path), {name: delta_type(type_name) for name, type_name in types.items()})
+    delta_types = {name: delta_type(type_name) for name, type_name in types.items()}
+    alteration.widen_columns(locate(path), delta_types, before_commit=before_commit)
 
 
-def rewrite(path: str, columns: Sequence[tuple[str, str]], convert: Convert) -> None:
+def rewrite(
+    path: str, columns: Sequence[tuple[str, str]], convert: Convert, *, before_commit: BeforeCommit = lambda: None
+) -> None:
     """Replace a table's rows and its columns' types in one commit, a batch at a time. Raises `LakeWriteFailed`."""
-    alteration.rewrite(locate(path), schema_text(columns), convert)
+    alteration.rewrite(locate(path), schema_text(columns), convert, before_commit=before_commit)
 
 
 def empty_table(path: str) -> None:
@@ -103,9 +114,9 @@ def writing(path: str) -> Iterator[None]:
         with spark_watched():
             yield
     except Py4JJavaError as error:
-        raise LakeWriteFailed(path, describe(error)) from error
+        raise find_lack(str(error)) or LakeWriteFailed(path, describe(error)) from error
     except (PySparkException, OSError) as error:
-        raise LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
+        raise find_lack(str(error)) or LakeWriteFailed(path, str(error).strip().splitlines()[0]) from error
 
 
 @contextmanager
@@ -118,9 +129,9 @@ def _reading(path: str) -> Iterator[None]:
         with spark_watched():
             yield
     except Py4JJavaError as error:
-        raise LakeReadFailed(path, describe(error)) from error
+        raise find_lack(str(error)) or LakeReadFailed(path, describe(error)) from error
     except (PySparkException, OSError) as error:
-        raise LakeReadFailed(path, str(error).strip().splitlines()[0]) from error
+        raise find_lack(str(error)) or LakeReadFailed(path, str(error).strip().splitlines()[0]) from error
 
 
 def read_table(spark: SparkSession, path: str) -> DataFrame:

@@ -213,8 +213,11 @@ def test_a_checkpoint_forgets_files_removed_long_ago(tmp_path: Path) -> None:
     assert list(found.state.removed) == ["young"]
 
 
-def test_a_commit_in_a_hole_of_the_log_is_made_again(tmp_path: Path) -> None:
-    """A writer sleeps; others go on, write a checkpoint, and cleanup removes the numbers that it takes for free."""
+@pytest.fixture
+def left_behind(tmp_path: Path) -> tuple[Committer, Path]:
+    """A writer that slept, and its table: others went on, one wrote a checkpoint, and cleanup removed the numbers that
+    the writer takes for free.
+    """
     path = create(tmp_path / "table")
     sleeper, other, location = Committer(), Committer(), locate(path)
     append(sleeper, location, 1)
@@ -223,23 +226,21 @@ def test_a_commit_in_a_hole_of_the_log_is_made_again(tmp_path: Path) -> None:
     write_checkpoint(own(path), datetime.now(UTC))
     for version in range(6):
         (path / commit_path(version)).unlink()
-    assert append(sleeper, location, 2)
+    return sleeper, path
+
+
+def test_a_commit_in_a_hole_of_the_log_is_made_again(left_behind: tuple[Committer, Path]) -> None:
+    sleeper, path = left_behind
+    assert append(sleeper, locate(path), 2)
     assert own(path).version == 7
     assert ids(path) == [1, 1, 2, 2, 3, 4, 5]
 
 
-def test_a_hole_is_found_without_the_file_that_names_checkpoints(tmp_path: Path) -> None:
-    path = create(tmp_path / "table")
-    sleeper, other, location = Committer(), Committer(), locate(path)
-    append(sleeper, location, 1)
-    for cycle in range(1, 4):
-        append(other, location, cycle, identity="two")
-    write_checkpoint(own(path), datetime.now(UTC))
-    for version in range(4):
-        (path / commit_path(version)).unlink()
+def test_a_hole_is_found_without_the_file_that_names_checkpoints(left_behind: tuple[Committer, Path]) -> None:
+    sleeper, path = left_behind
     (path / LAST_CHECKPOINT).unlink()
-    assert append(sleeper, location, 2)
-    assert ids(path) == [1, 1, 2, 2, 3]
+    assert append(sleeper, locate(path), 2)
+    assert ids(path) == [1, 1, 2, 2, 3, 4, 5]
 
 
 def test_a_hole_is_found_though_a_late_writer_names_an_early_checkpoint(tmp_path: Path) -> None:

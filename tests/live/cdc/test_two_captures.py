@@ -17,6 +17,7 @@ from rowtide.delta.errors import AppendNotFound
 from rowtide.log.postgres.lease import AdvisoryLease
 
 TRANSACTIONS = 40
+END_LEASES = "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory'"
 
 
 @pytest.fixture
@@ -30,14 +31,20 @@ def two_tables(captured: CapturedDatabase) -> CapturedDatabase:
     return captured
 
 
-def interrupt_recording(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> None:
-    """Let something happen between the next check of the lease and the recording of the range."""
+def interrupt_recording(
+    monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None], *, is_recorded: bool = False
+) -> None:
+    """Let something happen between the next check of the lease and the recording of the range, or right after that."""
     record = SystemTables.record
 
     def record_late(self: SystemTables, cycle: RecordedCycle, token: int) -> bool:
         monkeypatch.setattr(SystemTables, "record", record)
-        meanwhile()
-        return record(self, cycle, token)
+        if not is_recorded:
+            meanwhile()
+        is_new = record(self, cycle, token)
+        if is_recorded:
+            meanwhile()
+        return is_new
 
     monkeypatch.setattr(SystemTables, "record", record_late)
 
@@ -48,7 +55,7 @@ def test_a_stopped_process_does_not_append_to_a_cycle_of_another(
     """It stopped before it recorded its range, of both tables; the other's cycle has the first alone."""
 
     def take_over() -> None:
-        two_tables.execute("select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory'")
+        two_tables.execute(END_LEASES)
         with two_tables.open_capture(maxtrans=1) as capture:
             capture.step()
 
@@ -60,6 +67,57 @@ def test_a_stopped_process_does_not_append_to_a_cycle_of_another(
 
     assert two_tables.values("public_first", "id") == [(2, 1)]
     assert two_tables.values("public_second", "id") == [(2, 1)]
+
+
+def test_a_stopped_process_does_not_empty_the_table_of_a_later_instance(
+    two_tables: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cycle begins an instance; meanwhile that one ended, and another has its name."""
+    two_tables.execute("create table third (id int primary key)")
+    two_tables.enable("third")
+    two_tables.execute("insert into third values (1)")
+    two_tables.read_log()
+
+    def take_over() -> None:
+        two_tables.execute(END_LEASES)
+        two_tables.capture()
+        two_tables.cdc.disable_table("third")
+        two_tables.enable("third")
+        two_tables.execute("insert into third values (2)")
+        two_tables.capture()
+
+    with two_tables.open_capture() as stopped:
+        interrupt_recording(monkeypatch, take_over, is_recorded=True)
+        with pytest.raises(ConnectionFailed):
+            stopped.step()
+
+    assert two_tables.values("public_third", "id") == [(2, 2)]
+
+
+def test_a_stopped_process_does_not_bring_back_the_type_of_a_column(
+    two_tables: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cycle widens a column; meanwhile that one has got another type again."""
+    two_tables.execute("create table third (id int primary key, n int)")
+    two_tables.enable("third")
+    two_tables.execute("insert into third values (1, 1)")
+    two_tables.capture()
+    two_tables.execute("alter table third alter n type bigint", "insert into third values (2, 2)")
+    two_tables.read_log()
+
+    def take_over() -> None:
+        two_tables.execute(END_LEASES)
+        two_tables.capture()
+        two_tables.execute("alter table third alter n type text", "insert into third values (3, 'three')")
+        two_tables.capture()
+
+    with two_tables.open_capture() as stopped:
+        interrupt_recording(monkeypatch, take_over, is_recorded=True)
+        with pytest.raises(ConnectionFailed):  # noqa: PT012 - the first step may only move up to the statement
+            for _ in range(3):
+                stopped.step()
+
+    assert two_tables.values("public_third", "n") == [(2, "1"), (2, "2"), (2, "three")]
 
 
 def test_a_process_that_loses_a_cycle_redoes_its_range(

@@ -28,7 +28,6 @@ from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import AddFile
 from rowtide.delta.commits import TableState
-from rowtide.delta.errors import AppendNotFound
 from rowtide.lake.stores import locate
 from rowtide.storage.store import Store
 
@@ -57,8 +56,8 @@ class ChangeAppender:
     def append(self, plan: CyclePlan, number: int, captured: Mapping[str, pa.Table], lease: LakeLease) -> Engine:
         """Append a cycle's rows to every change table that lacks the cycle; return the engine that converted them.
 
-        `captured` are the cycle's records, see `read_captured`. Raises `ChangeRowsMiscounted` before anything is
-        committed, `AppendNotFound`, `LeaseLost`, and the errors of the engine and of the committer.
+        `captured` are the cycle's records, see `read_captured`; commits are tagged with the lease's token. Raises
+        `ChangeRowsMiscounted` before anything is committed, and the errors of the engine and of the committer.
         """
         engine = choose_engine(self._setting, sum(segment.rows for segment in plan.segments))
         cycle = _Cycle(number, plan, engine, select_records(plan))
@@ -79,13 +78,8 @@ class ChangeAppender:
                 pool.submit(self._commit, cycle, member_id, destination, files[member_id], tags)
                 for member_id, destination in destinations.items()
             ]
-            try:
-                for commit in commits:
-                    commit.result()
-            except AppendNotFound:
-                # A later cycle is there: another process has taken over, or the table was restored.
-                lease.require()
-                raise
+            for commit in commits:
+                commit.result()
         return engine
 
     def _find_destination(self, instance: Instance) -> Destination:

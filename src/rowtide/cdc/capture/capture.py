@@ -48,6 +48,7 @@ from rowtide.cdc.scans.sessions import Engine, ScanFigures, ScanPhase
 from rowtide.cdc.system_tables import InstanceEvent, LakeState, RecordedCycle, SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.delta.errors import AppendNotFound
 from rowtide.lake import tables
 from rowtide.lake.compaction import Compacted, compact
 from rowtide.log.entries import ReaderAdvanced
@@ -139,7 +140,12 @@ class Capture:
             if time.monotonic() >= self._next_advance:
                 self._advance()
             return False
-        self._run(plan, state)
+        try:
+            self._run(plan, state)
+        except AppendNotFound:
+            # A later cycle is there: another process has taken over, or the table was restored.
+            self._lease.require()
+            raise
         self._compact_in_turn()
         self._is_behind = plan.to_position < state.position
         return True
@@ -221,7 +227,12 @@ class Capture:
         """Give the change tables the types that their columns have in the source from this cycle on."""
         for altered in plan.altered:
             instance = altered.lifetime.instance
-            retyping.carry_types(self._lake, instance, rewrites_widened=self._rewrites_widened)
+            retyping.carry_types(
+                self._lake,
+                instance,
+                rewrites_widened=self._rewrites_widened,
+                before_commit=self._lease.require,
+            )
             self._committer.forget(change_table_path(self._lake, instance.capture_instance))
 
     def _append_changes(self, plan: CyclePlan, cycle: int, captured: Mapping[str, pa.Table]) -> Engine:
@@ -235,11 +246,13 @@ class Capture:
     def _ensure_change_table(self, lifetime: InstanceLifetime) -> None:
         columns = [(column.name, column.type_name) for column in change_columns(lifetime.instance)]
         path = change_table_path(self._lake, lifetime.instance.capture_instance)
-        tables.ensure_table(path, columns, identity=lifetime.instance.member_id)
+        # The table may be another instance's by now: one that was enabled while this process stood still.
+        identity = lifetime.instance.member_id
+        tables.ensure_table(path, columns, identity=identity, before_commit=self._lease.require)
         before = self._lake_state.instances.get(lifetime.instance.capture_instance)
         if before is not None and before.state == SUSPENDED:
             # Its types may have changed in the gap; its rows from before are shown to no reader.
-            retyping.require_types(self._lake, lifetime.instance)
+            retyping.require_types(self._lake, lifetime.instance, self._lease.require)
         self._committer.forget(path)
 
     def _retire_ended(self, plan: CyclePlan) -> None:

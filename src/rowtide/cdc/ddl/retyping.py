@@ -2,7 +2,7 @@
 
 In place where Delta can widen the type; otherwise the table is rewritten in one commit: readers see the old version or
 the new one, and a repeat finds the new types. Values that the old type could not hold are in `__$exact`, and are
-converted from there.
+converted from there. `before_commit` is called in front of a commit, and may raise (see `delta.alteration`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -23,6 +24,7 @@ from rowtide.cdc.rows.exact_values import ExactValues, texts_by_ordinal
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
+from rowtide.delta.alteration import BeforeCommit
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.lake import tables
@@ -59,7 +61,9 @@ def require_fit(lake: str, instance: Instance) -> None:
             raise ValuesDoNotFit(count, retyped.column.name, instance.capture_instance, retyped.column.type_text)
 
 
-def carry_types(lake: str, instance: Instance, *, rewrites_widened: bool = False) -> None:
+def carry_types(
+    lake: str, instance: Instance, *, rewrites_widened: bool = False, before_commit: BeforeCommit = lambda: None
+) -> None:
     """Change the column types of an instance's change table; `rewrites_widened`: never in place.
 
     Raises `LakeWriteFailed`.
@@ -70,17 +74,19 @@ def carry_types(lake: str, instance: Instance, *, rewrites_widened: bool = False
         return
     failpoint("types_carried.before")
     if not rewrites_widened and all(column.can_widen for column in retyped):
-        tables.widen_columns(path, {column.column.lake_name: column.new.name for column in retyped})
+        types = {column.column.lake_name: column.new.name for column in retyped}
+        tables.widen_columns(path, types, before_commit=before_commit)
     else:
-        tables.rewrite(path, _columns(instance), lambda batch: _convert_batch(batch, instance, retyped))
+        convert = partial(_convert_batch, instance=instance, retyped=retyped)
+        tables.rewrite(path, _columns(instance), convert, before_commit=before_commit)
     failpoint("types_carried.after")
 
 
-def require_types(lake: str, instance: Instance) -> None:
+def require_types(lake: str, instance: Instance, before_commit: BeforeCommit) -> None:
     """Empty the change table of an instance if its columns have other types, and give it these."""
     if _find_retyped(_open(lake, instance), instance):
         path = change_table_path(lake, instance.capture_instance)
-        tables.renew_table(path, _columns(instance), instance.member_id)
+        tables.renew_table(path, _columns(instance), instance.member_id, before_commit=before_commit)
 
 
 def _open(lake: str, instance: Instance) -> Snapshot:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.sql_functions import sql_functions
 from rowtide.lake.session import require_reachable
+from rowtide.lake.spark.failures import lack_named
 from rowtide.lake.tables import host_name
 from rowtide.storage.object_urls import spark_url
 
@@ -23,6 +24,7 @@ def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
     require_reachable(lake)
     instances = [recorded.instance for recorded in PublishedLake(lake).list_recorded_instances()]
     functions = tuple(sql_functions(spark_url(lake, os.environ), instances, host_name()))
-    for function in functions:
-        spark.sql(function.statement)
+    with lack_named():
+        for function in functions:
+            spark.sql(function.statement)
     return tuple(function.name for function in functions)

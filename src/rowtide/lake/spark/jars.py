@@ -18,7 +18,7 @@ JARS_FOLDER = "ROWTIDE_JARS"
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 _HADOOP_JAR = re.compile(r"hadoop-client-api-(\d+\.\d+\.\d+).*\.jar")
-_USUAL_HADOOP = "3.4.2"
+USUAL_HADOOP = "3.4.2"
 """That of the Spark that rowtide is tested with."""
 
 _AWS_VERSION = "2.29.52"
@@ -97,7 +97,7 @@ def find_libraries(places: Iterable[str], hadoop: str) -> tuple[Library, ...]:
 def find_hadoop_version(jars: Iterable[str]) -> str:
     """Return the version of Hadoop among Spark's own jars."""
     versions = (_HADOOP_JAR.fullmatch(jar) for jar in jars)
-    return next((version[1] for version in versions if version is not None), _USUAL_HADOOP)
+    return next((version[1] for version in versions if version is not None), USUAL_HADOOP)
 
 
 def jar_settings(

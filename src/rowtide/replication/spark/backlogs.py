@@ -20,6 +20,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
 from rowtide.lake.session import pinned, require_reachable, spark_watched
+from rowtide.lake.spark.failures import lack_named
 from rowtide.log.catalogue import read_source
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.provenance import verify_provenance
@@ -87,7 +88,7 @@ def _deliver_in_tasks(
     from pyspark.sql.functions import udf
 
     task = udf(lambda place: pickle.dumps(deliver(place)), "binary").asNondeterministic()
-    with spark_watched():
+    with spark_watched(), lack_named():
         rows = pinned(spark).range(0, count, 1, count).select(task("id")).collect()
     return tuple(pickle.loads(delivered) for (delivered,) in rows)  # noqa: S301 - our own task wrote it
 

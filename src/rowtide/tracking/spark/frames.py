@@ -26,6 +26,7 @@ from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.lake.java import describe
 from rowtide.lake.paths import absolute_lake, local_folder
 from rowtide.lake.session import build_session, for_reading, require_reachable
+from rowtide.lake.spark.failures import find_lack
 from rowtide.lake.spark.settings import SHUFFLE_PARTITIONS
 from rowtide.lake.sql_text import literal
 from rowtide.lake.stores import locate
@@ -202,6 +203,6 @@ def _in_spark(folder: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise EnumerationFailed(folder, describe(error)) from error
+        raise find_lack(str(error)) or EnumerationFailed(folder, describe(error)) from error
     except PySparkException as error:
-        raise EnumerationFailed(folder, str(error).strip().splitlines()[0]) from error
+        raise find_lack(str(error)) or EnumerationFailed(folder, str(error).strip().splitlines()[0]) from error
