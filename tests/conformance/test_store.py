@@ -21,7 +21,7 @@ from rowtide.core.errors import Remedy
 from rowtide.log.errors import LogStoreNotWritable, LogStoreReadFailed, LogStoreWriteFailed
 from rowtide.log.store import LocalStore, open_store, probe_store
 from rowtide.storage import objects
-from rowtide.storage.errors import PutIfAbsentIgnored, StorageSchemeUnsupported, StoreForked
+from rowtide.storage.errors import StorageSchemeUnsupported, StoreForked
 from rowtide.storage.local import LocalFolder
 from rowtide.storage.objects import ObjectFolder
 from rowtide.storage.store import Missing, Store
@@ -294,19 +294,6 @@ def test_a_server_that_is_not_there_is_refused_soon(bucket: Bucket, monkeypatch:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(LogStoreWriteFailed, match="error sending request"):
             probe_store(f"{bucket.url}/log")
-
-
-def test_a_store_that_replaces_is_refused(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    put = ObjectFolder.put_if_absent
-
-    def replace(self: ObjectFolder, path: str, data: bytes) -> bool:
-        self.delete(path)
-        return put(self, path, data)
-
-    monkeypatch.setattr(ObjectFolder, "put_if_absent", replace)
-    with pytest.raises(PutIfAbsentIgnored, match="RT-2207: .* it replaced a file"):
-        probe_store(f"{bucket.url}/log")
-    monkeypatch.undo()
 
 
 def test_a_forked_process_is_told_so(bucket: Bucket) -> None:
