@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ import pyarrow.parquet as pq
 
 from rowtide.delta.actions import AddFile
 from rowtide.delta.appends import write_rows
+from rowtide.delta.checkpoints import maintain_log
 from rowtide.delta.commits import Committer, TableState
 from rowtide.delta.creation import create_table
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
+from rowtide.storage.freshness import KEPT_FOR
 from rowtide.storage.local import LocalFolder
 from rowtide.storage.store import StoreErrors
 
@@ -89,6 +92,25 @@ def append(
         return [write_rows(location, state.columns, state.metadata, given, name)]
 
     return committer.commit_once(location, identity=identity, cycle=cycle, write=write)
+
+
+def append_asleep(committer: Committer, location: Location, cycle: int, sleep: Callable[[], None]) -> bool:
+    """Append as `append` in a process that sleeps, once, between looking at the table and its commit."""
+    names = iter(["first", "again"])
+
+    def write(state: TableState) -> list[AddFile]:
+        name = next(names)
+        if name == "first":
+            sleep()
+        rows = pa.table({"id": pa.array([cycle], pa.int64())})
+        return [write_rows(location, state.columns, state.metadata, rows, f"{name}-{cycle}.parquet")]
+
+    return committer.commit_once(location, identity="one", cycle=cycle, write=write)
+
+
+def maintain_later(location: Location, version: int, properties: Mapping[str, str]) -> None:
+    """Maintain a table's log as if the versions were older than what any cleanup leaves."""
+    maintain_log(location, version, properties, datetime.now(UTC) + KEPT_FOR)
 
 
 def append_cycles_in_child(path: str, identity: str, cycles: Sequence[int], barrier: Barrier, results: str) -> None:

@@ -110,8 +110,8 @@ def test_files_are_found_by_their_age(store: Store) -> None:
     now = datetime.now(UTC)
 
     assert isinstance(store, LocalFolder | ObjectFolder)
-    assert store.list_older(now - timedelta(hours=1)) == []
-    assert store.list_older(now + timedelta(hours=1)) == ["a/1"]
+    assert store.list("", before=now - timedelta(hours=1)) == []
+    assert store.list("", before=now + timedelta(hours=1)) == ["a/1"]
     store.sweep(now)
     assert store.get("a/1") == b""
 

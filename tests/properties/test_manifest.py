@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from itertools import count
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.log_stores import NOW, member, opened, range_to, segment, table_version
+from builders.log_stores import NOW, START, member, open_manifest, opened, range_to, segment, table_version
+from builders.watched_stores import AgingStore, SleepingStore
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.entries import (
     Entry,
@@ -170,3 +175,66 @@ def test_followers_near_and_far_see_what_the_writer_sees(
         assert state == states[-1]
         assert follower.refresh() == state
         assert Manifest.open(store).state == state
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a process does: look or append, the latter with a sleep in which others append, and time that passes."""
+
+    process: int
+    appends: bool
+    sleeps: str
+    others: int
+    minutes: float
+
+
+TURNS = st.lists(
+    st.builds(
+        Turn,
+        process=st.integers(0, 2),
+        appends=st.booleans(),
+        sleeps=st.sampled_from(("never", "before", "behind")),
+        others=st.integers(0, 12),
+        minutes=st.sampled_from((0, 0.5, 1.5, 20, 40, 61, 200)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(TURNS, st.integers(1, 4))
+def test_no_entry_is_lost_however_long_its_writer_sleeps(turns: list[Turn], entries_per_checkpoint: int) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        aging = AgingStore(Path(root))
+        open_manifest(aging)
+        names = (f"r{number}" for number in count())
+        written: list[str] = []
+
+        def append(manifest: Manifest) -> None:
+            name = next(names)
+            manifest.append(ReaderAdvanced(name, START))
+            written.append(name)
+
+        other = Manifest(aging, entries_per_checkpoint=entries_per_checkpoint, clock=aging.clock)
+
+        def sleep(turn: Turn) -> None:
+            for _ in range(turn.others):
+                aging.pass_time(timedelta(minutes=turn.minutes) / turn.others)
+                append(other)
+
+        processes = [
+            Manifest(aging, entries_per_checkpoint=entries_per_checkpoint, clock=aging.clock) for _ in range(3)
+        ]
+        for turn in turns:
+            manifest = processes[turn.process]
+            if not turn.appends:
+                sleep(turn)
+                manifest.refresh()
+                continue
+            store = SleepingStore(aging, partial(sleep, turn), behind=turn.sleeps == "behind")
+            store.is_to_sleep = turn.sleeps != "never"
+            manifest.store = store
+            append(manifest)
+        states = [manifest.refresh() for manifest in processes]
+        assert all(state == Manifest.open(aging).state for state in states)
+        assert set(states[0].readers) == set(written)

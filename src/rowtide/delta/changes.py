@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rowtide.delta.actions import AddFile, Metadata, Protocol, RemoveFile, commit_info
 from rowtide.delta.checkpoints import maintain_log
-from rowtide.delta.commit_race import Action, CommitLost, Entry, Passed, load_writable, put_commit
+from rowtide.delta.commit_race import Action, CommitLost, Entry, Last, Passed, load_writable, put_commit
 from rowtide.delta.errors import TableUnwritable
 from rowtide.delta.snapshot import Location, Snapshot
+from rowtide.storage.freshness import read_clock
 
 _APPEND_ONLY = "delta.appendOnly"
 
@@ -54,20 +56,21 @@ def commit_change(location: Location, plan: Callable[[Snapshot], Change | None])
     `LakeReadFailed`, `LakeWriteFailed` if the storage failed, after which the change may have been made.
     """
     while True:
+        begun = read_clock()
         snapshot = load_writable(location)
         change = plan(snapshot)
         if change is None:
             return False
         _require_removable(snapshot, change)
         try:
-            number = _put(location, snapshot.version, change)
+            number = _put(location, Last(snapshot.version, begun), change)
         except CommitLost:
             continue
         maintain_log(location, number, (change.metadata or snapshot.metadata).properties)
         return True
 
 
-def _put(location: Location, after: int, change: Change) -> int:
+def _put(location: Location, last: Last, change: Change) -> int:
     removed = frozenset(file.path for file in change.removed)
 
     def pass_by(passed: Passed) -> None:
@@ -76,7 +79,8 @@ def _put(location: Location, after: int, change: Change) -> int:
             raise CommitLost
 
     entry = Entry.of(commit_info(change.operation, change.parameters, is_append=False), change.actions())
-    return put_commit(location, after, entry, pass_by=pass_by, is_counted=lambda: _is_counted(location, change))
+    is_counted = partial(_is_counted, location, change)
+    return put_commit(location, last, entry, pass_by=pass_by, is_counted=is_counted).version
 
 
 def _is_counted(location: Location, change: Change) -> bool:

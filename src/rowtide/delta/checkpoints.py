@@ -21,6 +21,8 @@ from rowtide.delta.durations import parse_duration
 from rowtide.delta.log_files import LAST_CHECKPOINT, LOG, LogFiles, checkpoint_path, commit_path, version_of
 from rowtide.delta.replay import read_commit
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot, read_hint
+from rowtide.storage.deleting import delete_all
+from rowtide.storage.freshness import KEPT_FOR
 from rowtide.storage.store import Missing
 
 log = logging.getLogger("rowtide.delta")
@@ -119,14 +121,14 @@ def _actions(snapshot: Snapshot, now: datetime) -> Iterator[tuple[str, Mapping[s
         yield "add", file.values(changes_data=False)
 
 
-def maintain_log(location: Location, version: int, properties: Mapping[str, str]) -> None:
+def maintain_log(location: Location, version: int, properties: Mapping[str, str], now: datetime | None = None) -> None:
     """Write a version's checkpoint when due, and delete the log that it replaces, as the table's properties say.
 
     A failure only makes reads slower.
     """
     if not is_checkpoint_due(version, properties):
         return
-    now = datetime.now(UTC)
+    now = now or datetime.now(UTC)
     try:
         snapshot = open_snapshot(location, version)
         if snapshot is not None:
@@ -145,20 +147,18 @@ def removed_for(properties: Mapping[str, str]) -> timedelta:
 def forget_versions(location: Location, age: timedelta, now: datetime) -> None:
     """Delete the log below the last checkpoint whose version is older than `age`, with its checksums.
 
-    Raises `LakeWriteFailed`, `LakeReadFailed`.
+    What is younger than `freshness.KEPT_FOR` stays in any case. Raises `LakeWriteFailed`, `LakeReadFailed`.
     """
     paths = location.store.list(LOG)
-    before = _millis(now - age)
+    before = _millis(now - max(age, KEPT_FOR))
     versions = sorted(LogFiles.of(paths).checkpoints)
     # Times ascend with versions, nearly; so only a few are looked up.
     place = bisect.bisect_left(versions, x=True, key=lambda version: not _is_older(location, version, before))
     if place == 0:
         return
     oldest = versions[place - 1]
-    for path in paths:
-        version = version_of(path)
-        if version is not None and version < oldest:
-            location.store.delete(path)
+    known = ((path, version_of(path)) for path in paths)
+    delete_all(location.store, [path for path, version in known if version is not None and version < oldest])
 
 
 def forget_checksums(location: Location) -> None:
@@ -167,9 +167,7 @@ def forget_checksums(location: Location) -> None:
     """
     versions = [(version_of(path), path) for path in location.store.list(LOG) if path.endswith(_CHECKSUM)]
     newest = max((version or 0 for version, _ in versions), default=0)
-    for version, path in versions:
-        if (version or 0) < newest - _KEPT_CHECKSUMS:
-            location.store.delete(path)
+    delete_all(location.store, [path for version, path in versions if (version or 0) < newest - _KEPT_CHECKSUMS])
 
 
 def _is_older(location: Location, version: int, before: int) -> bool:

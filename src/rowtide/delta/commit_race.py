@@ -18,6 +18,7 @@ from rowtide.delta.features import find_unappendable
 from rowtide.delta.log_files import LOG, LogFiles, commit_path
 from rowtide.delta.replay import read_commit
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot, read_hint
+from rowtide.storage.freshness import Clock, is_fresh, read_clock
 from rowtide.storage.store import Missing
 
 log = logging.getLogger("rowtide.delta")
@@ -64,23 +65,33 @@ def load_writable(location: Location) -> Snapshot:
     return snapshot
 
 
+@dataclass(frozen=True, slots=True)
+class Last:
+    """A version that was a table's last one at a time of the clock."""
+
+    version: int
+    known_at: float
+
+
 def put_commit(
     location: Location,
-    after: int,
+    last: Last,
     entry: Entry,
     *,
     pass_by: Callable[[Passed], None],
     is_counted: Callable[[], bool],
-) -> int:
-    """Put a commit under the next free number after a version; return the number.
+    clock: Clock = read_clock,
+) -> Last:
+    """Put a commit under the next free number after a version; return its own version.
 
     `pass_by` is given each commit that has taken a number, and raises `CommitLost` if ours cannot follow it. If
     checkpoints may have replaced the number's file already, `is_counted` says whether readers see the commit. Raises
     `CommitLost`, `LakeReadFailed`, `LakeWriteFailed`.
     """
-    number = after
+    number = last.version
     while True:
         number += 1
+        begun = clock()
         failpoint("delta_commit.before")
         is_won = location.store.put_if_absent(commit_path(number), entry.content)
         failpoint("delta_commit.after")
@@ -89,8 +100,8 @@ def put_commit(
             if passed.commit_id != entry.commit_id:
                 pass_by(passed)
                 continue
-        if _is_above_checkpoints(location, number) or is_counted():
-            return number
+        if is_fresh(last.known_at, clock) or _is_above_checkpoints(location, number) or is_counted():
+            return Last(number, begun)
         log.warning("commit_below_checkpoint: %s %s", location.path, number)
         raise CommitLost
 

@@ -6,20 +6,18 @@ commit in between is searched for: a cycle that the table has is never added aga
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 from rowtide.delta.actions import AddFile, Metadata, Protocol, commit_info
 from rowtide.delta.checkpoints import Maintain, maintain_log
-from rowtide.delta.commit_race import CommitLost, Entry, Passed, load_writable, put_commit
+from rowtide.delta.commit_race import CommitLost, Entry, Last, Passed, load_writable, put_commit
 from rowtide.delta.errors import AppendNotFound, RowsUnfit
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location, Snapshot
-
-_KNOWN_FOR_S = 60.0
-"""How long the last commit of ours is built on without looking at the log: its cleanup leaves younger files."""
+from rowtide.storage.freshness import Clock, is_fresh, read_clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +48,33 @@ class _Claim:
     entry: Entry
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The state of a version that was the last one at a time of the clock."""
+
+    state: TableState
+    at: float
+
+
 class Committer:
     """Commits cycles to tables; remembers its own last commit to each, so that the next need not list the log.
 
     Used by several threads, one per table.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic, maintain: Maintain = maintain_log) -> None:
+    def __init__(self, *, clock: Clock = read_clock, maintain: Maintain = maintain_log) -> None:
         """`maintain` is called after each commit, as `maintain_log`."""
         self._clock = clock
         self._maintain = maintain
-        self._known: dict[str, tuple[TableState, float]] = {}
+        self._known: dict[str, _Known] = {}
 
     def read_state(self, location: Location) -> TableState:
         """Return the state of a table that the next commit begins with. Raises as `commit_once`."""
-        state = self._recall(location)
-        if state is None:
-            state = _load(location)
-            self._remember(location, state)
-        return state
+        known = self._recall(location)
+        if known is None:
+            known = self._load(location)
+            self._known[location.path] = known
+        return known.state
 
     def commit_once(
         self,
@@ -86,40 +92,37 @@ class Committer:
         `LakeReadFailed`, `LakeWriteFailed` if the storage failed, after which the cycle may be there.
         """
         # Taken out: what a commit leaves that failed is for the next one to find out.
-        known = self._recall(location)
+        recalled = self._recall(location)
         self.forget(location.path)
-        is_fresh = known is None
-        state = _load(location) if known is None else known
+        known = recalled or self._load(location)
         while True:
-            if _has_cycle(location, state, identity, cycle):
-                self._remember(location, state)
+            if _has_cycle(location, known.state, identity, cycle):
+                self._known[location.path] = known
                 return False
             try:
-                committed = _commit(_claim(location, identity, cycle, write(state), tags), state)
+                claim = _claim(location, identity, cycle, write(known.state), tags)
+                committed = _commit(claim, known, self._clock)
             except (CommitLost, RowsUnfit) as error:
-                if isinstance(error, RowsUnfit) and is_fresh:
+                if isinstance(error, RowsUnfit) and known is not recalled:
                     raise
-                state, is_fresh = _load(location), True
+                known = self._load(location)
                 continue
-            self._remember(location, committed)
-            self._maintain(location, committed.version, committed.metadata.properties)
+            self._known[location.path] = committed
+            self._maintain(location, committed.state.version, committed.state.metadata.properties)
             return True
 
     def forget(self, path: str) -> None:
         """Discard what is remembered of a table."""
         self._known.pop(path, None)
 
-    def _recall(self, location: Location) -> TableState | None:
+    def _recall(self, location: Location) -> _Known | None:
         """Return what is remembered of a table, None if it is too old to be built on."""
-        state, since = self._known.get(location.path, (None, 0.0))
-        return None if self._clock() - since > _KNOWN_FOR_S else state
+        known = self._known.get(location.path)
+        return known if known is not None and is_fresh(known.at, self._clock) else None
 
-    def _remember(self, location: Location, state: TableState) -> None:
-        self._known[location.path] = state, self._clock()
-
-
-def _load(location: Location) -> TableState:
-    return TableState.of(load_writable(location))
+    def _load(self, location: Location) -> _Known:
+        begun = self._clock()
+        return _Known(TableState.of(load_writable(location)), begun)
 
 
 def _has_cycle(location: Location, state: TableState, identity: str, cycle: int) -> bool:
@@ -138,8 +141,9 @@ def _claim(location: Location, identity: str, cycle: int, files: Sequence[AddFil
     return _Claim(location, identity, cycle, Entry.of(info, [("txn", transaction), *added]))
 
 
-def _commit(claim: _Claim, state: TableState) -> TableState:
+def _commit(claim: _Claim, known: _Known, clock: Clock) -> _Known:
     """Commit under the next free number; return the state as of it. Raises `CommitLost`."""
+    state = known.state
     cycles = dict(state.cycles)
 
     def pass_by(passed: Passed) -> None:
@@ -147,12 +151,14 @@ def _commit(claim: _Claim, state: TableState) -> TableState:
             raise CommitLost
         cycles.update(passed.cycles)
 
-    number = put_commit(
-        claim.location, state.version, claim.entry, pass_by=pass_by, is_counted=lambda: _is_counted(claim)
-    )
-    return replace(state, version=number, cycles={**cycles, claim.identity: claim.cycle})
+    last = Last(state.version, known.at)
+    is_counted = partial(_is_counted, claim)
+    put = put_commit(claim.location, last, claim.entry, pass_by=pass_by, is_counted=is_counted, clock=clock)
+    cycles[claim.identity] = claim.cycle
+    return _Known(replace(state, version=put.version, cycles=cycles), put.known_at)
 
 
 def _is_counted(claim: _Claim) -> bool:
     """Return whether the table as readers see it has the cycle."""
-    return _load(claim.location).cycles.get(claim.identity, -1) >= claim.cycle
+    cycles = TableState.of(load_writable(claim.location)).cycles
+    return cycles.get(claim.identity, -1) >= claim.cycle

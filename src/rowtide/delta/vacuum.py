@@ -9,6 +9,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.delta.checkpoints import removed_for
 from rowtide.delta.errors import TableUnreadable
 from rowtide.delta.snapshot import Location, open_snapshot
+from rowtide.storage.deleting import delete_all
 from rowtide.storage.store import Sweepable
 
 
@@ -23,7 +24,7 @@ def vacuum(location: Location, files: Sweepable, now: datetime | None = None) ->
     if first is None:
         return 0
     before = now - removed_for(first.properties)
-    old = files.list_older(before)
+    old = location.store.list("", before=before)
     # The newest version, read after the files: what was committed meanwhile is in it.
     snapshot = open_snapshot(location)
     assert snapshot is not None
@@ -33,10 +34,9 @@ def vacuum(location: Location, files: Sweepable, now: datetime | None = None) ->
     if any("://" in path or path.startswith(("/", "file:")) for path in needed):
         raise TableUnreadable(location.path, "data files outside its folder")
     doomed = [path for path in old if path not in needed and not _is_hidden(path)]
-    for path in doomed:
-        failpoint("delta_vacuum.before")
-        location.store.delete(path)
-        failpoint("delta_vacuum.after")
+    failpoint("delta_vacuum.before")
+    delete_all(location.store, doomed)
+    failpoint("delta_vacuum.after")
     files.sweep(before)
     return len(doomed)
 

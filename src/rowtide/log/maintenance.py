@@ -7,7 +7,7 @@ point, every file that the state names exists, and no file is left unlisted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -18,6 +18,7 @@ from rowtide.log.entries import FilesDeleted, Segment, SegmentsMerged, SegmentsT
 from rowtide.log.manifest import Manifest
 from rowtide.log.segments import PENDING, SEGMENTS, read_segment, write_segment
 from rowtide.log.state import ManifestState
+from rowtide.storage.deleting import delete_all
 from rowtide.storage.store import Store
 
 SMALL_SEGMENT_BYTES = 8 * 1024 * 1024
@@ -113,7 +114,7 @@ def truncate(store: Store, manifest: Manifest, token: int, now: datetime) -> Man
         state = manifest.append(SegmentsTruncated(token=token, position=slowest, truncated_at=now))
     expired = tuple(pending.path for pending in state.pending_deletions if pending.since <= now - DELETE_GRACE)
     if expired:
-        _delete(store, expired)
+        delete_all(store, expired)
         state = manifest.append(FilesDeleted(token=token, paths=expired))
     return state
 
@@ -132,10 +133,5 @@ def delete_orphans(store: Store, state: ManifestState) -> tuple[str, ...]:
     """
     named = {segment.path for segment in state.segments} | {pending.path for pending in state.pending_deletions}
     orphans = tuple(path for kind in (SEGMENTS, PENDING) for path in store.list(kind) if path not in named)
-    _delete(store, orphans)
+    delete_all(store, orphans)
     return orphans
-
-
-def _delete(store: Store, paths: Iterable[str]) -> None:
-    for path in paths:
-        store.delete(path)

@@ -1,15 +1,16 @@
 """The manifest on a store: numbered entries, each written by exactly one process, and checkpoints.
 
 `manifest/<20 digits>.json` are entries, `manifest/checkpoint-<20 digits>.json` the state after the
-entry of that number. Entries at or below the checkpoint before the newest are deleted.
+entry of that number. Entries are deleted an hour after the second checkpoint that has them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from pydantic import ValidationError
 
@@ -19,9 +20,15 @@ from rowtide.log.entries import Entry, LeaseName, LeaseTaken, RangeAppended, dec
 from rowtide.log.errors import ManifestCorrupt, ManifestMissing
 from rowtide.log.replay import apply
 from rowtide.log.state import ManifestState, decode_state, encode_state
+from rowtide.storage.deleting import delete_all
+from rowtide.storage.freshness import Clock, is_fresh, read_clock
 from rowtide.storage.store import Missing, Store
 
 ENTRIES_PER_CHECKPOINT = 100
+KEPT_FOR = timedelta(hours=1)
+"""How long an entry is kept after the checkpoint that replaces it: `freshness` says why. Clocks of this machine and of
+the store may differ by half of it.
+"""
 
 _ENTRY = "manifest/"
 _CHECKPOINT = "manifest/checkpoint-"
@@ -43,10 +50,15 @@ class Manifest:
     `open` and `find` read the manifest of a store; the constructor is for a store that may have no entry yet.
     """
 
-    def __init__(self, store: Store, *, entries_per_checkpoint: int = ENTRIES_PER_CHECKPOINT) -> None:
+    def __init__(
+        self, store: Store, *, entries_per_checkpoint: int = ENTRIES_PER_CHECKPOINT, clock: Clock = read_clock
+    ) -> None:
         self.store = store
         self._entries_per_checkpoint = entries_per_checkpoint
+        self._clock = clock
         self._state: ManifestState | None = None
+        self._known_at = -math.inf
+        """When there was no checkpoint beyond the state, by the clock: what follows the state was there, if written."""
 
     @classmethod
     def open(cls, store: Store) -> Manifest:
@@ -71,9 +83,10 @@ class Manifest:
 
     def load(self) -> ManifestState | None:
         """Read the whole manifest again; return None if there is none. Raises `ManifestCorrupt`."""
-        newest = max(self._numbers(_ENTRY), default=0)
         self._state = None
-        self._read_newest_checkpoint()
+        self._known_at = -math.inf
+        self._skip_to_checkpoint()
+        newest = max(self._numbers(_ENTRY, after=_entry_path(self._version())), default=0)
         self._follow()
         if self._version() < newest:
             raise ManifestCorrupt(_entry_path(self._version() + 1), "it is missing, later entries are there")
@@ -90,15 +103,24 @@ class Manifest:
         Raises what `apply` raises, after which nothing was written; and `LogStoreWriteFailed`, after which the entry
         may exist: load again to know.
         """
+        is_current = False
         while True:
-            self._follow()
             number = self._version() + 1
-            state = apply(self._state, number, entry)
-            if self._write(number, entry):
-                self._state = state
-                if number % self._entries_per_checkpoint == 0:
-                    self._checkpoint(state)
-                return state
+            begun = self._clock()
+            try:
+                state = apply(self._state, number, entry)
+            except RowtideError:
+                if is_current:
+                    raise
+            else:
+                if self._write(number, entry):
+                    self._state, self._known_at = state, begun
+                    if number % self._entries_per_checkpoint == 0:
+                        self._checkpoint(state)
+                    return state
+            # Others have written meanwhile, or the state from which the entry follows is not known yet.
+            self._follow()
+            is_current = True
 
     def take_lease(self, lease: LeaseName, holder: str) -> int:
         """Take a lease from its present holder, if any; return the token that entries written under it carry."""
@@ -119,15 +141,19 @@ class Manifest:
         return self._state.version if self._state is not None else 0
 
     def _follow(self) -> None:
+        """Apply the entries that follow the state; those deleted since it was known are in a checkpoint."""
         while True:
+            if not is_fresh(self._known_at, self._clock):
+                self._skip_to_checkpoint()
+            begun = self._clock()
             while (entry := self._read_entry(self._version() + 1)) is not None:
                 number = self._version() + 1
                 with _corruption(_entry_path(number)):
                     self._state = apply(self._state, number, entry)
-            # The next entry is not written yet, or was deleted after a checkpoint since the last read.
-            if max(self._numbers(_CHECKPOINT), default=0) <= self._version():
+                begun = self._clock()
+            if is_fresh(self._known_at, self._clock):
+                self._known_at = begun
                 return
-            self._read_newest_checkpoint()
 
     def _read_entry(self, number: int) -> Entry | None:
         path = _entry_path(number)
@@ -138,17 +164,25 @@ class Manifest:
         with _corruption(path):
             return decode_entry(data)
 
-    def _read_newest_checkpoint(self) -> None:
-        numbers = self._numbers(_CHECKPOINT)
-        if not numbers:
-            return
-        path = _checkpoint_path(numbers[-1])
+    def _skip_to_checkpoint(self) -> None:
+        """Read the newest checkpoint if it is beyond the state."""
+        is_found, begun = False, 0.0
+        while not is_found:
+            begun = self._clock()
+            newest = max(self._checkpoints(), default=0)
+            # One that is gone was replaced by a newer.
+            is_found = newest <= self._version() or self._read_checkpoint(newest)
+        self._known_at = begun
+
+    def _read_checkpoint(self, number: int) -> bool:
+        path = _checkpoint_path(number)
         try:
             data = self.store.get(path)
         except Missing:
-            return  # a newer one replaced it
+            return False
         with _corruption(path):
             self._state = decode_state(data)
+        return True
 
     def _write(self, number: int, entry: Entry) -> bool:
         path = _entry_path(number)
@@ -158,28 +192,37 @@ class Manifest:
         is_written = self.store.put_if_absent(path, encode_entry(entry))
         if is_range:
             failpoint("manifest_entry.after")
-        if is_written and number <= self._last_deleted():
+        if is_written and not is_fresh(self._known_at, self._clock) and number <= self._last_deletable(KEPT_FOR / 2):
             # This process is so far behind that the name was free again: the entry would never be read.
             self.store.delete(path)
             return False
         return is_written
 
-    def _last_deleted(self) -> int:
-        """Return the number of the checkpoint before the newest: entries up to it may be gone."""
-        return [0, 0, *self._numbers(_CHECKPOINT)][-2]
+    def _last_deletable(self, age: timedelta) -> int:
+        """Return the newest checkpoint of an age: entries up to it may be gone once that is `KEPT_FOR`."""
+        return max(self._checkpoints(before=datetime.now(UTC) - age), default=0)
 
     def _checkpoint(self, state: ManifestState) -> None:
         self.store.put_durable(_checkpoint_path(state.version), encode_state(state))
-        last = self._last_deleted()
-        for number in self._numbers(_ENTRY):
-            if number <= last:
-                self.store.delete(_entry_path(number))
-        for number in self._numbers(_CHECKPOINT):
-            if number < last:
-                self.store.delete(_checkpoint_path(number))
+        last = self._last_deletable(KEPT_FOR)
+        older = [number for number in self._checkpoints() if number < last]
+        if not older:
+            return
+        # Up to the oldest checkpoint entries were deleted, its own at last, unless none were yet.
+        oldest = older[0]
+        if self._read_entry(oldest) is not None:
+            delete_all(self.store, [_entry_path(number) for number in self._numbers(_ENTRY) if number < oldest])
+            self.store.delete(_entry_path(oldest))
+        delete_all(self.store, [_entry_path(number) for number in range(oldest + 1, last + 1)])
+        delete_all(self.store, [_checkpoint_path(number) for number in older])
 
-    def _numbers(self, prefix: str) -> list[int]:
-        names = (path[len(prefix) : -len(_SUFFIX)] for path in self.store.list(prefix))
+    def _checkpoints(self, *, before: datetime | None = None) -> list[int]:
+        # An object store lists what sorts below a prefix too.
+        return self._numbers(_CHECKPOINT, after=_CHECKPOINT, before=before)
+
+    def _numbers(self, prefix: str, *, after: str = "", before: datetime | None = None) -> list[int]:
+        paths = self.store.list(prefix, after=after, before=before)
+        names = (path[len(prefix) : -len(_SUFFIX)] for path in paths)
         return sorted(int(name) for name in names if name.isdecimal())
 
 

@@ -69,18 +69,18 @@ class LocalFolder:
         with self._read_errors(path):
             return pa.OSFile(str(self._root / path), "rb")
 
-    def list(self, prefix: str, *, after: str = "") -> Sequence[str]:
+    def list(self, prefix: str, *, after: str = "", before: datetime | None = None) -> Sequence[str]:
         with self._read_errors(prefix):
-            found = _walk(self._root, prefix.rpartition("/")[0])
-            return sorted(path for path in found if path.startswith(prefix) and path > after)
+            walked = _walk(self._root, prefix.rpartition("/")[0])
+            found = (path for path in walked if path.startswith(prefix) and path > after)
+            if before is not None:
+                than = before.timestamp()
+                found = (path for path in found if _is_older(self._root / path, than))
+            return sorted(found)
 
     def delete(self, path: str) -> None:
         with self._write_errors(path):
             (self._root / path).unlink(missing_ok=True)
-
-    def list_older(self, before: datetime) -> Sequence[str]:
-        with self._read_errors(""):
-            return sorted(path for path in _walk(self._root, "") if _is_older(self._root / path, before.timestamp()))
 
     def sweep(self, before: datetime) -> None:
         with self._write_errors(""):

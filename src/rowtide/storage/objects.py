@@ -127,17 +127,16 @@ class ObjectFolder:
             return pa.BufferReader(pa.py_buffer(content))
         return pa.PythonFile(_LargeFile(lambda start, end: self._get_range(path, start, end), size), mode="r")
 
-    def list(self, prefix: str, *, after: str = "") -> Sequence[str]:
+    def list(self, prefix: str, *, after: str = "", before: datetime | None = None) -> Sequence[str]:
         return sorted(
-            path for path, _ in self._list(prefix.rpartition("/")[0], after) if path.startswith(prefix) and path > after
+            path
+            for path, meta in self._list(prefix.rpartition("/")[0], after)
+            if path.startswith(prefix) and path > after and (before is None or meta["last_modified"] < before)
         )
 
     def delete(self, path: str) -> None:
         with self._write_errors(path), suppress(FileNotFoundError):
             self._repeated(lambda store: store.delete(self._folder + path))
-
-    def list_older(self, before: datetime) -> Sequence[str]:
-        return sorted(path for path, meta in self._list("", "") if meta["last_modified"] < before)
 
     def sweep(self, before: datetime) -> None:
         """Nothing is left under temporary names; the parts of an upload that was cut go by the bucket's lifecycle."""

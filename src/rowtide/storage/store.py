@@ -52,8 +52,12 @@ class Store(Protocol):
     def open(self, path: str) -> pa.NativeFile:
         """Open the file for random access. Raises `Missing`, `read_failed`."""
 
-    def list(self, prefix: str, *, after: str = "") -> Sequence[str]:
-        """Return the paths that begin with the prefix and sort above `after`, sorted. Raises `read_failed`."""
+    def list(self, prefix: str, *, after: str = "", before: datetime | None = None) -> Sequence[str]:
+        """Return the paths that begin with the prefix and sort above `after`, sorted; with `before`, those of files
+        written before a time by the store's clock.
+
+        Raises `read_failed`.
+        """
 
     def delete(self, path: str) -> None:
         """Delete the file if it exists. Raises `write_failed`."""
@@ -63,10 +67,7 @@ class Store(Protocol):
 
 
 class Sweepable(Protocol):
-    """A store whose files and leftovers are found by their age."""
-
-    def list_older(self, before: datetime) -> Sequence[str]:
-        """Return the paths of files that were written before a time, sorted. Raises `read_failed`."""
+    """A store whose leftovers are found by their age."""
 
     def sweep(self, before: datetime) -> None:
         """Delete what writers that were killed left under temporary names, and folders empty since before a time.

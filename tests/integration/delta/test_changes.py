@@ -19,7 +19,7 @@ import pytest
 from builders.delta_tables import ERRORS, SCHEMA, append, create, locate, metadata, own, write_commit
 from builders.failpoints import CHANGE_FAILPOINTS, VACUUM_FAILPOINTS
 from builders.killed_programs import KILLED, run_program
-from rowtide.delta import compaction
+from rowtide.delta import checkpoints, compaction
 from rowtide.delta.actions import Protocol
 from rowtide.delta.alteration import empty_table, renew_table, retire_table, rewrite, set_properties, widen_columns
 from rowtide.delta.changes import Change, commit_change
@@ -33,6 +33,7 @@ from rowtide.delta.features import with_features
 from rowtide.delta.log_files import commit_path
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.vacuum import vacuum
+from rowtide.storage import freshness
 from rowtide.storage.local import LocalFolder
 
 DAY_S = 24 * 3600
@@ -304,7 +305,8 @@ def test_a_change_is_known_by_its_id_where_the_reply_was_lost(tmp_path: Path) ->
     assert (own(path).version, ids(path)) == (3, [1, 2])
 
 
-def test_a_change_in_a_hole_of_the_log_is_made_again(tmp_path: Path) -> None:
+def test_a_change_in_a_hole_of_the_log_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(freshness, "FRESH_FOR_S", -1.0)
     path = create(tmp_path / "table")
     fill(path, [1, 2])
 
@@ -534,8 +536,12 @@ vacuum(location, location.store)
 
 @pytest.mark.timeout(5400)
 @pytest.mark.parametrize("cycles", [80, pytest.param(5_000, marks=pytest.mark.soak)])
-def test_appends_race_other_changes_and_none_vanishes(tmp_path: Path, cycles: int) -> None:
+def test_appends_race_other_changes_and_none_vanishes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cycles: int
+) -> None:
     """Two threads append, one compacts, one deletes all but the last rows, and the log is cut all the time."""
+    monkeypatch.setattr(freshness, "FRESH_FOR_S", 0.1)
+    monkeypatch.setattr(checkpoints, "KEPT_FOR", timedelta(seconds=1))
     short = {
         "delta.logRetentionDuration": "interval 1 second",
         "delta.deletedFileRetentionDuration": "interval 1 minute",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,21 @@ from builders.delta_tables import (
     PROTOCOL,
     SCHEMA,
     append,
+    append_asleep,
     append_cycles_in_child,
     create,
     locate,
+    maintain_later,
     metadata,
     own,
     write_commit,
 )
 from builders.failpoints import DELTA_FAILPOINTS
 from builders.killed_programs import KILLED, run_program
+from builders.watched_stores import WatchedStore
 from rowtide.delta import checkpoints
 from rowtide.delta.appends import write_rows
-from rowtide.delta.checkpoints import forget_versions, write_checkpoint
+from rowtide.delta.checkpoints import forget_versions, maintain_log, write_checkpoint
 from rowtide.delta.commits import Committer
 from rowtide.delta.creation import create_table
 from rowtide.delta.errors import AppendNotFound, LakeWriteFailed, TableUnwritable
@@ -156,7 +159,7 @@ def test_a_cycle_is_known_after_checkpoints_and_cleanup(tmp_path: Path) -> None:
     path = create(
         tmp_path / "table", **{"delta.checkpointInterval": "3", "delta.logRetentionDuration": "interval 0 days"}
     )
-    committer, location = Committer(), locate(path)
+    committer, location = Committer(maintain=maintain_later), locate(path)
     append(committer, location, 1, identity="rare")
     for cycle in range(1, 12):
         append(committer, location, cycle)
@@ -172,12 +175,37 @@ def test_a_cycle_is_known_after_checkpoints_and_cleanup(tmp_path: Path) -> None:
 def test_a_table_keeps_its_log_where_its_properties_say_so(tmp_path: Path, cleanup: str) -> None:
     short = {"delta.checkpointInterval": "2", "delta.logRetentionDuration": "interval 0 days"}
     path = create(tmp_path / "table", **short, **{"delta.enableExpiredLogCleanup": cleanup})
-    committer, location = Committer(), locate(path)
+    committer, location = Committer(maintain=maintain_later), locate(path)
     for cycle in range(1, 7):
         append(committer, location, cycle)
         time.sleep(0.002)
     assert (path / commit_path(0)).exists() is (cleanup == "false")
     assert ids(path) == list(range(1, 7))
+
+
+def test_a_log_of_minutes_ago_stays_whatever_the_table_says(tmp_path: Path) -> None:
+    short = {"delta.checkpointInterval": "2", "delta.logRetentionDuration": "interval 0 days"}
+    path = create(tmp_path / "table", **short)
+    committer, location = Committer(), locate(path)
+    for cycle in range(1, 7):
+        append(committer, location, cycle)
+    now = datetime.now(UTC)
+    for minutes, is_there in ((9, True), (11, False)):
+        maintain_log(location, 6, short, now + timedelta(minutes=minutes))
+        assert (path / commit_path(0)).exists() is is_there
+    assert ids(path) == list(range(1, 7))
+
+
+def test_a_cycle_is_a_data_file_and_a_commit(tmp_path: Path) -> None:
+    path = create(tmp_path / "table")
+    now, watched = [0.0], WatchedStore(LocalFolder(str(path), ERRORS))
+    committer, location = Committer(clock=lambda: now[0]), Location(str(path), watched)
+    append(committer, location, 1)
+    watched.take_calls()
+    for cycle in range(2, 6):
+        now[0] += 60
+        append(committer, location, cycle)
+    assert watched.take_calls() == ["write_durable", "put_if_absent"] * 4
 
 
 def test_the_log_keeps_what_is_younger_than_its_retention(tmp_path: Path) -> None:
@@ -214,39 +242,53 @@ def test_a_checkpoint_forgets_files_removed_long_ago(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def left_behind(tmp_path: Path) -> tuple[Committer, Path]:
-    """A writer that slept, and its table: others went on, one wrote a checkpoint, and cleanup removed the numbers that
+def left_behind(tmp_path: Path) -> tuple[Committer, Path, Callable[[], None]]:
+    """A writer, its table, and its sleep: others go on, one writes a checkpoint, and cleanup removes the numbers that
     the writer takes for free.
     """
     path = create(tmp_path / "table")
-    sleeper, other, location = Committer(), Committer(), locate(path)
+    now, other, location = [0.0], Committer(), locate(path)
+    sleeper = Committer(clock=lambda: now[0])
+
+    def sleep() -> None:
+        now[0] += 61
+        for cycle in range(1, 6):
+            append(other, location, cycle, identity="two")
+        write_checkpoint(own(path), datetime.now(UTC))
+        for version in range(6):
+            (path / commit_path(version)).unlink()
+
     append(sleeper, location, 1)
-    for cycle in range(1, 6):
-        append(other, location, cycle, identity="two")
-    write_checkpoint(own(path), datetime.now(UTC))
-    for version in range(6):
-        (path / commit_path(version)).unlink()
-    return sleeper, path
+    return sleeper, path, sleep
 
 
-def test_a_commit_in_a_hole_of_the_log_is_made_again(left_behind: tuple[Committer, Path]) -> None:
-    sleeper, path = left_behind
-    assert append(sleeper, locate(path), 2)
+def test_a_commit_in_a_hole_of_the_log_is_made_again(
+    left_behind: tuple[Committer, Path, Callable[[], None]],
+) -> None:
+    sleeper, path, sleep = left_behind
+    assert append_asleep(sleeper, locate(path), 2, sleep)
     assert own(path).version == 7
     assert ids(path) == [1, 1, 2, 2, 3, 4, 5]
 
 
-def test_a_hole_is_found_without_the_file_that_names_checkpoints(left_behind: tuple[Committer, Path]) -> None:
-    sleeper, path = left_behind
-    (path / LAST_CHECKPOINT).unlink()
-    assert append(sleeper, locate(path), 2)
+def test_a_hole_is_found_without_the_file_that_names_checkpoints(
+    left_behind: tuple[Committer, Path, Callable[[], None]],
+) -> None:
+    sleeper, path, sleep = left_behind
+
+    def sleep_and_lose() -> None:
+        sleep()
+        (path / LAST_CHECKPOINT).unlink()
+
+    assert append_asleep(sleeper, locate(path), 2, sleep_and_lose)
     assert ids(path) == [1, 1, 2, 2, 3, 4, 5]
 
 
 def test_a_hole_is_found_though_a_late_writer_names_an_early_checkpoint(tmp_path: Path) -> None:
     """It stood still with its checkpoint written; a later one was named meanwhile, and the log below was removed."""
     path = create(tmp_path / "table")
-    sleeper, other, location = Committer(), Committer(), locate(path)
+    now, other, location = [0.0], Committer(), locate(path)
+    sleeper = Committer(clock=lambda: now[0])
 
     class LateFolder(LocalFolder):
         def put_durable(self, path_: str, data: bytes) -> None:
@@ -255,14 +297,16 @@ def test_a_hole_is_found_though_a_late_writer_names_an_early_checkpoint(tmp_path
                 (path / commit_path(version)).unlink()
             super().put_durable(path_, data)
 
+    def sleep() -> None:
+        now[0] += 61
+        for cycle in range(1, 6):
+            append(other, location, cycle, identity="two")
+        assert early is not None
+        write_checkpoint(early, datetime.now(UTC))
+
     append(sleeper, location, 1)
     early = open_snapshot(Location(str(path), LateFolder(str(path), ERRORS)))
-    assert early is not None
-    for cycle in range(1, 6):
-        append(other, location, cycle, identity="two")
-    write_checkpoint(early, datetime.now(UTC))
-
-    assert append(sleeper, location, 2)
+    assert append_asleep(sleeper, location, 2, sleep)
     assert ids(path) == [1, 1, 2, 2, 3, 4, 5]
     assert own(path).checkpoint_version == 6
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from builders.delta_tables import append, create, locate, own
+from builders.delta_tables import append, create, locate, maintain_later, own
 from builders.delta_values import VALUES, require_same
 from rowtide.delta.commits import Committer
 from rowtide.delta.creation import create_table
@@ -34,7 +34,7 @@ def values(spark: SparkSession, path: Path, start: int, end: int) -> tuple[str, 
 def test_spark_reads_every_type_that_we_wrote(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     schema, rows = values(spark, tmp_path / "source", 0, 6)
     path = tmp_path / "a %20 {table}"
-    location, committer = locate(path), Committer()
+    location, committer = locate(path), Committer(maintain=maintain_later)
     properties = {"delta.checkpointInterval": "2", "delta.logRetentionDuration": "interval 0 days"}
     assert create_table(location, schema, {**properties, "delta.columnMapping.mode": mode})
     assert not create_table(location, schema, properties)

@@ -1,22 +1,36 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from threading import Barrier
 
 import pytest
 
 from builders.log_stores import open_manifest, opened, range_to, table_version
+from builders.watched_stores import AgingStore, LosingStore, SleepingStore, WatchedStore
 from rowtide.core.lsn import Position
 from rowtide.log.entries import ReaderAdvanced, TableGiven
-from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict, ManifestCorrupt, ManifestMissing
-from rowtide.log.manifest import ENTRIES_PER_CHECKPOINT, Manifest
+from rowtide.log.errors import (
+    IllegalEntry,
+    LeaseLost,
+    LogStoreWriteFailed,
+    ManifestConflict,
+    ManifestCorrupt,
+    ManifestMissing,
+)
+from rowtide.log.manifest import ENTRIES_PER_CHECKPOINT, KEPT_FOR, Manifest
 from rowtide.log.store import LocalStore
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
     return LocalStore(str(tmp_path))
+
+
+@pytest.fixture
+def aging(tmp_path: Path) -> AgingStore:
+    return AgingStore(tmp_path / "aging")
 
 
 def advance(manifest: Manifest, entries: int) -> None:
@@ -101,50 +115,154 @@ def test_a_store_is_opened_once(store: LocalStore) -> None:
         Manifest(store).append(opened())
 
 
-def test_entries_before_the_second_newest_checkpoint_are_deleted(store: LocalStore) -> None:
-    writer, _ = open_manifest(store)
-    advance(writer, 3 * ENTRIES_PER_CHECKPOINT + 50 - writer.state.version)
-    names = [Path(path).stem for path in store.list("manifest/")]
+def test_an_append_is_one_request(store: LocalStore) -> None:
+    watched = WatchedStore(store)
+    writer, _ = open_manifest(watched)
+    follower = Manifest.open(watched)
+    watched.take_calls()
+    advance(writer, 1)
+    assert watched.take_calls() == ["put_if_absent"]
+    follower.refresh()
+    assert watched.take_calls() == ["get", "get"], "the entry, and that there is no other"
+    follower.refresh()
+    assert watched.take_calls() == ["get"]
 
-    assert names[0] == "00000000000000000201"
-    assert names[-2:] == ["checkpoint-00000000000000000200", "checkpoint-00000000000000000300"]
-    assert len(names) == 152
-    assert Manifest.open(store).state == writer.state
+
+def test_a_state_of_more_than_a_minute_ago_is_compared_with_checkpoints(aging: AgingStore) -> None:
+    open_manifest(aging)
+    watched = WatchedStore(aging)
+    manifest = Manifest(watched, clock=aging.clock)
+    manifest.load()
+    watched.take_calls()
+    aging.pass_time(timedelta(seconds=61))
+    manifest.append(ReaderAdvanced("cdc", Position(100)))
+    assert watched.take_calls() == ["put_if_absent", "list"]
+    aging.pass_time(timedelta(seconds=59))
+    manifest.append(ReaderAdvanced("cdc", Position(100)))
+    assert watched.take_calls() == ["put_if_absent"]
+    aging.pass_time(timedelta(seconds=61))
+    manifest.refresh()
+    assert watched.take_calls() == ["list", "get"]
 
 
-def test_a_follower_whose_next_entry_was_deleted_reloads(store: LocalStore) -> None:
-    writer, _ = open_manifest(store)
-    follower = Manifest.open(store)
-    advance(writer, 2 * ENTRIES_PER_CHECKPOINT)
+def test_entries_are_deleted_an_hour_after_two_checkpoints(aging: AgingStore) -> None:
+    writer, _ = open_manifest(aging)
+
+    def go_on_to(version: int) -> list[str]:
+        advance(writer, version - writer.state.version)
+        assert Manifest.open(aging).state == writer.state
+        return [Path(path).stem for path in aging.list("manifest/")]
+
+    assert go_on_to(2 * ENTRIES_PER_CHECKPOINT + 50)[0] == f"{1:020}"
+    aging.pass_time(KEPT_FOR - timedelta(minutes=1))
+    assert go_on_to(3 * ENTRIES_PER_CHECKPOINT)[0] == f"{1:020}", "they are younger"
+    aging.pass_time(timedelta(minutes=2))
+    names = go_on_to(4 * ENTRIES_PER_CHECKPOINT + 50)
+    assert names[0] == f"{201:020}"
+    assert names[-3:] == [f"checkpoint-{version:020}" for version in (200, 300, 400)]
+    assert len(names) == 250 + 3
+    aging.pass_time(2 * KEPT_FOR)
+    names = go_on_to(5 * ENTRIES_PER_CHECKPOINT)
+    assert (names[0], names[-2:]) == (f"{401:020}", [f"checkpoint-{version:020}" for version in (400, 500)])
+
+
+def test_of_entries_that_a_crash_left_none_stays(aging: AgingStore) -> None:
+    writer, _ = open_manifest(aging)
+    for end, gone in ((2, (3, 99)), (3, (177,)), (4, (201, 298, 300))):
+        advance(writer, end * ENTRIES_PER_CHECKPOINT - writer.state.version)
+        for number in gone:
+            aging.delete(f"manifest/{number:020}.json")
+        aging.pass_time(2 * KEPT_FOR)
+    advance(writer, ENTRIES_PER_CHECKPOINT)
+
+    assert Path(aging.list("manifest/")[0]).stem == f"{401:020}"
+
+
+def test_a_follower_whose_next_entry_was_deleted_reloads(aging: AgingStore) -> None:
+    writer, _ = open_manifest(aging)
+    follower = Manifest(aging, clock=aging.clock)
+    follower.load()
+    delete_entries(aging, writer)
     with pytest.raises(KeyError):
-        store.get(f"manifest/{follower.state.version + 1:020}.json")
+        aging.get(f"manifest/{follower.state.version + 1:020}.json")
 
     assert follower.refresh() == writer.state
 
 
-def test_late_writer_does_not_reuse_a_deleted_entry_number(store: LocalStore) -> None:
-    writer, _ = open_manifest(store)
-    late = Manifest.open(store)
-    entry, number = ReaderAdvanced("late", Position(100)), late.state.version + 1
+def delete_entries(store: AgingStore, writer: Manifest) -> None:
+    """Let hours pass, and the entries before them be deleted."""
     advance(writer, 2 * ENTRIES_PER_CHECKPOINT)
+    store.pass_time(2 * KEPT_FOR)
+    advance(writer, ENTRIES_PER_CHECKPOINT)
 
-    # Its process was stopped between looking for new entries and writing: as `append` goes on from there.
-    assert not late._write(number, entry)
-    assert f"manifest/{number:020}.json" not in store.list("manifest/")
-    assert late.append(entry) == writer.refresh()
+
+def test_late_writer_does_not_reuse_a_deleted_entry_number(aging: AgingStore) -> None:
+    writer, _ = open_manifest(aging)
+    store = SleepingStore(aging, lambda: delete_entries(aging, writer), behind=False)
+    late = Manifest(store, clock=aging.clock)
+    late.load()
+    number = late.state.version + 1
+    store.is_to_sleep = True
+
+    assert late.append(ReaderAdvanced("late", Position(100))) == writer.refresh()
+    assert f"manifest/{number:020}.json" not in aging.list("manifest/")
     assert "late" in writer.state.readers
 
 
-def test_follower_ignores_an_entry_written_in_place_of_a_deleted(store: LocalStore) -> None:
-    writer, _ = open_manifest(store)
-    follower = Manifest.open(store)
+@pytest.mark.parametrize("minutes", [2, 25])
+def test_an_entry_whose_writer_slept_after_the_put_is_written_once(aging: AgingStore, minutes: int) -> None:
+    writer, token = open_manifest(aging)
+
+    def sleep() -> None:
+        advance(writer, 3 * ENTRIES_PER_CHECKPOINT)
+        aging.pass_time(timedelta(minutes=minutes))
+
+    store = SleepingStore(aging, sleep, behind=True)
+    late = Manifest(store, clock=aging.clock)
+    late.load()
+    number = late.state.version + 1
+    store.is_to_sleep = True
+
+    assert late.append(TableGiven(token, table_version(3))).version == number
+    assert late.refresh() == writer.refresh()
+    assert set(writer.state.tables) == {1, 2, 3}
+
+
+def test_follower_ignores_an_entry_written_in_place_of_a_deleted(aging: AgingStore) -> None:
+    writer, _ = open_manifest(aging)
+    follower = Manifest(aging, clock=aging.clock)
+    follower.load()
     number = follower.state.version + 1
-    advance(writer, 2 * ENTRIES_PER_CHECKPOINT)
+    last = Manifest(aging, clock=aging.clock)
+    advance(writer, 199 - writer.state.version)
+    last.load()
+    delete_entries(aging, writer)
     stray = b'{"kind":"reader_advanced","reader":"killed","position":"0/64"}'
-    store.put_if_absent(f"manifest/{number:020}.json", stray)
+    aging.put_if_absent(f"manifest/{number:020}.json", stray)
+    aging.put_if_absent(f"manifest/{200:020}.json", stray)
 
     assert follower.refresh() == writer.state
-    assert Manifest.open(store).state == writer.state
+    assert last.refresh() == writer.state
+    assert Manifest.open(aging).state == writer.state
+
+
+def test_an_append_whose_reply_was_lost_is_found_by_the_next(tmp_path: Path) -> None:
+    store = LosingStore(str(tmp_path))
+    writer, _ = open_manifest(store)
+    entry = range_to(writer.state, 200)
+    store.is_losing = True
+    with pytest.raises(LogStoreWriteFailed, match="the reply was lost"):
+        writer.append(entry)
+
+    with pytest.raises(ManifestConflict):
+        writer.append(entry)
+    assert writer.state.position == Position(200)
+    assert writer.state == Manifest.open(store).state
+    store.is_losing = True
+    with pytest.raises(LogStoreWriteFailed):
+        writer.append(ReaderAdvanced("cdc", Position(150)))
+    assert writer.append(ReaderAdvanced("cdc", Position(160))).readers["cdc"].position == Position(160)
+    assert writer.state == Manifest.open(store).state
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"kind":"lease_taken"}', b'{"kind":"reader_advanced","reader":1}'])

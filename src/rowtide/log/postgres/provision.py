@@ -37,10 +37,12 @@ from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.table_publications import Making
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store import open_store, probe_store
+from rowtide.storage.deleting import delete_all
 from rowtide.storage.object_urls import is_object_url, parse_object_url
 from rowtide.storage.store import Store
 
 _LEASE_PATIENCE_S = 10.0
+_MANIFEST = "manifest/"
 
 _Preparing = Callable[["Place", ServerIdentity, str], None]
 
@@ -297,12 +299,11 @@ def _drop_publications(connection: Connection, source: SourceDefinition) -> None
 def _delete_log_store(source: SourceDefinition) -> None:
     """The manifest is deleted last, its newest entries first: a repeat can still read whose it is."""
     store = open_store(source.log_store)
-    paths = sorted(store.list(""), key=_place_in_deletion)
-    for path in paths:
+    paths = store.list("")
+    delete_all(store, [path for path in paths if not path.startswith(_MANIFEST)])
+    for path in sorted((path for path in paths if path.startswith(_MANIFEST)), key=_number_of, reverse=True):
         store.delete(path)
 
 
-def _place_in_deletion(path: str) -> tuple[bool, int]:
-    is_manifest = path.startswith("manifest/")
-    digits = "".join(character for character in path if character.isdecimal())
-    return is_manifest, -int(digits) if is_manifest and digits else 0
+def _number_of(path: str) -> int:
+    return int("".join(character for character in path if character.isdecimal()) or 0)
