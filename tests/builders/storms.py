@@ -94,15 +94,15 @@ class Storm:
         lsn = self.captured.cdc.get_max_lsn()
         if lsn is None:
             return {}
-        histories = self._read_instances(lsn)
-        histories = read_histories(self.captured.session)
-        for member, history in histories.items():
+        found = self._read_instances(lsn)
+        written = read_histories(self.captured.session)
+        for member, history in found.items():
             for xid, rows in history.items():
-                assert rows == histories[member][xid], f"transaction {xid} of {member} up to {lsn}"
+                assert rows == written[member][xid], f"transaction {xid} of {member} up to {lsn}"
         assert not self.seen or self.seen[-1][0] <= lsn
-        self.seen.append((lsn, {member: frozenset(history) for member, history in histories.items()}))
-        self._note(f"read up to {lsn}: {', '.join(f'{member} {len(rows)}' for member, rows in histories.items())}")
-        return histories
+        self.seen.append((lsn, {member: frozenset(history) for member, history in found.items()}))
+        self._note(f"read up to {lsn}: {', '.join(f'{member} {len(rows)}' for member, rows in found.items())}")
+        return found
 
     def _read_instances(self, lsn: CommitLsn) -> dict[str, History]:
         """Read the instances that begin below an LSN, without those that end meanwhile: of them nothing is promised."""
