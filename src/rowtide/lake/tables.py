@@ -135,8 +135,9 @@ def _reading(path: str) -> Iterator[None]:
 
 
 def read_table(spark: SparkSession, path: str) -> DataFrame:
-    """Return a table's rows as a DataFrame, of the version at each read."""
-    return spark.read.format("delta").load(spark_url(path, os.environ))
+    """Return a table's rows as a DataFrame, of the version at each read. Raises `LakeReadFailed`."""
+    with _reading(path):
+        return spark.read.format("delta").load(spark_url(path, os.environ))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from py4j.protocol import Py4JError
 
-from rowtide.lake.errors import SparkRunning
+from rowtide.lake import tables
+from rowtide.lake.errors import JarMissing, SparkRunning
 from rowtide.lake.session import build_session, for_reading, pinned, spark_watched
 
 if TYPE_CHECKING:
@@ -68,6 +69,22 @@ def test_another_master_than_the_running_one_is_refused(spark: SparkSession) -> 
     with pytest.raises(SparkRunning, match=r"RT-1013: .*on local\[\*\], and spark://h:7077 was asked for"):
         build_session(master="spark://h:7077")
     assert build_session(master="local[*]").sparkContext is spark.sparkContext
+
+
+def test_a_missing_jar_is_named_and_not_tried_again(spark: SparkSession) -> None:
+    with pytest.raises(JarMissing, match="RT-1014: .*S3AFileSystem, of the package org.apache.hadoop:hadoop-aws"):
+        tables.read_table(spark, "s3://bucket/table")
+
+
+def test_how_a_lake_is_reached_is_set_unless_the_user_has(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://ours:1")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    given = spark.newSession()
+    given.conf.set("fs.s3a.endpoint.region", "theirs")
+    session = for_reading(given, "s3://bucket/lake")
+    assert session.conf.get("fs.s3a.endpoint") == "http://ours:1"
+    assert session.conf.get("fs.s3a.endpoint.region", None) is None
+    assert given.conf.get("fs.s3a.endpoint", None) is None
 
 
 def test_reading_session_uses_all_cores_and_the_user_minimum(spark: SparkSession) -> None:

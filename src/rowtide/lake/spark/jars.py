@@ -109,7 +109,7 @@ def jar_settings(
     resolving packages, if any.
     """
     if folder is not None:
-        return {JARS: join_lists("", ",".join(folder))}
+        return {JARS: ",".join(folder)} if folder else {}
     packages = join_lists("", chosen.get(PACKAGES, "")).split(",")
     jars = [*installed, *join_lists("", chosen.get(JARS, "")).split(",")]
     missing = [library for library in libraries if not library.is_among(packages, jars)]

@@ -11,6 +11,8 @@ from rowtide.lake.spark.arguments import PROPERTIES_FILE, parse_properties, pars
 from rowtide.lake.spark.jars import JARS_FOLDER
 from rowtide.lake.spark.settings import MASTER, SHARED_STORAGE, is_true
 
+INSTALLED = "installed"
+"""Instead of a folder of jars: Spark has all jars on its class path."""
 CONF_VARIABLE = "ROWTIDE_SPARK_CONF"
 SHARED_VARIABLE = "ROWTIDE_SHARED_STORAGE"
 ARGUMENTS_VARIABLE = "PYSPARK_SUBMIT_ARGS"
@@ -45,10 +47,15 @@ def read_given(environment: Mapping[str, str], spark_home: Path) -> dict[str, st
 
 
 def list_jars(environment: Mapping[str, str]) -> list[str] | None:
-    """Return the jars of the user's folder of jars; None without one. Raises `SparkSettingInvalid`."""
+    """Return the jars of the user's folder of jars, none if Spark has them all; None if the user says nothing of jars.
+
+    Raises `SparkSettingInvalid` if there is no jar in the folder.
+    """
     folder = environment.get(JARS_FOLDER)
     if not folder:
         return None
+    if folder == INSTALLED:
+        return []
     jars = sorted(str(jar.absolute()) for jar in Path(folder).expanduser().glob("*.jar"))
     if not jars:
         raise SparkSettingInvalid(f"{JARS_FOLDER}={folder}", "there is no jar in the folder")

@@ -70,3 +70,8 @@ def test_a_folder_of_jars_replaces_resolving(tmp_path: Path) -> None:
     folder = list_jars({"ROWTIDE_JARS": str(tmp_path)})
     assert jar_settings((DELTA,), {_PACKAGES: "g:a:1"}, (), folder) == {"spark.jars": f"{tmp_path}/a.jar"}
     assert list_jars({}) is None
+
+
+def test_nothing_is_resolved_where_all_jars_are_installed() -> None:
+    libraries = find_libraries(["s3://b"], "3.4.2")
+    assert jar_settings(libraries, {}, (), list_jars({"ROWTIDE_JARS": "installed"})) == {}
