@@ -1,6 +1,9 @@
 // An S3 server for the tests: gofakes3 in memory, on a free port of 127.0.0.1 that it prints.
 //
 // It ends when its standard input does, so it does not outlive the program that started it, however that one ends.
+//
+// What differs from S3: signatures are not checked; an object that replaces another keeps metadata of the old one that
+// it does not set itself; a part of an upload cannot be copied from an object, and is refused.
 package main
 
 import (
