@@ -198,7 +198,11 @@ class ObjectFolder:
             self._repeated(lambda store: store.put(self._folder + path, content, **how))
 
     def _read_token(self, path: str) -> str | None:
-        found = self._repeated(lambda store: store.get(self._folder + path).attributes)
+        """Return the attempt that made an object; None of one that was deleted meanwhile."""
+        try:
+            found = self._repeated(lambda store: store.get(self._folder + path).attributes)
+        except FileNotFoundError:
+            return None
         return {name.lower(): value for name, value in found.items()}.get(_ATTEMPT)
 
     def _get_range(self, path: str, start: int, end: int) -> Any:

@@ -62,6 +62,18 @@ def test_a_lost_reply_to_who_came_second_is_no_win(bucket: Bucket, store: Store,
     assert not store.put_if_absent("a", b"equal")
 
 
+def test_who_came_second_may_find_the_name_free_again(bucket: Bucket, store: Store, proxy: FaultyProxy) -> None:
+    """The first one's file was deleted between the refusal and the look at whose it is."""
+    assert store.put_if_absent("a", b"1")
+    look = proxy.pause(lambda request: request.method == "GET" and request.key == "log/a")
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(store.put_if_absent, "a", b"2")
+        assert look.arrived.wait(10)
+        store.delete("a")
+        look.release()
+        assert not second.result()
+
+
 def test_each_name_has_one_winner_while_requests_fail(bucket: Bucket, proxy: FaultyProxy) -> None:
     def claim(_thread: int) -> list[str]:
         own = open_store(f"{bucket.url}/log")
