@@ -114,7 +114,10 @@ class Database:
         return find_adoption(open_engine(self.url), self.url)
 
     def rehearsal(self) -> DatabaseRehearsal:
-        """Return what adopts without effect, to see what would be done; each feature has a `rehearsal` of its own."""
+        """Return what adopts and moves the lake without effect, to see what would be done.
+
+        Each feature has a `rehearsal` of its own.
+        """
         return DatabaseRehearsal(self.url)
 
     def adopt(
@@ -134,6 +137,30 @@ class Database:
             from rowtide.databases.postgres.connect import open_engine
         engine = open_engine(self.url)
         return adopt(engine, self.url, reason, abandons_original=abandon_original, on_wait=on_wait)
+
+    def switch_lake(
+        self,
+        source: str,
+        target: str,
+        *,
+        source_log_store: str | None = None,
+        target_log_store: str | None = None,
+        for_group: bool = False,
+        on_progress: Callable[[CopyProgress], None] = lambda _progress: None,
+    ) -> Copied | None:
+        """Copy this database's lake and log store as `copy_lake`, and use the copy from then on.
+
+        Return None if an earlier call did it already. A log store outside the lake stays where it is, unless
+        `target_log_store` is given. Raises as `copy_lake`, `LeaseHeld` while a process captures or reads the log,
+        `LakeElsewhere`, `DatabaseNotEnabled`, `NotOwner`.
+        """
+        from rowtide.relocation import LakePlace
+
+        with naming_extras():
+            from rowtide.databases.postgres.connect import open_engine
+            from rowtide.relocation.switching import switch_lake
+        places = LakePlace.of(source, source_log_store), target, target_log_store
+        return switch_lake(open_engine(self.url), self.url, *places, for_group=for_group, on_progress=on_progress)
 
     def check(self, tables: Sequence[str] | str = (), *, lake: str | None = None) -> tuple[Finding, ...]:
         """Return what is missing for capture or tracking, with remedies, most severe first.
@@ -157,7 +184,7 @@ class Database:
 
 
 class DatabaseRehearsal:
-    """`adopt` without effect; `statements` has what it would run."""
+    """`adopt` and `switch_lake` without effect; `statements` has what they would run."""
 
     def __init__(self, url: str) -> None:
         self.statements: list[str] = []
@@ -171,6 +198,25 @@ class DatabaseRehearsal:
             from rowtide.databases.postgres.connect import open_engine
         with rehearsing(open_engine(self._url), self.statements) as alterations:
             return rehearse_adoption(alterations, self._url, abandons_original=abandon_original)
+
+    def switch_lake(
+        self,
+        source: str,
+        target: str,
+        *,
+        source_log_store: str | None = None,
+        target_log_store: str | None = None,
+    ) -> Copied | None:
+        """Return what would be copied. Raises as `Database.switch_lake`, but `LeaseHeld`."""
+        from rowtide.relocation import LakePlace
+
+        with naming_extras():
+            from rowtide.databases.postgres.alterations import rehearsing
+            from rowtide.databases.postgres.connect import open_engine
+            from rowtide.relocation.switching import rehearse_switch
+        places = LakePlace.of(source, source_log_store), target, target_log_store
+        with rehearsing(open_engine(self._url), self.statements) as alterations:
+            return rehearse_switch(alterations, self._url, *places)
 
 
 def register(spark: SparkSession, lake: str) -> tuple[str, ...]:

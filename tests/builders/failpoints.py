@@ -72,6 +72,9 @@ CHANGE_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("delta_file", "delta_commit", "delta_checkpoint") for side in ("before", "after")
 )
 COPY_FAILPOINTS = ("lake_copy.before", "lake_copy.after")
+SWITCH_FAILPOINTS = tuple(
+    f"{step}.{side}" for step in ("log_store_closing", "lake_switch") for side in ("before", "after")
+)
 VACUUM_FAILPOINTS = ("delta_vacuum.before", "delta_vacuum.after")
 MERGE_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("sqlite_merge_commit", "postgres_merge_commit") for side in ("before", "after")

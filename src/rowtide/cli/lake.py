@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,9 @@ import typer
 from rowtide.cli.options import Group
 from rowtide.cli.output import notes
 from rowtide.cli.progress import progress
+from rowtide.cli.statements import printed
 from rowtide.findings.quantities import format_bytes, format_duration
+from rowtide.handle import connect
 
 if TYPE_CHECKING:
     from rowtide.relocation import Copied, CopyProgress
@@ -29,26 +32,78 @@ def copy(
     target: Annotated[str, _TO],
     from_log_store: Annotated[str | None, typer.Option(help="Folder of the log store; default: FROM/log.")] = None,
     log_store: Annotated[str | None, typer.Option(help="Folder of its copy; default: TO/log.")] = None,
+    db: Annotated[
+        str | None,
+        typer.Option("--db", envvar="ROWTIDE_DB", help="With --switch: the source database.", show_default=False),
+    ] = None,
     *,
+    switch: Annotated[bool, typer.Option("--switch", help="Let the database use the copy from then on.")] = False,
     group: Group = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what is to be copied, and copy nothing.")] = False,
 ) -> None:
     """Copy a lake and its log store, between folders and buckets: each file is verified.
 
     Capture may go on meanwhile. Run it again to complete a copy that was interrupted, or to bring it up to date: what
-    is there already is not copied again.
+    is there already is not copied again. With --switch, what is left is copied while nobody captures, and the database
+    uses the copy from then on: stop capture first.
     """
+    places = _Places(source, target, from_log_store, log_store)
+    if not switch:
+        _copy(places, for_group=group, dry_run=dry_run)
+    elif db is None:
+        raise typer.BadParameter("with --switch, name the database by --db or ROWTIDE_DB", param_hint="--db")
+    else:
+        _switch(db, places, for_group=group, dry_run=dry_run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """What the command line names."""
+
+    source: str
+    target: str
+    source_log_store: str | None
+    target_log_store: str | None
+
+
+def _copy(places: _Places, *, for_group: bool, dry_run: bool) -> None:
     from rowtide.relocation import LakePlace, copy_lake, plan_copy
 
-    places = LakePlace.of(source, from_log_store), LakePlace.of(target, log_store)
+    old, new = (
+        LakePlace.of(places.source, places.source_log_store),
+        LakePlace.of(places.target, places.target_log_store),
+    )
     if dry_run:
-        planned = plan_copy(*places)
-        found = f"{planned.copied_files} of {planned.files} files, {format_bytes(planned.copied_bytes)} of data"
-        notes.print(f"To copy: {found}. Nothing was copied.", soft_wrap=True)
+        _print_planned(plan_copy(old, new))
         return
     with _copying() as on_progress:
-        copied = copy_lake(*places, for_group=group, on_progress=on_progress)
+        copied = copy_lake(old, new, for_group=for_group, on_progress=on_progress)
     notes.print(_describe(copied), soft_wrap=True)
+
+
+def _switch(db: str, places: _Places, *, for_group: bool, dry_run: bool) -> None:
+    database = connect(db)
+    named = (places.source, places.target)
+    log_stores = {"source_log_store": places.source_log_store, "target_log_store": places.target_log_store}
+    if dry_run:
+        with printed(database.rehearsal()) as rehearsal:
+            copied = rehearsal.switch_lake(*named, **log_stores)
+    else:
+        with _copying() as on_progress:
+            copied = database.switch_lake(*named, for_group=for_group, on_progress=on_progress, **log_stores)
+    if copied is None:
+        notes.print(f"The database uses {places.target} already.", soft_wrap=True)
+    elif dry_run:
+        _print_planned(copied)
+    else:
+        notes.print(_describe(copied), soft_wrap=True)
+        said = f"The database uses {places.target} from now on. Nothing is written to {places.source} any more"
+        notes.print(f"{said}: delete it when no reader needs it.", soft_wrap=True)
+
+
+def _print_planned(planned: Copied) -> None:
+    found = f"{planned.copied_files} of {planned.files} files, {format_bytes(planned.copied_bytes)} of data"
+    notes.print(f"To copy: {found}. Nothing was copied.", soft_wrap=True)
 
 
 @contextmanager

@@ -275,6 +275,21 @@ class FilesDeleted:
     paths: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The log store and its lake are being moved: the copy has all entries before this one, and nothing follows.
+
+    Until the move `is_recorded` in the database, a new holder of a lease ends it, and goes on here.
+    """
+
+    kind: Literal["moved"] = field(default="moved", kw_only=True)
+    token: int
+    lake: str
+    log_store: str
+    moved_at: UtcTime
+    is_recorded: bool
+
+
 Entry = (
     Opened
     | TableGiven
@@ -288,6 +303,7 @@ Entry = (
     | TransactionLeftOut
     | SegmentsTruncated
     | FilesDeleted
+    | Moved
 )
 
 _ENTRY: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Field(discriminator="kind")])

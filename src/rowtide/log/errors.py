@@ -402,6 +402,20 @@ class LogStoreMoved(RowtideError):
 
 
 @numbered
+class LogStoreRelocated(RowtideError):
+    """The log store was moved to another place, with its lake or without."""
+
+    number = 2145
+    fact = "the log store was moved to {log_store}: nothing is written or read at the old place"
+    hint = (
+        "Agents go on at the new place by themselves. If the database still names the old one, run the `rowtide lake "
+        "copy FROM TO --switch` that moved it again."
+    )
+    remedy = Remedy.REGAIN
+    log_store: str
+
+
+@numbered
 class ServerPromoted(RowtideError):
     """The server is on another timeline than the one that was read, and cannot continue from there by itself."""
 

@@ -18,7 +18,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.log.entries import Entry, LeaseName, LeaseTaken, RangeAppended, decode_entry, encode_entry
 from rowtide.log.errors import ManifestCorrupt, ManifestMissing
-from rowtide.log.replay import apply
+from rowtide.log.replay import apply, require_not_moved
 from rowtide.log.state import ManifestState, decode_state, encode_state
 from rowtide.storage.deleting import delete_all
 from rowtide.storage.freshness import Clock, is_fresh, read_clock
@@ -62,7 +62,9 @@ class Manifest:
 
     @classmethod
     def open(cls, store: Store) -> Manifest:
-        """Return the manifest of a store that has one, read. Raises `ManifestMissing`, `ManifestCorrupt`."""
+        """Return the manifest of a store that has one, read. Raises `ManifestMissing`, `ManifestCorrupt`,
+        `LogStoreRelocated`.
+        """
         manifest = cls.find(store)
         if manifest is None:
             raise ManifestMissing(store.url("manifest"))
@@ -70,7 +72,9 @@ class Manifest:
 
     @classmethod
     def find(cls, store: Store) -> Manifest | None:
-        """Return the manifest of a store, read; None if the store has none. Raises `ManifestCorrupt`."""
+        """Return the manifest of a store, read; None if the store has none. Raises `ManifestCorrupt`,
+        `LogStoreRelocated`.
+        """
         manifest = cls(store)
         return manifest if manifest.load() is not None else None
 
@@ -93,7 +97,9 @@ class Manifest:
         return self._state
 
     def refresh(self) -> ManifestState:
-        """Read the entries written since the last call. Raises `ManifestMissing`, `ManifestCorrupt`."""
+        """Read the entries written since the last call. Raises `ManifestMissing`, `ManifestCorrupt`,
+        `LogStoreRelocated`.
+        """
         self._follow()
         return self.state
 
@@ -121,6 +127,20 @@ class Manifest:
             # Others have written meanwhile, or the state from which the entry follows is not known yet.
             self._follow()
             is_current = True
+
+    def append_after(self, version: int, entry: Entry) -> bool:
+        """Append an entry as the next one after a version; return False if another process has written that one.
+
+        Raises as `append`.
+        """
+        if self.refresh().version != version:
+            return False
+        begun = self._clock()
+        state = apply(self._state, version + 1, entry)
+        is_written = self._write(version + 1, entry)
+        if is_written:
+            self._state, self._known_at = state, begun
+        return is_written
 
     def take_lease(self, lease: LeaseName, holder: str) -> int:
         """Take a lease from its present holder, if any; return the token that entries written under it carry."""
@@ -153,6 +173,8 @@ class Manifest:
                 begun = self._clock()
             if is_fresh(self._known_at, self._clock):
                 self._known_at = begun
+                if self._state is not None:
+                    require_not_moved(self._state)
                 return
 
     def _read_entry(self, number: int) -> Entry | None:

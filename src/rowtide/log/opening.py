@@ -48,6 +48,8 @@ def open_log_reader(url: str, stop: threading.Event | None = None) -> Iterator[L
             control.ensure_made(lease.connection)
         table_publications.ensure_made(engine)
         token = manifest.take_lease("log", describe_holder())
+        # Whoever has the lease by now may have moved the log store before it heard of this token.
+        lease.verify()
         delete_orphans(store, manifest.state)
         source = PostgresSource.open(url, lease.connection, definition, manifest, token)
         with LogReader(source, store, manifest, token) as reader:

@@ -19,6 +19,7 @@ from rowtide.log.entries import (
     Entry,
     FilesDeleted,
     LeaseTaken,
+    Moved,
     Opened,
     RangeAppended,
     ReaderAdvanced,
@@ -31,24 +32,39 @@ from rowtide.log.entries import (
     TransactionLeftOut,
     TransactionSkipped,
 )
-from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
+from rowtide.log.errors import IllegalEntry, LeaseLost, LogStoreRelocated, ManifestConflict
 from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Member, Upgraded, follow_alteration
-from rowtide.log.state import Gap, Incomplete, Lease, ManifestState, PendingDeletion, Reader, Unheld
+from rowtide.log.state import Gap, Incomplete, Lease, ManifestState, NewPlace, PendingDeletion, Reader, Unheld
 
 
 def apply(state: ManifestState | None, number: int, entry: Entry) -> ManifestState:
     """Return the state after an entry.
 
     Raises `LeaseLost` for a token that is not the log lease's, `ManifestConflict` for a range that does not
-    begin at the position, `IllegalEntry` for anything else that the state forbids.
+    begin at the position, `LogStoreRelocated` after a move, `IllegalEntry` for anything else that the state forbids.
     """
     last = state.version if state is not None else 0
     _require(number == last + 1, number, entry, f"the last entry is {last}")
+    if state is not None:
+        # Whoever takes a lease has read in the database that the log store is here; else its copy goes on.
+        (require_not_moved if isinstance(entry, LeaseTaken | Moved) else require_here)(state)
     if isinstance(entry, Opened):
         return _open(state, number, entry)
     if state is None:
         raise IllegalEntry(number, entry.kind, "the first entry opens epoch 0")
     return _apply(replace(state, version=number), entry)
+
+
+def require_here(state: ManifestState) -> None:
+    """Raise `LogStoreRelocated` if the log store was moved, or is being moved."""
+    if state.new_place is not None:
+        raise LogStoreRelocated(state.new_place.log_store)
+
+
+def require_not_moved(state: ManifestState) -> None:
+    """Raise `LogStoreRelocated` if the log store was moved, and its database knows."""
+    if state.new_place is not None and state.new_place.is_recorded:
+        require_here(state)
 
 
 def _apply(state: ManifestState, entry: Entry) -> ManifestState:
@@ -59,7 +75,7 @@ def _apply(state: ManifestState, entry: Entry) -> ManifestState:
             return _give_table(state, entry)
         case LeaseTaken():
             lease = Lease(entry.holder, state.version, entry.taken_at)
-            return replace(state, leases={**state.leases, entry.lease: lease})
+            return replace(state, leases={**state.leases, entry.lease: lease}, new_place=None)
         case SegmentsMerged():
             return _merge(state, entry)
         case ReaderAdvanced():
@@ -80,6 +96,9 @@ def _apply(state: ManifestState, entry: Entry) -> ManifestState:
             return _truncate(state, entry)
         case FilesDeleted():
             return _forget_files(state, entry)
+        case Moved():
+            _require_log_lease(state, entry.token)
+            return replace(state, new_place=NewPlace(entry.log_store, entry.is_recorded))
         case Opened():
             raise AssertionError("an epoch is opened by apply")
         case _:

@@ -77,6 +77,14 @@ class PendingDeletion:
 
 
 @dataclass(frozen=True, slots=True)
+class NewPlace:
+    """Where a log store was moved, and whether its database knows."""
+
+    log_store: str
+    is_recorded: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestState:
     """The log store's content.
 
@@ -86,7 +94,8 @@ class ManifestState:
     committed at `as_of`, by the source's clock, is below `position`. Mappings are never changed in place.
 
     `reads_messages`: members were announced by logical messages up to here, by an earlier build. `control_row` is the
-    mark or heartbeat of the latest transaction that was read, None if that is not known.
+    mark or heartbeat of the latest transaction that was read, None if that is not known. `new_place`: the log store
+    was moved there, or is being moved.
     """
 
     version: int
@@ -107,6 +116,7 @@ class ManifestState:
     incomplete: tuple[Incomplete, ...] = ()
     unheld: tuple[Unheld, ...] = ()
     control_row: ControlRow | None = None
+    new_place: NewPlace | None = None
 
     @property
     def next_table_id(self) -> int:

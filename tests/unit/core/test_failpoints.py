@@ -32,6 +32,7 @@ from builders.failpoints import (
     SQLITE_FAILPOINTS,
     SUBSCRIPTION_FAILPOINTS,
     SUSPENSION_FAILPOINTS,
+    SWITCH_FAILPOINTS,
     VACUUM_FAILPOINTS,
     find_failpoints,
 )
@@ -106,6 +107,7 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + DELTA_FAILPOINTS
         + VACUUM_FAILPOINTS
         + COPY_FAILPOINTS
+        + SWITCH_FAILPOINTS
         + LEAVING_OUT_FAILPOINTS
         + SUSPENSION_FAILPOINTS
         + SNAPSHOT_FAILPOINTS

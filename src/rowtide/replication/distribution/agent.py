@@ -18,6 +18,7 @@ from rowtide.log.batches import MAX_BATCH_BYTES
 from rowtide.log.entries import ReaderAdvanced, Segment, TransactionLeftOut
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Traced
+from rowtide.log.replay import require_here
 from rowtide.log.segments import read_segment
 from rowtide.log.state import ManifestState, bounded_end, segments_between
 from rowtide.replication.articles import Article
@@ -76,9 +77,11 @@ class DistributionAgent:
     def step(self) -> bool:
         """Deliver what the log store has now, in bounded portions; return whether there was anything to do.
 
-        Raises `SchemaChanged` or `ChangesLost` once everything before it is delivered, and what `Delivery` raises.
+        Raises `SchemaChanged` or `ChangesLost` once everything before it is delivered, `LogStoreRelocated`, and what
+        `Delivery` raises.
         """
         state = self._manifest.refresh()
+        require_here(state)
         if self._position.epoch != state.epoch:
             raise ChangesLost(str(self._position), "the log was restarted")
         self._require_kept(state, self._position)

@@ -1,0 +1,227 @@
+"""A database's lake and log store move: capture goes on at the new place, with every change exactly once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import rowtide
+from builders.capture_processes import CaptureProcess
+from builders.captured_databases import LoggedDatabase
+from builders.command_lines import rowtide as run
+from builders.failpoints import SWITCH_FAILPOINTS
+from builders.killed_programs import KILLED, run_program
+from builders.object_servers import Bucket
+from rowtide.cdc.lake_lease import LakeLease
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.handle import connect
+from rowtide.log.catalogue import read_source
+from rowtide.log.entries import ReaderAdvanced
+from rowtide.log.errors import LeaseHeld, LogStoreRelocated
+from rowtide.log.manifest import Manifest
+from rowtide.log.opening import open_log_reader
+from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store import open_store
+from rowtide.relocation.errors import LakeElsewhere
+
+NAME = "public_item"
+SWITCH = "import sys, rowtide; rowtide.connect(sys.argv[1]).switch_lake(*sys.argv[2:])"
+
+
+@pytest.fixture
+def moving(logged: LoggedDatabase) -> LoggedDatabase:
+    """A database with two captured rows."""
+    logged.execute("create table item (id int primary key)")
+    logged.enable("item")
+    capture(logged, 1, 2)
+    return logged
+
+
+def capture(logged: LoggedDatabase, *ids: int) -> None:
+    """Insert rows, and capture all that was committed."""
+    logged.execute(*(f"insert into item values ({key})" for key in ids))
+    ended = run("cdc", "run", "--once", "--db", logged.url)
+    assert ended.code == 0, ended.errors
+
+
+def switch(logged: LoggedDatabase, target: object, **places: str) -> object:
+    return connect(logged.url).switch_lake(str(logged.lake), str(target), **places)
+
+
+def read_ids(lake: object) -> list[int]:
+    """Return the keys of the inserts that a lake has published, in order."""
+    rows = rowtide.open_lake(str(lake)).get_all_changes(NAME).to_arrow().read_all().to_pylist()
+    return [row["id"] for row in rows]
+
+
+def find_places(logged: LoggedDatabase) -> SourceDefinition:
+    with open_engine(logged.url).connect() as connection:
+        return read_source(connection, logged.url)
+
+
+@contextmanager
+def writing(logged: LoggedDatabase, begin: int) -> Iterator[list[int]]:
+    """Insert rows all the time; the list has those that were committed."""
+    written: list[int] = []
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            key = begin + len(written)
+            logged.execute(f"insert into item values ({key})")
+            written.append(key)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield written
+    finally:
+        stop.set()
+        writer.join()
+
+
+@pytest.mark.parametrize("kind", ["disk", "bucket"])
+def test_capture_goes_on_at_the_new_place(
+    moving: LoggedDatabase, tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    bucket: Bucket | None = request.getfixturevalue("bucket") if kind == "bucket" else None
+    target = f"{bucket.url}/shop" if bucket is not None else str(tmp_path / "moved")
+    with writing(moving, 3) as written:
+        with CaptureProcess(moving.url, tmp_path) as process:
+            process.wait_published(moving)
+            rowtide.copy_lake(str(moving.lake), target)
+            process.wait_published(moving)
+            assert run("lake", "copy", str(moving.lake), target, "--switch", "--db", moving.url).code == 1
+            assert process.terminate() == 0
+        ended = run("lake", "copy", str(moving.lake), target, "--switch", "--db", moving.url)
+        assert ended.code == 0, ended.errors
+        assert f"The database uses {target} from now on." in ended.errors
+        before = read_ids(target)
+        with CaptureProcess(moving.url, tmp_path) as process:
+            process.wait_published(moving)
+            process.terminate()
+    capture(moving)
+    assert read_ids(target) == [1, 2, *written]
+    assert read_ids(moving.lake) == before == [1, 2, *written][: len(before)]
+    assert (find_places(moving).lake, find_places(moving).log_store) == (target, f"{target}/log")
+
+
+@pytest.mark.parametrize("failpoint", SWITCH_FAILPOINTS)
+def test_a_killed_switch_leaves_one_place_in_force(moving: LoggedDatabase, tmp_path: Path, failpoint: str) -> None:
+    target = tmp_path / "moved"
+    assert run_program(SWITCH, moving.url, str(moving.lake), str(target), failpoint=failpoint) == KILLED
+    was_switched = failpoint == "lake_switch.after"
+    in_force = target if was_switched else moving.lake
+    assert find_places(moving).lake == str(in_force)
+    capture(moving, 3)
+    assert read_ids(in_force) == [1, 2, 3]
+    assert (switch(moving, target) is None) == was_switched
+    capture(moving, 4)
+    assert read_ids(target) == [1, 2, 3, 4]
+    with pytest.raises(LogStoreRelocated):
+        Manifest.find(open_store(f"{moving.lake}/log"))
+
+
+def test_a_process_with_the_old_place_is_refused(moving: LoggedDatabase, tmp_path: Path) -> None:
+    store, manifest = moving.store(), moving.manifest()
+    switch(moving, tmp_path / "moved")
+    position = manifest.state.position
+    for use in (
+        manifest.refresh,
+        lambda: manifest.append(ReaderAdvanced("cdc", position)),
+        lambda: manifest.take_lease("log", "somebody"),
+        lambda: Manifest.open(store),
+    ):
+        with pytest.raises(LogStoreRelocated, match=f"RT-2145: the log store was moved to {tmp_path}/moved/log"):
+            use()
+    assert read_ids(moving.lake) == [1, 2]
+
+
+def test_a_capture_that_lost_its_session_writes_no_more(moving: LoggedDatabase, tmp_path: Path) -> None:
+    with AdvisoryLease.take(open_engine(moving.url), "lake") as session:
+        lease = LakeLease.take(moving.store(), session)
+        moving.execute("select pg_terminate_backend(pid, 10000) from pg_locks where locktype = 'advisory'")
+        switch(moving, tmp_path / "moved")
+        with pytest.raises(RowtideError):
+            lease.require()
+        with pytest.raises(LogStoreRelocated):
+            lease.manifest.refresh()
+
+
+def test_a_lake_that_is_captured_is_not_switched(moving: LoggedDatabase, tmp_path: Path) -> None:
+    with open_log_reader(moving.url), pytest.raises(LeaseHeld, match="RT-2108: the log lease is held by"):
+        switch(moving, tmp_path / "moved")
+    assert find_places(moving).lake == str(moving.lake)
+    switch(moving, tmp_path / "moved")
+    assert find_places(moving).lake == f"{tmp_path}/moved"
+
+
+def test_a_lake_goes_to_a_bucket_and_back(moving: LoggedDatabase, tmp_path: Path, bucket: Bucket) -> None:
+    there, back = f"{bucket.url}/shop", str(tmp_path / "back")
+    switch(moving, there)
+    capture(moving, 3)
+    connect(moving.url).switch_lake(there, back)
+    capture(moving, 4)
+    assert (read_ids(back), read_ids(there)) == ([1, 2, 3, 4], [1, 2, 3])
+
+
+def test_a_log_store_outside_the_lake_stays(logged: LoggedDatabase, tmp_path: Path) -> None:
+    logs = str(tmp_path / "logs")
+    logged.execute("create table item (id int primary key)")
+    logged.cdc.enable_db(str(logged.lake), logs)
+    logged.cdc.enable_table("item")
+    capture(logged, 1)
+    switch(logged, tmp_path / "moved")
+    capture(logged, 2)
+    assert read_ids(tmp_path / "moved") == [1, 2]
+    assert find_places(logged).log_store == logs
+    connect(logged.url).switch_lake(f"{tmp_path}/moved", f"{tmp_path}/again", target_log_store=f"{tmp_path}/other logs")
+    capture(logged, 3)
+    assert read_ids(tmp_path / "again") == [1, 2, 3]
+    assert find_places(logged).log_store == f"{tmp_path}/other logs"
+
+
+def test_another_lake_than_the_databases_is_not_switched(moving: LoggedDatabase, tmp_path: Path) -> None:
+    with pytest.raises(LakeElsewhere, match="RT-3126"):
+        connect(moving.url).switch_lake(str(tmp_path / "another"), str(tmp_path / "moved"))
+
+
+def test_a_database_restored_to_before_the_move_follows(moving: LoggedDatabase, tmp_path: Path) -> None:
+    switch(moving, tmp_path / "moved")
+    moving.execute(f"update rowtide.source set lake = '{moving.lake}', log_store = '{moving.lake}/log'")
+    run("cdc", "run", "--once", "--db", moving.url).require_error(2145)
+    assert switch(moving, tmp_path / "moved") is None
+    capture(moving, 3)
+    assert read_ids(tmp_path / "moved") == [1, 2, 3]
+
+
+def test_a_dry_run_prints_the_statement(moving: LoggedDatabase, tmp_path: Path) -> None:
+    target = f"{tmp_path}/moved"
+    ended = run("lake", "copy", str(moving.lake), target, "--switch", "--dry-run", "--db", moving.url)
+    assert ended.code == 0, ended.errors
+    assert ended.output.startswith("UPDATE rowtide.source SET ")
+    assert f"'{target}'" in ended.output
+    assert find_places(moving).lake == str(moving.lake)
+    assert not Path(target).exists()
+    again = run("lake", "copy", str(moving.lake), target, "--switch")
+    assert again.code == 2
+
+
+def test_a_lake_of_publications_alone_moves(logged: LoggedDatabase, tmp_path: Path) -> None:
+    logged.execute("create table item (id int primary key)")
+    replication = connect(logged.url).replication
+    replication.add_publication("shop", lake=str(logged.lake))
+    replication.add_article("shop", "item")
+    logged.execute("insert into item values (1)")
+    before = logged.read_log().position
+    switch(logged, tmp_path / "moved")
+    assert logged.manifest().state.position == before
+    logged.execute("insert into item values (2)")
+    logged.read_log()
+    assert logged.inserted() == ["1", "2"]
