@@ -87,6 +87,17 @@ class LakeNotWritable(RowtideError):
 
 
 @numbered
+class LakeNested(Invalid):
+    """A lake would be inside another one: what deletes the one's files would delete the other's."""
+
+    number = 3112
+    fact = "{place} cannot be a lake or a log store: it is {reason}"
+    hint = "Put lakes beside each other: any number of folders of one bucket or disk, none inside another."
+    place: str
+    reason: str
+
+
+@numbered
 class SparkLost(RowtideError):
     """Spark's JVM, or the connection to it, was lost; Python cannot start another one in the same process."""
 

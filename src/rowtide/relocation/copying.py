@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rowtide.core.places import local_path
 from rowtide.databases.file_access import make_place
+from rowtide.lake.neighbours import require_not_nested
 from rowtide.lake.stores import prepare_lake
 from rowtide.log.errors import LogStoreNotWritable
 from rowtide.log.store import probe_store
@@ -95,6 +96,7 @@ class Copying:
         """Create the folders, and copy data files; those that vanish meanwhile are left out. Raises as `copy_lake`."""
         portions = self.survey()
         self.plan(portions)
+        require_not_nested(self.target.lake, self.target.log_store)
         _prepare(self.target, for_group=for_group)
         self._go_through(portions, is_first=True)
 

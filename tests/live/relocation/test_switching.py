@@ -16,10 +16,12 @@ from builders.command_lines import rowtide as run
 from builders.failpoints import SWITCH_FAILPOINTS
 from builders.killed_programs import KILLED, run_program
 from builders.object_servers import Bucket
+from builders.relocated_lakes import FilledLake
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
+from rowtide.lake.errors import LakeNested
 from rowtide.log.catalogue import read_source
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import LeaseHeld, LogStoreRelocated
@@ -28,10 +30,21 @@ from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store import open_store
+from rowtide.relocation import Copied
 from rowtide.relocation.errors import LakeElsewhere
 
 NAME = "public_item"
 SWITCH = "import sys, rowtide; rowtide.connect(sys.argv[1]).switch_lake(*sys.argv[2:])"
+
+
+@pytest.fixture
+def enabled(logged: LoggedDatabase) -> LoggedDatabase:
+    """A database whose log was read, and not captured yet."""
+    logged.execute("create table item (id int primary key)")
+    logged.enable("item")
+    logged.execute("insert into item values (1)")
+    logged.read_log()
+    return logged
 
 
 @pytest.fixture
@@ -50,8 +63,8 @@ def capture(logged: LoggedDatabase, *ids: int) -> None:
     assert ended.code == 0, ended.errors
 
 
-def switch(logged: LoggedDatabase, target: object, **places: str) -> object:
-    return connect(logged.url).switch_lake(str(logged.lake), str(target), **places)
+def switch(logged: LoggedDatabase, target: object) -> Copied | None:
+    return connect(logged.url).switch_lake(str(logged.lake), str(target))
 
 
 def read_ids(lake: object) -> list[int]:
@@ -86,6 +99,7 @@ def writing(logged: LoggedDatabase, begin: int) -> Iterator[list[int]]:
         writer.join()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["disk", "bucket"])
 def test_capture_goes_on_at_the_new_place(
     moving: LoggedDatabase, tmp_path: Path, kind: str, request: pytest.FixtureRequest
@@ -128,9 +142,9 @@ def test_a_killed_switch_leaves_one_place_in_force(moving: LoggedDatabase, tmp_p
         Manifest.find(open_store(f"{moving.lake}/log"))
 
 
-def test_a_process_with_the_old_place_is_refused(moving: LoggedDatabase, tmp_path: Path) -> None:
-    store, manifest = moving.store(), moving.manifest()
-    switch(moving, tmp_path / "moved")
+def test_a_process_with_the_old_place_is_refused(enabled: LoggedDatabase, tmp_path: Path) -> None:
+    store, manifest = enabled.store(), enabled.manifest()
+    switch(enabled, tmp_path / "moved")
     position = manifest.state.position
     for use in (
         manifest.refresh,
@@ -140,20 +154,21 @@ def test_a_process_with_the_old_place_is_refused(moving: LoggedDatabase, tmp_pat
     ):
         with pytest.raises(LogStoreRelocated, match=f"RT-2145: the log store was moved to {tmp_path}/moved/log"):
             use()
-    assert read_ids(moving.lake) == [1, 2]
+    assert enabled.manifest().state.position == position
 
 
-def test_a_capture_that_lost_its_session_writes_no_more(moving: LoggedDatabase, tmp_path: Path) -> None:
-    with AdvisoryLease.take(open_engine(moving.url), "lake") as session:
-        lease = LakeLease.take(moving.store(), session)
-        moving.execute("select pg_terminate_backend(pid, 10000) from pg_locks where locktype = 'advisory'")
-        switch(moving, tmp_path / "moved")
+def test_a_capture_that_lost_its_session_writes_no_more(enabled: LoggedDatabase, tmp_path: Path) -> None:
+    with AdvisoryLease.take(open_engine(enabled.url), "lake") as session:
+        lease = LakeLease.take(enabled.store(), session)
+        enabled.execute("select pg_terminate_backend(pid, 10000) from pg_locks where locktype = 'advisory'")
+        switch(enabled, tmp_path / "moved")
         with pytest.raises(RowtideError):
             lease.require()
         with pytest.raises(LogStoreRelocated):
             lease.manifest.refresh()
 
 
+@pytest.mark.exhaustive
 def test_a_lake_that_is_captured_is_not_switched(moving: LoggedDatabase, tmp_path: Path) -> None:
     with open_log_reader(moving.url), pytest.raises(LeaseHeld, match="RT-2108: the log lease is held by"):
         switch(moving, tmp_path / "moved")
@@ -162,6 +177,7 @@ def test_a_lake_that_is_captured_is_not_switched(moving: LoggedDatabase, tmp_pat
     assert find_places(moving).lake == f"{tmp_path}/moved"
 
 
+@pytest.mark.exhaustive
 def test_a_lake_goes_to_a_bucket_and_back(moving: LoggedDatabase, tmp_path: Path, bucket: Bucket) -> None:
     there, back = f"{bucket.url}/shop", str(tmp_path / "back")
     switch(moving, there)
@@ -171,6 +187,7 @@ def test_a_lake_goes_to_a_bucket_and_back(moving: LoggedDatabase, tmp_path: Path
     assert (read_ids(back), read_ids(there)) == ([1, 2, 3, 4], [1, 2, 3])
 
 
+@pytest.mark.exhaustive
 def test_a_log_store_outside_the_lake_stays(logged: LoggedDatabase, tmp_path: Path) -> None:
     logs = str(tmp_path / "logs")
     logged.execute("create table item (id int primary key)")
@@ -187,32 +204,48 @@ def test_a_log_store_outside_the_lake_stays(logged: LoggedDatabase, tmp_path: Pa
     assert find_places(logged).log_store == f"{tmp_path}/other logs"
 
 
-def test_another_lake_than_the_databases_is_not_switched(moving: LoggedDatabase, tmp_path: Path) -> None:
+def test_another_lake_than_the_databases_is_not_switched(enabled: LoggedDatabase, tmp_path: Path) -> None:
     with pytest.raises(LakeElsewhere, match="RT-3126"):
-        connect(moving.url).switch_lake(str(tmp_path / "another"), str(tmp_path / "moved"))
+        connect(enabled.url).switch_lake(str(tmp_path / "another"), str(tmp_path / "moved"))
 
 
-def test_a_database_restored_to_before_the_move_follows(moving: LoggedDatabase, tmp_path: Path) -> None:
-    switch(moving, tmp_path / "moved")
-    moving.execute(f"update rowtide.source set lake = '{moving.lake}', log_store = '{moving.lake}/log'")
-    run("cdc", "run", "--once", "--db", moving.url).require_error(2145)
-    assert switch(moving, tmp_path / "moved") is None
-    capture(moving, 3)
-    assert read_ids(tmp_path / "moved") == [1, 2, 3]
+def test_a_database_restored_to_before_the_move_follows(enabled: LoggedDatabase, tmp_path: Path) -> None:
+    switch(enabled, tmp_path / "moved")
+    enabled.execute(f"update rowtide.source set lake = '{enabled.lake}', log_store = '{enabled.lake}/log'")
+    run("cdc", "run", "--once", "--db", enabled.url).require_error(2145)
+    assert switch(enabled, tmp_path / "moved") is None
+    capture(enabled, 2)
+    assert read_ids(tmp_path / "moved") == [1, 2]
 
 
-def test_a_dry_run_prints_the_statement(moving: LoggedDatabase, tmp_path: Path) -> None:
+def test_a_dry_run_prints_the_statement(enabled: LoggedDatabase, tmp_path: Path) -> None:
     target = f"{tmp_path}/moved"
-    ended = run("lake", "copy", str(moving.lake), target, "--switch", "--dry-run", "--db", moving.url)
+    ended = run("lake", "copy", str(enabled.lake), target, "--switch", "--dry-run", "--db", enabled.url)
     assert ended.code == 0, ended.errors
     assert ended.output.startswith("UPDATE rowtide.source SET ")
     assert f"'{target}'" in ended.output
-    assert find_places(moving).lake == str(moving.lake)
+    assert find_places(enabled).lake == str(enabled.lake)
     assert not Path(target).exists()
-    again = run("lake", "copy", str(moving.lake), target, "--switch")
+    again = run("lake", "copy", str(enabled.lake), target, "--switch")
     assert again.code == 2
 
 
+def test_a_lake_inside_another_is_refused(logged: LoggedDatabase, tmp_path: Path) -> None:
+    inside = f"{FilledLake(tmp_path / 'another').path}/inside"
+    database = connect(logged.url)
+    for enable in (
+        lambda: database.cdc.enable_db(inside),
+        lambda: database.cdc.enable_db(str(logged.lake), f"{inside}/log"),
+        lambda: database.cdc.rehearsal().enable_db(inside),
+        lambda: database.replication.add_publication("shop", lake=inside),
+    ):
+        with pytest.raises(LakeNested, match="RT-3112"):
+            enable()
+    assert not Path(inside).exists()
+    assert not logged.lake.exists()
+
+
+@pytest.mark.exhaustive
 def test_a_lake_of_publications_alone_moves(logged: LoggedDatabase, tmp_path: Path) -> None:
     logged.execute("create table item (id int primary key)")
     replication = connect(logged.url).replication

@@ -15,6 +15,7 @@ from rowtide.log.entries import (
     Entry,
     FilesDeleted,
     LeaseTaken,
+    Moved,
     Opened,
     RangeAppended,
     ReaderAdvanced,
@@ -57,6 +58,7 @@ ENTRIES: list[Entry] = [
     TransactionLeftOut("cdc", "m1", CommitLsn.of(3, 9), "a row is too large"),
     SegmentsTruncated(2, Position(5), NOW),
     FilesDeleted(2, ("segments/a",)),
+    Moved(2, "s3://bucket/shop", "s3://bucket/shop/log", NOW, is_recorded=False),
 ]
 
 

@@ -17,6 +17,7 @@ from rowtide.log.entries import (
     Entry,
     FilesDeleted,
     LeaseTaken,
+    Moved,
     Opened,
     RangeAppended,
     ReaderAdvanced,
@@ -28,13 +29,14 @@ from rowtide.log.entries import (
     TransactionLeftOut,
     TransactionSkipped,
 )
-from rowtide.log.errors import IllegalEntry, LeaseLost, ManifestConflict
+from rowtide.log.errors import IllegalEntry, LeaseLost, LogStoreRelocated, ManifestConflict
 from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Reshaped, Upgraded
 from rowtide.log.replay import apply
 from rowtide.log.state import (
     Gap,
     Incomplete,
     ManifestState,
+    NewPlace,
     PendingDeletion,
     Reader,
     Unheld,
@@ -66,6 +68,10 @@ def filled() -> ManifestState:
     state = replay(range_to(state, 200, [segment(100, 150)], [Enabled(CommitLsn(100), member())]), state=state)
     state = replay(range_to(state, 300, [segment(200, 250)]), state=state)
     return replay(range_to(state, 400, [segment(300, 350)], [Reshaped(CommitLsn(350), 1)]), state=state)
+
+
+def moved(*, token: int = 2, is_recorded: bool = False) -> Moved:
+    return Moved(token, "/new", "/new/log", NOW, is_recorded=is_recorded)
 
 
 def paths(state: ManifestState) -> list[str]:
@@ -130,6 +136,7 @@ ILLEGAL: dict[str, tuple[Callable[[ManifestState], Entry], type[RowtideError]]] 
     "a truncation under a stale token": (lambda _: SegmentsTruncated(1, Position(200), NOW), LeaseLost),
     "forgetting under a stale token": (lambda _: FilesDeleted(1, ()), LeaseLost),
     "forgetting a live file": (lambda _: FilesDeleted(2, ("segments/100-150.parquet",)), IllegalEntry),
+    "a move under a stale token": (lambda _: moved(token=1), LeaseLost),
 }
 
 
@@ -366,7 +373,28 @@ def test_every_kind_of_entry_is_tried() -> None:
         *(Opened, TableGiven, RangeAppended, LeaseTaken, SegmentsMerged),
         *(ReaderAdvanced, ReaderLeft, TimelineFollowed, TransactionSkipped, SegmentsTruncated, FilesDeleted),
         TransactionLeftOut,
+        Moved,
     }
+
+
+@pytest.mark.parametrize("entry", [ReaderLeft("cdc"), ReaderAdvanced("cdc", Position(400)), opened(1, 500, "why")])
+def test_nothing_follows_a_move(entry: Entry) -> None:
+    state = replay(moved(), state=filled())
+    assert state.new_place == NewPlace("/new/log", is_recorded=False)
+    with pytest.raises(LogStoreRelocated, match="RT-2145: the log store was moved to /new/log"):
+        replay(entry, state=state)
+
+
+def test_whoever_takes_a_lease_ends_a_move() -> None:
+    state = replay(moved(), LeaseTaken("lake", "the capture", NOW), ReaderLeft("cdc"), state=filled())
+    assert state.new_place is None
+
+
+def test_a_recorded_move_is_the_end() -> None:
+    state = replay(moved(), moved(is_recorded=True), state=filled())
+    for entry in (LeaseTaken("log", "the reader", NOW), moved()):
+        with pytest.raises(LogStoreRelocated):
+            replay(entry, state=state)
 
 
 def test_what_a_member_lacks_is_known_until_it_ends() -> None:

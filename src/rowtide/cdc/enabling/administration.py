@@ -19,6 +19,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
 from rowtide.databases.postgres.errors import translated
+from rowtide.lake.neighbours import require_not_nested
 from rowtide.lake.paths import absolute_lake
 from rowtide.lake.stores import prepare_lake
 from rowtide.log import catalogue, placeholder_reader
@@ -66,7 +67,7 @@ def enable_database(
             engine, FEATURE, lambda: _make_place(lake, log_store, for_group=for_group), on_wait
         )
         manifest = Manifest.open(open_store(opened.source.log_store))
-        prepared = opened.source.lake if was_made else prepare_lake(lake, for_group=for_group)
+        prepared = opened.source.lake if was_made else _prepare_alone(lake, for_group=for_group)
 
         def add(connection: Connection) -> SourceDefinition:
             source = _add_definitions(connection, opened.source, prepared, was_made=was_made)
@@ -87,6 +88,8 @@ def enable_database(
 def rehearse_enabling(alterations: Rehearsing, lake: str, log_store: str | None = None) -> None:
     """Rehearse `enable_database`: no slot and no folder is made. Raises as that does, but for places not writable."""
     was_made = alterations.transact(_find_made)
+    if not was_made:
+        require_not_nested(lake)
     source = provision.rehearse_source(alterations, FEATURE, Place(absolute_lake(lake), log_store))
     place = source.lake if was_made else absolute_lake(lake)
     alterations.transact(partial(_add_definitions, source=source, lake=place, was_made=was_made))
@@ -143,7 +146,13 @@ def require_alone(connection: Connection) -> None:
 
 
 def _make_place(lake: str, log_store: str | None, *, for_group: bool) -> Place:
+    require_not_nested(lake, log_store)
     return Place(prepare_lake(lake, for_group=for_group), log_store, for_group)
+
+
+def _prepare_alone(lake: str, *, for_group: bool) -> str:
+    require_not_nested(lake)
+    return prepare_lake(lake, for_group=for_group)
 
 
 def _find_made(connection: Connection) -> bool:
