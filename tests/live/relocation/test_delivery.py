@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
-
+from builders.captured_databases import wait_until
 from builders.replicated_databases import ReplicatedDatabase
-from rowtide.core.errors import Remedy
+from rowtide.agents.loop import run_agent
+from rowtide.core.errors import RowtideError
 from rowtide.handle import connect
-from rowtide.log.errors import LogStoreRelocated
 
 
-def test_an_agent_follows_the_log_store(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
+def test_a_running_agent_goes_on_at_the_new_place(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
+    publisher, stop, retries = replicated.publisher, threading.Event(), list[int]()
     replicated.begin("create table item (id int primary key)", item={})
-    replicated.publisher.execute("insert into item values (1)")
-    replicated.deliver()
-    with pytest.raises(LogStoreRelocated) as raised, replicated.open_agent() as agent:
-        while agent.step():
-            pass
-        connect(replicated.publisher.url).switch_lake(str(replicated.publisher.lake), str(tmp_path / "moved"))
-        agent.step()
-    assert raised.value.remedy is Remedy.REGAIN  # opened again, as below
-    replicated.publisher.execute("insert into item values (2)")
-    replicated.deliver()
+
+    def note(error: RowtideError, _pause_s: float) -> None:
+        retries.append(error.number)
+
+    def deliver(key: int) -> None:
+        publisher.execute(f"insert into item values ({key})")
+        publisher.read_log()
+        query = f"select 1 from item where id = {key}"
+        wait_until(lambda: bool(replicated.subscriber.execute(query)), what=f"row {key} at the subscriber")
+
+    with ThreadPoolExecutor(1) as pool:
+        agent = pool.submit(run_agent, replicated.open_agent, stop=stop, idle_s=0.05, on_retry=note)
+        try:
+            deliver(1)
+            connect(publisher.url).switch_lake(str(publisher.lake), str(tmp_path / "moved"))
+            deliver(2)
+        finally:
+            stop.set()
+        agent.result()
+    assert set(retries) == {2145}
     replicated.require_equal("item")
