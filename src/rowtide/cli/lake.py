@@ -83,14 +83,22 @@ def _copy(places: _Places, *, for_group: bool, dry_run: bool) -> None:
 
 def _switch(db: str, places: _Places, *, for_group: bool, dry_run: bool) -> None:
     database = connect(db)
-    named = (places.source, places.target)
-    log_stores = {"source_log_store": places.source_log_store, "target_log_store": places.target_log_store}
+    old_log, new_log = places.source_log_store, places.target_log_store
     if dry_run:
         with printed(database.rehearsal()) as rehearsal:
-            copied = rehearsal.switch_lake(*named, **log_stores)
+            copied = rehearsal.switch_lake(
+                places.source, places.target, source_log_store=old_log, target_log_store=new_log
+            )
     else:
         with _copying() as on_progress:
-            copied = database.switch_lake(*named, for_group=for_group, on_progress=on_progress, **log_stores)
+            copied = database.switch_lake(
+                places.source,
+                places.target,
+                source_log_store=old_log,
+                target_log_store=new_log,
+                for_group=for_group,
+                on_progress=on_progress,
+            )
     if copied is None:
         notes.print(f"The database uses {places.target} already.", soft_wrap=True)
     elif dry_run:
