@@ -1,4 +1,4 @@
-"""What every store promises: a folder of a local disk, and one of a bucket."""
+"""What every store promises: a folder of a local disk, one of a bucket, and that whose URL `ROWTIDE_TEST_STORE` has."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import resource
 import socket
 import stat
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,14 +27,17 @@ from rowtide.storage.local import LocalFolder
 from rowtide.storage.objects import ObjectFolder
 from rowtide.storage.store import Missing, Store
 
-ODD_NAMES = ("a%2Cb", "a b", "ä#?&+=;:@", "[q]*", "~^`|\\{}'\"", "日本", "a=1", "%", ".hidden")
+OTHER = os.environ.get("ROWTIDE_TEST_STORE")
+ODD_NAMES = ("a%2Cb", "a b", "ä#?&+=;:@", "[q]*", "~^`|{}'\"", "日本", "a=1", "%", ".hidden")
 
 
-@pytest.fixture(params=["local", "objects"])
+@pytest.fixture(params=["local", "objects", *([OTHER] if OTHER else [])])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The path or URL of a folder that has no file yet."""
     if request.param == "local":
         return str(tmp_path / "log")
+    if request.param == OTHER:
+        return f"{OTHER}/{uuid.uuid4().hex}"
     bucket: Bucket = request.getfixturevalue("bucket")
     return f"{bucket.url}/a b/lög%20"
 

@@ -34,7 +34,7 @@ _SCHEMES = {
     "abfss": Provider.AZURE,
 }
 
-_VARIABLES = {
+VARIABLES = {
     Provider.S3: (
         "AWS_ACCESS_KEY_ID",
         "AWS_SECRET_ACCESS_KEY",
@@ -63,7 +63,7 @@ _VARIABLES = {
         "AZURE_STORAGE_CLIENT_SECRET",
         "AZURE_STORAGE_TENANT_ID",
         "AZURE_STORAGE_USE_EMULATOR",
-        "AZURE_ENDPOINT_URL",
+        "AZURE_STORAGE_ENDPOINT",
     ),
 }
 """What a process that is given a store needs to know from the one that gives it.
@@ -120,13 +120,13 @@ def is_object_url(place: str) -> bool:
 
 def choose_settings(url: ObjectUrl, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of an environment by which a store is reached, also from another machine."""
-    names = _VARIABLES[url.provider]
+    names = VARIABLES[url.provider]
     return {name: environment[name] for name in names if environment.get(name)}
 
 
 def allows_http(settings: Mapping[str, str]) -> bool:
     """Return whether the store is reached without TLS: its endpoint says so."""
-    endpoints = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "GOOGLE_BASE_URL", "AZURE_ENDPOINT_URL")
+    endpoints = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "GOOGLE_BASE_URL", "AZURE_STORAGE_ENDPOINT")
     return any(settings.get(name, "").lower().startswith("http://") for name in endpoints) or _is_true(
         settings.get("AZURE_STORAGE_USE_EMULATOR")
     )

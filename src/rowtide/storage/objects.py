@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-_ATTEMPT = "rowtide-attempt"
-"""Metadata of an object that was put if absent: the attempt that made it."""
+_ATTEMPT = "rowtideattempt"
+"""Metadata of an object that was put if absent: the attempt that made it. Azure takes identifiers of C# only."""
 _WHOLE_BYTES = 32 * 1024 * 1024
 """Up to this size a file is read by one request; of larger ones, what is wanted."""
 _PART_BYTES = 8 * 1024 * 1024

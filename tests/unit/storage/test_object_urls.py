@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 import pytest
+from obstore.exceptions import GenericError
+from obstore.store import AzureStore, GCSStore, S3Store
 
 from rowtide.core.secrets import redact
 from rowtide.storage.errors import StorageSchemeUnsupported, StorageUrlMalformed
 from rowtide.storage.object_urls import (
+    VARIABLES,
     ObjectUrl,
     Provider,
     allows_http,
@@ -154,3 +160,12 @@ def test_spark_gets_the_key_of_an_account() -> None:
 
 def test_a_local_lake_needs_no_settings() -> None:
     assert hadoop_settings("/lake", KEYS) == {}
+
+
+@pytest.mark.parametrize("url", ["s3://bucket", "gs://bucket", "az://bucket"])
+def test_the_client_knows_the_names_of_all_variables(url: str) -> None:
+    names = VARIABLES[parse_object_url(url).provider]
+    stores: dict[Provider, Any] = {Provider.S3: S3Store, Provider.GCS: GCSStore, Provider.AZURE: AzureStore}
+    for name in names:
+        with suppress(GenericError, ValueError):  # that the value is none, or others lack
+            stores[parse_object_url(url).provider]("bucket", config={name.lower(): "true"})
