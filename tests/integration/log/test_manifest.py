@@ -128,7 +128,7 @@ def test_an_append_is_one_request(store: LocalStore) -> None:
     assert watched.take_calls() == ["get"]
 
 
-def test_a_state_older_than_a_minute_is_compared_with_checkpoints(aging: AgingStore) -> None:
+def test_a_state_of_a_minute_ago_is_compared_with_checkpoints(aging: AgingStore) -> None:
     open_manifest(aging)
     watched = WatchedStore(aging)
     manifest = Manifest(watched, clock=aging.clock)
