@@ -11,8 +11,9 @@ from pathlib import Path
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.places import local_path
-from rowtide.lake.stores import open_folder
-from rowtide.storage.store import Missing
+from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
+from rowtide.storage.objects import ObjectFolder
+from rowtide.storage.store import Missing, StoreErrors
 
 LAKE, LOG_STORE = "lake", "log store"
 """The subjects of the places."""
@@ -77,7 +78,7 @@ def read_place(subject: str, url: str, *, was_made: bool) -> Place:
 
 def _find_problem_of_listing(url: str) -> str | None:
     try:
-        open_folder(url).list("_/")
+        ObjectFolder(url, StoreErrors(LakeReadFailed, LakeWriteFailed)).list("_/")
     except Missing:
         return "there is no such bucket"
     except RowtideError as error:
