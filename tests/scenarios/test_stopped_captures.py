@@ -16,6 +16,7 @@ import rowtide
 from builders.capture_processes import LOG_READER, CaptureProcess, find_children
 from builders.captured_databases import LoggedDatabase, wait_until
 from builders.delta_tables import locate, own
+from rowtide.cdc.lake_lease import LAKE
 from rowtide.delta.alteration import set_properties
 from rowtide.delta.log_files import commit_path
 from rowtide.log.errors import LeaseHeld
@@ -34,6 +35,7 @@ STOPS = [
     ("delta_checkpoint.after",),
 ]
 CYCLES_MEANWHILE = 5
+REFUSED = f"RT-{LeaseHeld.number}: the {LAKE} lease is held"
 
 
 @pytest.fixture
@@ -114,7 +116,7 @@ def test_a_process_that_wakes_too_late_changes_nothing(
             wait_until(lambda: not taken.exists(), what=f"{taken} is deleted")  # noqa: B023
         before = lake_files(logged)
         sleeper.resume()
-        wait_until(lambda: f"RT-{LeaseHeld.number}" in sleeper.messages(), what="it asks for the lease again")
+        wait_until(lambda: REFUSED in sleeper.messages(), what="it asks for the lease again")
         assert lake_files(logged) == before
         publish(logged, other)
         assert other.terminate() == 0
