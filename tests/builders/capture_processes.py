@@ -31,7 +31,9 @@ class CaptureProcess:
         directory: Path,
         command: Sequence[str] = CAPTURE,
         environment: Mapping[str, str] = MappingProxyType({}),
+        program: Sequence[str] = ("-m", "rowtide"),
     ) -> None:
+        """`program` is what the interpreter runs."""
         self._failpoints = directory / "failpoints"
         self._failpoints.mkdir(exist_ok=True)
         self.log = directory / "capture.log"
@@ -39,7 +41,7 @@ class CaptureProcess:
         with self.log.open("ab") as log:
             self._logged_before = log.tell()
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "rowtide", *command],
+                [sys.executable, *program, *command],
                 env={**os.environ, **own, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
