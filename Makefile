@@ -52,7 +52,7 @@ soak: java go install $(JARS) $(OBJECT_SERVER) ## Run the long forms of tests, f
 	$(BIN)/pytest -n 2 -m soak --timeout=7200
 
 bench: java $(BENCH_INSTALLED) ## Measure against PostgreSQL's own client and Debezium (ARGS=...)
-	$(BIN)/python -m benchmarks $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m benchmarks $(ARGS)
 
 lint: install ## Run ruff, mypy and the import contracts
 	$(BIN)/ruff check

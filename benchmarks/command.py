@@ -9,6 +9,7 @@ from benchmarks.commands import COMMANDS
 from benchmarks.cycles import CYCLES
 from benchmarks.latency import MEASURED_S, measure_latency
 from benchmarks.merge import MERGE
+from benchmarks.object_store import OBJECT_STORE
 from benchmarks.reading import READING
 from benchmarks.reading_changes import CHANGES
 from benchmarks.replication import REPLICATION
@@ -19,7 +20,7 @@ from benchmarks.tracking import TRACKING
 from benchmarks.workloads import DEFAULT, LATENCY, WORKLOADS
 from rowtide.lake.session import build_session
 
-_KNOWN = [*WORKLOADS, LATENCY, *CYCLES, *CHANGES, *READING, *TRACKING, *REPLICATION, *MERGE, *COMMANDS]
+_KNOWN = [*WORKLOADS, LATENCY, *CYCLES, *CHANGES, *READING, *TRACKING, *REPLICATION, *MERGE, *COMMANDS, *OBJECT_STORE]
 
 OVER_SOCKET = ("inserts", "inserts-5m")
 CAPTURE = (LATENCY, *CYCLES, *CHANGES, *OVER_SOCKET, "50-tables", "2-kb-rows", "20-columns", "net-changes")
@@ -36,7 +37,7 @@ def main() -> None:
     throughputs = list(_measure([name for name in names if name in WORKLOADS], arguments))
     tables = [*_read([name for name in names if name in READING])]
     sizes = Sizes(arguments.rows, arguments.runs, arguments.seconds)
-    for workloads in (CYCLES, CHANGES, TRACKING, REPLICATION, MERGE, COMMANDS):
+    for workloads in (CYCLES, CHANGES, TRACKING, REPLICATION, MERGE, COMMANDS, OBJECT_STORE):
         tables += _compare(workloads, [name for name in names if name in workloads], sizes)
     _print(describe_goals(throughputs, latency, tables))
 

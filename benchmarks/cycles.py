@@ -14,7 +14,7 @@ from benchmarks.running_capture import CaptureSilent, RunningCapture, run_captur
 from benchmarks.source import Source, open_source
 from benchmarks.table import Sizes, Table
 
-_WARM_UPS = 2
+CYCLE_WARM_UPS = 2
 """Cycles before those that are measured: the first makes the tables."""
 _PATIENCE_S = 60
 _POLL_S = 0.1
@@ -56,7 +56,8 @@ def _measure(shape: Shape, runs: int) -> Table:
         source.write(f"create table {name} (id bigint primary key, bucket int, note text)" for name in names)
         source.enable(names)
         with run_capture(source) as capture:
-            cycles = [_run(source, capture, names, shape, number) for number in range(_WARM_UPS + runs)][_WARM_UPS:]
+            cycles = [run_cycle(source, capture, names, shape.rows, number) for number in range(CYCLE_WARM_UPS + runs)]
+    cycles = cycles[CYCLE_WARM_UPS:]
     seconds = statistics.median(cycle.seconds for cycle in cycles)
     name = f"cycle of {shape.tables} tables with {shape.rows} rows each"
     published_s = statistics.median(cycle.published_s for cycle in cycles)
@@ -69,16 +70,25 @@ def _measure(shape: Shape, runs: int) -> Table:
     )
 
 
-def _run(source: Source, capture: RunningCapture, names: list[str], shape: Shape, number: int) -> Cycle:
-    first = 1 + number * shape.rows
-    rows = f"select i, i % 10, md5(i::text) from generate_series({first}, {first + shape.rows - 1}) i"
+def run_cycle(
+    source: Source,
+    capture: RunningCapture,
+    names: list[str],
+    count: int,
+    number: int,
+    on_published: Callable[[], None] = lambda: None,
+) -> Cycle:
+    """Write so many rows to each table in a transaction, the `number`th, and wait until they are published."""
+    first = 1 + number * count
+    rows = f"select i, i % 10, md5(i::text) from generate_series({first}, {first + count - 1}) i"
     before = max((scan.session_id for scan in source.cdc.list_scan_sessions()), default=0)
     cpu_s = capture.cpu_seconds()
     source.write([f"do $$ begin {'; '.join(f'insert into {name} {rows}' for name in names)}; end $$"])
     begin = time.monotonic()
     capture.await_published(source.mark())
     published_s, cpu_s = time.monotonic() - begin, capture.cpu_seconds() - cpu_s
-    return Cycle(_find_duration(source, before, shape.tables * shape.rows), published_s, cpu_s)
+    on_published()
+    return Cycle(_find_duration(source, before, len(names) * count), published_s, cpu_s)
 
 
 def _find_duration(source: Source, before: int, rows: int) -> float:

@@ -56,12 +56,12 @@ def measure_latency(seconds: int) -> Latency:
     """Load the server for a while beforehand, then for `seconds`, whose transactions count."""
     print(f"Measuring the latency: {WARM_UP_S} s to warm up, then {seconds} s ...", flush=True)
     with tempfile.TemporaryDirectory(prefix="rowtide-bench-") as folder, open_source(Path(folder)) as source:
-        _pgbench(source, "--initialize", f"--scale={_SCALE}", "--quiet")
+        initialize(source)
         source.enable(TABLES)
         with run_capture(source) as capture, SegmentTimes.watch(source.cdc.get_source().log_store) as segments:
-            _pgbench(source, *_load(WARM_UP_S))
+            load(source, WARM_UP_S)
             begin, cpu_s = time.time(), capture.cpu_seconds()
-            _pgbench(source, *_load(seconds))
+            load(source, seconds)
             cpu_s = capture.cpu_seconds() - cpu_s
             capture.await_published(source.mark())
         instances = [f"public_{table}" for table in TABLES]
@@ -89,9 +89,15 @@ def _summarize(part: Times) -> Part:
     return Part(float(part.mean()), *np.percentile(part, (50, 95, 99)).tolist())
 
 
-def _load(seconds: int) -> list[str]:
+def initialize(source: Source) -> None:
+    """Make and fill the tables."""
+    _pgbench(source, "--initialize", f"--scale={_SCALE}", "--quiet")
+
+
+def load(source: Source, seconds: int) -> None:
+    """Run transactions at the rate."""
     rate = [f"--client={_CLIENTS}", f"--rate={TRANSACTIONS_PER_S}", f"--time={seconds}"]
-    return ["--builtin=tpcb-like", "--no-vacuum", "--protocol=prepared", *rate]
+    _pgbench(source, "--builtin=tpcb-like", "--no-vacuum", "--protocol=prepared", *rate)
 
 
 def _pgbench(source: Source, *options: str) -> None:

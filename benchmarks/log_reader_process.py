@@ -32,7 +32,7 @@ _PHASES = (
     (ReplicationStream, "receive", "receive (waits for the walsender)"),
     (PostgresSource, "decode", "decode"),
     (reader, "write_segment", "write and sync segments"),
-    (RangeWriter, "_append_range", "verify publication, manifest entry"),
+    (RangeWriter, "_append_range", "manifest entry"),
 )
 
 

@@ -6,16 +6,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from benchmarks.children import environment
 from benchmarks.cpu import tree_cpu_seconds
 from benchmarks.source import Source
 from rowtide.cdc.lake_tables import system_table_path
 from rowtide.core.lsn import parse_log_position
+from rowtide.delta.log_files import LOG
+from rowtide.lake.stores import open_folder
 
 _PATIENCE_S = 600
 _STOP_TIMEOUT_S = 60
@@ -37,10 +40,10 @@ class RunningCapture:
     def await_published(self, end: str) -> None:
         """Return when everything before the log position is published. Raises `CaptureSilent`."""
         target, deadline = parse_log_position(end), time.monotonic() + _PATIENCE_S
-        published = Path(system_table_path(self.source.lake, "lsn_time_mapping")) / "_delta_log"
+        published = open_folder(system_table_path(self.source.lake, "lsn_time_mapping"))
         while True:
             reader = self.source.read_log_store().readers.get("cdc")
-            if reader is not None and reader.position.log >= target and any(published.glob("*.json")):
+            if reader is not None and reader.position.log >= target and published.list(LOG):
                 return
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise CaptureSilent(self.messages.read_text(errors="replace")[-2000:])
@@ -52,12 +55,13 @@ class RunningCapture:
 
 
 @contextmanager
-def run_capture(source: Source) -> Iterator[RunningCapture]:
-    """Run it until the context ends; it has published its first cycle before."""
+def run_capture(source: Source, variables: Mapping[str, str] = MappingProxyType({})) -> Iterator[RunningCapture]:
+    """Run it, with environment variables, until the context ends; it has published its first cycle before."""
     messages = source.folder / "cdc-run"
     command = [sys.executable, "-m", "rowtide", "cdc", "run", "--db", source.url]
     with messages.open("wb") as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment())
+        own = {**environment(), **variables}
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=own)
     running = RunningCapture(source, process, messages)
     try:
         running.await_published(source.mark())

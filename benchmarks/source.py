@@ -48,6 +48,8 @@ class Source:
     folder: Path
     login: Login
     over_socket: bool
+    place: str
+    """Where the lake is: the folder, or a URL of an object store."""
 
     @property
     def url(self) -> str:
@@ -55,7 +57,7 @@ class Source:
 
     @property
     def lake(self) -> str:
-        return str(self.folder / "lake")
+        return f"{self.place}/lake"
 
     @property
     def cdc(self) -> ChangeDataCapture:
@@ -101,9 +103,16 @@ class Source:
 
 @contextmanager
 def open_source(
-    folder: Path, *, over_socket: bool = False, settings: Mapping[str, str] = MappingProxyType({})
+    folder: Path,
+    *,
+    over_socket: bool = False,
+    settings: Mapping[str, str] = MappingProxyType({}),
+    place: str | None = None,
 ) -> Iterator[Source]:
-    """Start a server in a folder; it listens on 127.0.0.1 too, where nobody comes in without the login."""
+    """Start a server in a folder; it listens on 127.0.0.1 too, where nobody comes in without the login.
+
+    The lake is in the folder too, or at `place`.
+    """
     login = Login(_free_port(), "benchmark", secrets.token_urlsafe())
     data = folder / "postgres"
     with EmbeddedServer.start(data) as server:
@@ -112,7 +121,7 @@ def open_source(
     (data / "data" / "pg_hba.conf").write_text(_RULES)
     listening = {**SETTINGS, **settings, "listen_addresses": "127.0.0.1", "port": str(login.port)}
     with EmbeddedServer.start(data, settings=listening) as server:
-        yield Source(server, folder, login, over_socket)
+        yield Source(server, folder, login, over_socket, place or str(folder))
 
 
 _RULES = """\

@@ -12,7 +12,7 @@ from benchmarks.measured import Measured
 from benchmarks.source import Source
 from benchmarks.stopwatch import Stopwatch
 from rowtide.cdc import system_tables
-from rowtide.cdc.capture import capture
+from rowtide.cdc.capture import appends, capture
 from rowtide.cdc.running.context import Watchers
 
 LOG_READER = "log reader to durable segments"
@@ -22,7 +22,8 @@ _CYCLES = "cycles"
 _PHASES = (
     (capture.Capture, "_run", _CYCLES),
     (system_tables.SystemTables, "record", "record the cycle"),
-    (capture.Capture, "_append_changes", "append change rows"),
+    (appends.ChangeAppender, "prepare", "write data files"),
+    (appends.ChangeAppender, "commit", "commit them to change tables"),
     (system_tables.SystemTables, "publish", "publish"),
     (system_tables.SystemTables, "read", "read the lake's state"),
 )
@@ -31,7 +32,12 @@ _PHASES = (
 def run_log_reader(source: Source, end: str, number: int) -> Measured:
     """Read the log to durable, confirmed segments in a log store of its own, in a process of its own."""
     name = f"log_reader_{number}"
-    settings = Settings(source.url, source.copy_slot(name), str(source.folder / f"{name}_store"), end)
+    return read_log(source, end, name, str(source.folder / f"{name}_store"))
+
+
+def read_log(source: Source, end: str, name: str, store: str) -> Measured:
+    """As `run_log_reader`, to a log store at a place."""
+    settings = Settings(source.url, source.copy_slot(name), store, end)
     answer = Answer(**run_child("benchmarks.log_reader_process", settings, source.folder, name))
     return Measured(LOG_READER, answer.seconds, answer.start_s, answer.peak_memory, answer.phases)
 

@@ -17,6 +17,7 @@ from rowtide.cdc.capture import change_files
 from rowtide.cdc.capture.change_files import Selection, convert_part, convert_segment, divide, select_records
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice
+from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.cdc.capture.transactions import read_captured
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
@@ -43,9 +44,9 @@ def test_as_many_change_rows_are_counted_as_are_converted(
     operations: set[int] = set()
     for plan in random_plans(chosen, logged, segments):
         selections = select_records(plan)
-        parts = [convert_part(store, part) for part in divide(plan.segments, selections)]
+        parts = [convert_part(SegmentReader(store), part) for part in divide(plan.segments, selections)]
 
-        counted = change_files.count_change_rows(read_captured(store, plan), selections)
+        counted = change_files.count_change_rows(read_captured(SegmentReader(store), plan), selections)
 
         converted = concatenate(parts)
         assert {member_id: rows.num_rows for member_id, rows in converted.items()} == {

@@ -9,6 +9,7 @@ from typing import Final
 from rowtide.log.errors import LeaseLost
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.log.state import ManifestState
 from rowtide.storage.store import Store
 
 LAKE: Final = "lake"
@@ -34,11 +35,11 @@ class LakeLease:
         """Return the same lease for another thread, which `verify` is for. Raises `ManifestMissing`."""
         return LakeLease(Manifest.open(self.manifest.store), self.token, verify)
 
-    def require(self) -> None:
+    def require(self, state: ManifestState | None = None) -> None:
         """Raise unless this process still holds the lake: the session lives, and no token is newer. Raises
         `LeaseLost`.
         """
         self.verify()
-        lease = self.manifest.refresh().leases.get(LAKE)
+        lease = (state or self.manifest.refresh()).leases.get(LAKE)
         if lease is None or lease.token != self.token:
             raise LeaseLost(LAKE, lease.holder if lease is not None else "nobody")

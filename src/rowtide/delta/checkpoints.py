@@ -21,7 +21,7 @@ from rowtide.delta.durations import parse_duration
 from rowtide.delta.log_files import LAST_CHECKPOINT, LOG, LogFiles, checkpoint_path, commit_path, version_of
 from rowtide.delta.replay import read_commit
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot, read_hint
-from rowtide.storage.deleting import delete_all
+from rowtide.storage.bulk import delete_all
 from rowtide.storage.freshness import KEPT_FOR
 from rowtide.storage.store import Missing
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rowtide.delta.actions import AddFile
 from rowtide.delta.appends import write_stream
@@ -15,8 +15,22 @@ SMALL_BYTES = 8 * 1024 * 1024
 """A file of this size is not written again and again."""
 MERGED_BYTES = 128 * 1024 * 1024
 
+Choose = Callable[[Sequence[AddFile]], Sequence[AddFile]]
+"""Returns those of a group of small files that are worth to be merged."""
 
-def compact(location: Location, ordered_by: str, *, before_commit: Callable[[], None] = lambda: None) -> int:
+
+def choose_all(files: Sequence[AddFile]) -> Sequence[AddFile]:
+    """Choose every file."""
+    return files
+
+
+def compact(
+    location: Location,
+    ordered_by: str,
+    *,
+    choose: Choose = choose_all,
+    before_commit: Callable[[], None] = lambda: None,
+) -> int:
     """Merge a table's small files, as they follow each other in the order of an integer column; return how many.
 
     A commit for each file that is made: what fails then does not undo what was done. Files are read and written in
@@ -26,7 +40,7 @@ def compact(location: Location, ordered_by: str, *, before_commit: Callable[[], 
 
     def plan(snapshot: Snapshot) -> Change | None:
         nonlocal merged
-        group = next(iter(find_groups(snapshot, ordered_by)), None)
+        group = next(iter(find_groups(snapshot, ordered_by, choose)), None)
         if group is None:
             return None
         name = f"compacted-{uuid.uuid4().hex}.parquet"
@@ -37,14 +51,14 @@ def compact(location: Location, ordered_by: str, *, before_commit: Callable[[], 
 
     total = 0
     # The last group may still be small: it is merged with the next ones, at another time.
-    for _ in find_groups(load_writable(location), ordered_by):
+    for _ in find_groups(load_writable(location), ordered_by, choose):
         if not commit_change(location, plan):
             break
         total += merged
     return total
 
 
-def find_groups(snapshot: Snapshot, ordered_by: str) -> list[list[AddFile]]:
+def find_groups(snapshot: Snapshot, ordered_by: str, choose: Choose = choose_all) -> list[Sequence[AddFile]]:
     """Return the small files that are merged with each other, in the order of a column's least values."""
     [column] = snapshot.columns.select([ordered_by]).fields
 
@@ -60,4 +74,4 @@ def find_groups(snapshot: Snapshot, ordered_by: str) -> list[list[AddFile]]:
             room = MERGED_BYTES
         groups[-1].append(file)
         room -= file.size
-    return [group for group in groups if len(group) > 1]
+    return [chosen for chosen in map(choose, groups) if len(chosen) > 1]

@@ -9,7 +9,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.delta.checkpoints import removed_for
 from rowtide.delta.errors import TableUnreadable
 from rowtide.delta.snapshot import Location, open_snapshot
-from rowtide.storage.deleting import delete_all
+from rowtide.storage.bulk import delete_all
 from rowtide.storage.store import Sweepable
 
 

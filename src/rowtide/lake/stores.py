@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 
 from rowtide.databases.file_access import make_place
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
@@ -12,9 +13,10 @@ from rowtide.lake.errors import LakeNotWritable
 from rowtide.lake.paths import local_folder
 from rowtide.storage.local import LocalFolder
 from rowtide.storage.objects import ObjectFolder
-from rowtide.storage.store import StoreErrors
+from rowtide.storage.store import Store, StoreErrors
 
 _ERRORS = StoreErrors(LakeReadFailed, LakeWriteFailed)
+_FILES_AT_ONCE, _OBJECTS_AT_ONCE = 8, 32
 
 
 def open_folder(path: str) -> LocalFolder | ObjectFolder:
@@ -26,6 +28,11 @@ def open_folder(path: str) -> LocalFolder | ObjectFolder:
 def locate(path: str) -> Location:
     """Return a table's location; see `open_folder`."""
     return Location(path, open_folder(path))
+
+
+def calls_at_once(stores: Iterable[Store]) -> int:
+    """Return by how many threads stores are called at once: more if calls wait for a network."""
+    return _OBJECTS_AT_ONCE if any(isinstance(store, ObjectFolder) for store in stores) else _FILES_AT_ONCE
 
 
 def prepare_lake(lake: str, *, for_group: bool = False) -> str:

@@ -8,6 +8,7 @@ point, every file that the state names exists, and no file is left unlisted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -18,7 +19,7 @@ from rowtide.log.entries import FilesDeleted, Segment, SegmentsMerged, SegmentsT
 from rowtide.log.manifest import Manifest
 from rowtide.log.segments import PENDING, SEGMENTS, read_segment, write_segment
 from rowtide.log.state import ManifestState
-from rowtide.storage.deleting import delete_all
+from rowtide.storage.bulk import delete_all
 from rowtide.storage.store import Store
 
 SMALL_SEGMENT_BYTES = 8 * 1024 * 1024
@@ -29,6 +30,7 @@ MAX_MERGED_FILES = 64
 MAX_MERGED_BYTES = 64 * 1024 * 1024
 MAX_MERGED_ROWS = 1_000_000
 DELETE_GRACE = timedelta(minutes=10)
+_READ_AT_ONCE = 16
 
 
 def maintain(store: Store, manifest: Manifest, token: int) -> ManifestState:
@@ -82,7 +84,8 @@ def merge_segments(
 
     The replaced files are then pending deletion. Raises `LeaseLost`, after which the new file is an orphan.
     """
-    records = _concatenate_by_table([read_segment(store, segment.path) for segment in run])
+    with ThreadPoolExecutor(_READ_AT_ONCE, "rowtide-merge") as pool:
+        records = _concatenate_by_table(list(pool.map(lambda segment: read_segment(store, segment.path), run)))
     merged = write_segment(store, records)
     replaced = tuple(segment.path for segment in run)
     return manifest.append(SegmentsMerged(token=token, replaced=replaced, segment=merged, merged_at=now))

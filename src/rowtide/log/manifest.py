@@ -20,7 +20,7 @@ from rowtide.log.entries import Entry, LeaseName, LeaseTaken, RangeAppended, dec
 from rowtide.log.errors import ManifestCorrupt, ManifestMissing
 from rowtide.log.replay import apply, require_not_moved
 from rowtide.log.state import ManifestState, decode_state, encode_state
-from rowtide.storage.deleting import delete_all
+from rowtide.storage.bulk import delete_all, get_all
 from rowtide.storage.freshness import Clock, is_fresh, read_clock
 from rowtide.storage.store import Missing, Store
 
@@ -30,6 +30,7 @@ KEPT_FOR = timedelta(hours=1)
 the store may differ by half of it.
 """
 
+_MOST_AT_ONCE = 16
 _ENTRY = "manifest/"
 _CHECKPOINT = "manifest/checkpoint-"
 _SUFFIX = ".json"
@@ -165,26 +166,27 @@ class Manifest:
         while True:
             if not is_fresh(self._known_at, self._clock):
                 self._skip_to_checkpoint()
-            begun = self._clock()
-            while (entry := self._read_entry(self._version() + 1)) is not None:
-                number = self._version() + 1
-                with _corruption(_entry_path(number)):
-                    self._state = apply(self._state, number, entry)
-                begun = self._clock()
+            begun = self._read_entries()
             if is_fresh(self._known_at, self._clock):
                 self._known_at = begun
                 if self._state is not None:
                     require_not_moved(self._state)
                 return
 
-    def _read_entry(self, number: int) -> Entry | None:
-        path = _entry_path(number)
-        try:
-            data = self.store.get(path)
-        except Missing:
-            return None
-        with _corruption(path):
-            return decode_entry(data)
+    def _read_entries(self) -> float:
+        """Apply all entries that there are, the more at once the more there are; return when the end was looked for."""
+        at_once = 1
+        while True:
+            begun = self._clock()
+            first = self._version() + 1
+            paths = [_entry_path(number) for number in range(first, first + at_once)]
+            for number, (path, data) in enumerate(zip(paths, get_all(self.store, paths), strict=True), first):
+                if data is None:
+                    # Those after it were written later, while these were read.
+                    return begun
+                with _corruption(path):
+                    self._state = apply(self._state, number, decode_entry(data))
+            at_once = min(2 * at_once, _MOST_AT_ONCE)
 
     def _skip_to_checkpoint(self) -> None:
         """Read the newest checkpoint if it is beyond the state."""
@@ -232,7 +234,7 @@ class Manifest:
             return
         # Up to the oldest checkpoint entries were deleted, its own at last, unless none were yet.
         oldest = older[0]
-        if self._read_entry(oldest) is not None:
+        if get_all(self.store, [_entry_path(oldest)]) != [None]:
             delete_all(self.store, [_entry_path(number) for number in self._numbers(_ENTRY) if number < oldest])
             self.store.delete(_entry_path(oldest))
         delete_all(self.store, [_entry_path(number) for number in range(oldest + 1, last + 1)])

@@ -1,7 +1,7 @@
 """The log reader: the only process that reads a database's log, and the only writer of ranges in the log store.
 
-It has two threads: one receives and confirms, a worker decodes and makes durable. A position is confirmed to the server
-only after the manifest entry that holds it is durable.
+It has three threads: one receives and confirms, one decodes, one makes durable, each the batch after the next one's. A
+position is confirmed to the server only after the manifest entry that holds it is durable.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
 
+from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.announcements import ControlRow, later_row
@@ -35,20 +37,67 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Event, stamp
 from rowtide.log.messages import Messages
 from rowtide.log.segments import write_segment
-from rowtide.log.source import ChangeRefused, Keepalive, LogSource, Received, TransactionReceived, Undecodable
+from rowtide.log.source import ChangeRefused, Decoded, Keepalive, LogSource, Received, TransactionReceived, Undecodable
 from rowtide.storage.store import Store
 
-_MAX_QUEUED = 2
+_MAX_QUEUED = 3
+"""Cuts in memory behind the one that is received: one decoded, one written, one that waits."""
 _KEEPALIVE_INTERVAL_S = 1.0
 _MAINTENANCE_INTERVAL_S = 10.0
 _HEARTBEAT_INTERVAL_S = 10.0
 
 
-class RangeWriter:
-    """Makes cuts durable, in order: segments, then one manifest entry for whole transactions."""
+@dataclass(frozen=True, slots=True)
+class DecodedCut:
+    """A cut as log records. `end` is the log position behind it, None for a part of a transaction.
 
-    def __init__(self, source: LogSource, store: Store, manifest: Manifest, token: int) -> None:
+    `error` names the transaction after it, which cannot be decoded.
+    """
+
+    decoded: Decoded
+    end: int | None
+    is_whole: bool
+    error: RowtideError | None = None
+
+
+class CutDecoder:
+    """Decodes cuts, in order, and verifies the source after each: in a thread of its own, as the source's session."""
+
+    def __init__(self, source: LogSource) -> None:
         self._source = source
+        self._stopped: BaseException | None = None
+
+    def decode(self, cut: Cut) -> DecodedCut:
+        """Decode a cut. After one that fails none is decoded: its error is raised again."""
+        if self._stopped is not None:
+            raise self._stopped
+        try:
+            found = self._decode(cut)
+            if found.end is not None:
+                # Only now: this sees whatever was altered before these messages were decoded.
+                self._source.verify()
+        except BaseException as error:
+            self._stopped = error
+            raise
+        self._stopped = found.error
+        return found
+
+    def _decode(self, cut: Cut) -> DecodedCut:
+        try:
+            decoded = self._source.decode(cut.messages)
+        except Undecodable as stopped:
+            before = cut.messages[: stopped.whole]
+            if not before:
+                raise stopped.error from stopped
+            end = self._source.commit_end(before[-1])
+            return DecodedCut(self._source.decode(before), end, is_whole=True, error=stopped.error)
+        return DecodedCut(decoded, None if isinstance(cut, Part) else cut.end, is_whole=isinstance(cut, Whole))
+
+
+class RangeWriter:
+    """Makes decoded cuts durable, in order: segments, then one manifest entry for whole transactions."""
+
+    def __init__(self, store: Store, manifest: Manifest, token: int) -> None:
         self._store = store
         self._manifest = manifest
         self._token = token
@@ -57,7 +106,7 @@ class RangeWriter:
         self._control_row: ControlRow | None = None
         self._is_complete = True
 
-    def write(self, cut: Cut) -> Position | None:
+    def write(self, decoding: Future[DecodedCut]) -> Position | None:
         """Make a cut durable; return the position below which the server may remove its log, None for a part.
 
         After a failed cut nothing more is written: the ranges queued after it would cover what it lacks.
@@ -65,36 +114,29 @@ class RangeWriter:
         if not self._is_complete:
             return None
         self._is_complete = False
+        cut = decoding.result()
         position = self._write(cut)
+        if cut.error is not None:
+            raise cut.error
         self._is_complete = True
         return position
 
-    def _write(self, cut: Cut) -> Position | None:
-        try:
-            decoded = self._source.decode(cut.messages)
-        except Undecodable as stopped:
-            before = cut.messages[: stopped.whole]
-            if before:
-                self._write(Whole(before, self._source.commit_end(before[-1])))
-            raise stopped.error from stopped
+    def _write(self, cut: DecodedCut) -> Position | None:
+        decoded = cut.decoded
         for version in decoded.new_tables:
             self._manifest.append(TableGiven(token=self._token, version=version))
         self._events += decoded.events
         self._control_row = later_row(self._control_row, decoded.control_row)
         if decoded.records.num_rows:
-            is_part = not isinstance(cut, Whole)
-            self._parts.append(write_segment(self._store, decoded.records, pending=is_part))
-        if isinstance(cut, Part):
+            self._parts.append(write_segment(self._store, decoded.records, pending=not cut.is_whole))
+        if cut.end is None:
             return None
         return self._append_range(cut.end, decoded.transactions, decoded.as_of)
 
-    def advance(self, keepalive: Keepalive) -> Position:
-        """Record that no member's change lies below a log position."""
+    def advance(self, keepalive: Keepalive, verifying: Future[None]) -> Position:
+        """Record that no member's change lies below a log position, once the source is verified."""
+        verifying.result()
         return self._append_range(keepalive.position, 0, keepalive.as_of)
-
-    def write_heartbeat(self) -> None:
-        """Let the source write a heartbeat."""
-        self._source.write_heartbeat(self._manifest.refresh().control_row)
 
     def skip(self, lsn: CommitLsn, reason: str) -> None:
         """Record that the next transaction, which cannot be read, is skipped. Parts of it that were stored are
@@ -110,12 +152,11 @@ class RangeWriter:
         maintain(self._store, self._manifest, self._token)
 
     def _append_range(self, end: int, transactions: int, as_of: datetime | None) -> Position:
-        state = self._manifest.refresh()
+        # Of what the entry is made from, nobody but the holder of the lease writes anything.
+        state = self._manifest.state
         position = Position.of(state.epoch, end)
         if position <= state.position:
             return state.position
-        # Only now: this sees whatever was altered before these messages were decoded.
-        self._source.verify()
         now = datetime.now(UTC)
         entry = RangeAppended(
             token=self._token,
@@ -136,13 +177,14 @@ class RangeWriter:
 
 
 class LogReader:
-    """Reads the log in bounded steps. Use as a context manager: it owns the source and its worker."""
+    """Reads the log in bounded steps. Use as a context manager: it owns the source and its threads."""
 
     def __init__(self, source: LogSource, store: Store, manifest: Manifest, token: int) -> None:
         self._store = store
         self._manifest = manifest
         self._token = token
-        self._worker = ThreadPoolExecutor(1, "rowtide-range-writer")
+        self._decoding = ThreadPoolExecutor(1, "rowtide-decoder")
+        self._writing = ThreadPoolExecutor(1, "rowtide-range-writer")
         self._queued: deque[Future[Position | None]] = deque()
         self._confirmed = manifest.state.position
         self._keepalive: Keepalive | None = None
@@ -166,13 +208,13 @@ class LogReader:
             raise
         except ChangeRefused as refused:
             self._finish(received)
-            self._begin(self._worker.submit(self._source.without_refused, self._kept, refused).result())
+            self._begin(self._decoding.submit(self._source.without_refused, self._kept, refused).result())
             # Parts of the transaction that were stored already.
             delete_orphans(self._store, self._manifest.state)
             return True
         except TransactionReceived as passed:
             self._end_reread(received, passed)
-            self._begin(self._worker.submit(self._source.reopen).result())
+            self._begin(self._decoding.submit(self._source.reopen).result())
             return True
         has_arrived = len(received.messages) > before
         self._keepalive = received.keepalive if has_arrived else received.keepalive or self._keepalive
@@ -194,7 +236,7 @@ class LogReader:
 
     def skip(self, lsn: CommitLsn, reason: str) -> None:
         """Skip the transaction for which `step` raised `TransactionUnreadable`; the reader's last call."""
-        self._worker.submit(self._writer.skip, lsn, reason).result()
+        self._writing.submit(self._writer.skip, lsn, reason).result()
 
     def __enter__(self) -> LogReader:
         return self
@@ -202,13 +244,16 @@ class LogReader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._worker.shutdown(cancel_futures=True)
+        # The writer waits for what the decoder still decodes.
+        self._decoding.shutdown(cancel_futures=True)
+        self._writing.shutdown(cancel_futures=True)
         self._source.close()
 
     def _begin(self, source: LogSource) -> None:
         """Continue with a source that begins where the durable log ends; nothing is queued."""
         self._source = source
-        self._writer = RangeWriter(source, self._store, self._manifest, self._token)
+        self._decoder = CutDecoder(source)
+        self._writer = RangeWriter(self._store, self._manifest, self._token)
         self._kept = Messages()
         self._in_parts = False
         self._keepalive = None
@@ -216,7 +261,7 @@ class LogReader:
     def _end_reread(self, received: Received, passed: TransactionReceived) -> None:
         """Make the transaction durable without the changes that are left out, which may be all of it."""
         self._hand_on(received)
-        self._queued.append(self._worker.submit(self._writer.write, Whole((), passed.end)))
+        self._queue(Whole((), passed.end))
         self._confirm_durable(most=0)
 
     def _receive(self, received: Received) -> None:
@@ -245,7 +290,11 @@ class LogReader:
         self._kept = received.messages[count:]
         for cut in cuts:
             self._in_parts = isinstance(cut, Part)
-            self._queued.append(self._worker.submit(self._writer.write, cut))
+            self._queue(cut)
+
+    def _queue(self, cut: Cut) -> None:
+        decoding = self._decoding.submit(self._decoder.decode, cut)
+        self._queued.append(self._writing.submit(self._writer.write, decoding))
 
     def _finish(self, received: Received) -> None:
         """Make durable what came before the stream's end, which may recur at the same place."""
@@ -271,18 +320,22 @@ class LogReader:
             return
         if self._keepalive.position > self._confirmed.log:
             self._next_keepalive = time.monotonic() + _KEEPALIVE_INTERVAL_S
-            self._queued.append(self._worker.submit(self._writer.advance, self._keepalive))
+            verifying = self._decoding.submit(self._source.verify)
+            self._queued.append(self._writing.submit(self._writer.advance, self._keepalive, verifying))
         self._keepalive = None
 
     def _maintain_now_and_then(self) -> None:
-        if time.monotonic() >= self._next_maintenance and not self._queued:
+        if time.monotonic() >= self._next_maintenance:
             self._next_maintenance = time.monotonic() + _MAINTENANCE_INTERVAL_S
-            self._queued.append(self._worker.submit(self._writer.maintain))
+            self._queued.append(self._writing.submit(self._writer.maintain))
 
     def _write_due_heartbeat(self) -> None:
         if time.monotonic() >= self._next_heartbeat:
             self._next_heartbeat = time.monotonic() + _HEARTBEAT_INTERVAL_S
-            self._queued.append(self._worker.submit(self._writer.write_heartbeat))
+            self._queued.append(self._decoding.submit(self._write_heartbeat))
+
+    def _write_heartbeat(self) -> None:
+        self._source.write_heartbeat(self._manifest.state.control_row)
 
 
 def _is_full(received: Received) -> bool:

@@ -11,6 +11,7 @@ from builders.log_stores import records
 from rowtide.cdc.capture.change_files import convert_part, divide, select_records
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice
+from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.errors import SegmentCorrupt
 from rowtide.log.segments import write_segment
@@ -39,7 +40,7 @@ def test_cycle_captures_its_range_after_the_instance_began(
     plan = CyclePlan(Position(from_lsn), Position(to_lsn), (work,))
 
     [part] = divide(plan.segments, select_records(plan))
-    rows = convert_part(store, part)["m1"]
+    rows = convert_part(SegmentReader(store), part)["m1"]
 
     assert rows["__$start_lsn"].to_pylist() == captured
 
@@ -53,4 +54,4 @@ def test_segment_whose_rows_have_other_columns_is_corrupt(tmp_path: Path) -> Non
     [part] = divide(plan.segments, select_records(plan))
 
     with pytest.raises(SegmentCorrupt, match=f'"{written.path}" is damaged: a row image has 2 values, not 3'):
-        convert_part(store, part)
+        convert_part(SegmentReader(store), part)

@@ -42,6 +42,11 @@ def fill(path: Path, **properties: str) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "COMPACTION_INTERVAL", 4)
+
+
 def count_files(path: Path) -> int:
     return len(own(path).files)
 

@@ -12,6 +12,7 @@ from builders.capture_instances import instance, source_table, version_of
 from builders.log_stores import NOW, records
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice
+from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.cdc.capture.transactions import TRANSACTION, count_changes, find_end, list_transactions, read_captured
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
@@ -30,7 +31,7 @@ def plan_of(segments: Sequence[Segment], begun: Sequence[InstanceLifetime] = ())
 
 
 def read_transactions(store: LocalStore, plan: CyclePlan, last_time: datetime | None) -> pa.Table:
-    return list_transactions(read_captured(store, plan), last_time)
+    return list_transactions(read_captured(SegmentReader(store), plan), last_time)
 
 
 def lsns(found: pa.Table) -> list[object]:
@@ -53,7 +54,7 @@ def test_a_transaction_in_which_an_instance_begins_is_listed(tmp_path: Path) -> 
     begun = InstanceLifetime(instance("m2", table=TABLE, name="second"), CommitLsn(40))
     plan = plan_of([segment], [begun])
     assert lsns(read_transactions(store, plan, None)) == [40, 60]
-    assert count_changes(read_captured(store, plan)) == 1
+    assert count_changes(read_captured(SegmentReader(store), plan)) == 1
 
 
 def test_end_times_never_decrease_within_or_across_cycles(tmp_path: Path) -> None:
@@ -78,12 +79,16 @@ def test_range_ends_after_maxtrans_even_within_a_segment(tmp_path: Path) -> None
     part = write_segment(store, records([(1, 50, 1)]))
     rest = write_segment(store, records([(1, 50, 2)]))
     plan = plan_of([first, part, rest])
-    assert [find_end(store, plan, maxtrans) for maxtrans in (1, 2, 3)] == [Position(21), Position(31), Position(41)]
-    assert find_end(store, plan, 4) == plan.to_position
+    assert [find_end(SegmentReader(store), plan, maxtrans) for maxtrans in (1, 2, 3)] == [
+        Position(21),
+        Position(31),
+        Position(41),
+    ]
+    assert find_end(SegmentReader(store), plan, 4) == plan.to_position
 
 
 def test_segments_behind_the_end_of_a_range_are_not_read(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path))
     first, last = (write_segment(store, records([(1, lsn, 1), (1, lsn + 1, 1)])) for lsn in (20, 30))
     store.delete(last.path)
-    assert find_end(store, plan_of([first, last]), 1) == Position(21)
+    assert find_end(SegmentReader(store), plan_of([first, last]), 1) == Position(21)

@@ -145,7 +145,7 @@ def test_of_two_that_ignore_the_lease_one_commits_each_cycle(
     two_tables: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing but the lake's own tables keeps them apart."""
-    monkeypatch.setattr(LakeLease, "require", lambda _lease: None)
+    monkeypatch.setattr(LakeLease, "require", lambda _lease, _state=None: None)
     for number in range(2, TRANSACTIONS):
         two_tables.execute(f"insert into first values ({number})", f"insert into second values ({number})")
     target = two_tables.mark()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -19,29 +19,42 @@ from rowtide.cdc.capture.change_files import (
 from rowtide.cdc.capture.engines import choose_engine, convert_by_spark, convert_in_process
 from rowtide.cdc.capture.options import EngineSetting
 from rowtide.cdc.capture.planning import CyclePlan
+from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.cdc.errors import ChangeRowsMiscounted
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.scans.sessions import Engine
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import AddFile
 from rowtide.delta.commits import TableState
-from rowtide.lake.stores import locate
+from rowtide.lake.stores import calls_at_once, locate
 from rowtide.storage.store import Store
-
-_COMMITTERS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class _Cycle:
-    """A cycle's number, plan and engine, and the records that become its rows."""
+    """A cycle's number, plan and engine, its segments, and the records of them that become its rows."""
 
     number: int
     plan: CyclePlan
     engine: Engine
+    segments: SegmentReader
     selections: Sequence[Selection]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A cycle whose data files are durable, of the change tables that lack it; no version of a table has them yet."""
+
+    cycle: _Cycle
+    destinations: Mapping[str, Destination]
+    files: Mapping[str, Sequence[ChangeFile]]
+
+    @property
+    def engine(self) -> Engine:
+        """What converted the records."""
+        return self.cycle.engine
 
 
 class ChangeAppender:
@@ -53,38 +66,55 @@ class ChangeAppender:
         self._store = store
         self._setting = setting
 
-    def append(self, plan: CyclePlan, number: int, captured: Mapping[str, pa.Table], lease: LakeLease) -> Engine:
-        """Append a cycle's rows to every change table that lacks the cycle; return the engine that converted them.
+    def prepare(
+        self, plan: CyclePlan, number: int, segments: SegmentReader, captured: Mapping[str, pa.Table]
+    ) -> Prepared:
+        """Write the data files of a cycle's rows; `captured` are its records, see `read_captured`.
 
-        `captured` are the cycle's records, see `read_captured`; commits are tagged with the lease's token. Raises
-        `ChangeRowsMiscounted` before anything is committed, and the errors of the engine and of the committer.
+        Raises `ChangeRowsMiscounted`, and the errors of the engine.
         """
         engine = choose_engine(self._setting, sum(segment.rows for segment in plan.segments))
-        cycle = _Cycle(number, plan, engine, select_records(plan))
+        cycle = _Cycle(number, plan, engine, segments, select_records(plan))
         expected = count_change_rows(captured, cycle.selections)
         changed = [work.lifetime.instance for work in plan.work if expected.get(work.lifetime.instance.member_id)]
-        tags = {"rowtide.token": str(lease.token), "rowtide.range": f"{plan.from_position}..{plan.to_position}"}
-        with ThreadPoolExecutor(_COMMITTERS, "rowtide-commit") as pool:
-            destinations = {
-                instance.member_id: destination
-                for instance, destination in zip(changed, pool.map(self._find_destination, changed), strict=True)
-                # A cycle that is redone may have been committed to it.
-                if destination.state.cycles.get(instance.member_id) != number
-            }
-            files = self._convert(cycle, destinations)
-            for member_id, destination in destinations.items():
-                _require_all(files.get(member_id, ()), expected[member_id], destination, number)
+        destinations = self._find_destinations(changed, number)
+        files = self._convert(cycle, destinations)
+        for member_id, destination in destinations.items():
+            _require_all(files.get(member_id, ()), expected[member_id], destination, number)
+        return Prepared(cycle, destinations, files)
+
+    def commit(self, prepared: Prepared, token: int, meanwhile: Callable[[], None]) -> None:
+        """Commit a cycle's files to their tables; commits are tagged with the lease's token.
+
+        `meanwhile` is called while commits wait for their stores; what it raises is raised once they have ended. Raises
+        the errors of the committer.
+        """
+        plan = prepared.cycle.plan
+        tags = {"rowtide.token": str(token), "rowtide.range": f"{plan.from_position}..{plan.to_position}"}
+        with self._pool(destination.location.store for destination in prepared.destinations.values()) as pool:
             commits = [
-                pool.submit(self._commit, cycle, member_id, destination, files[member_id], tags)
-                for member_id, destination in destinations.items()
+                pool.submit(self._commit, prepared, member_id, destination, tags)
+                for member_id, destination in prepared.destinations.items()
             ]
+            meanwhile()
             for commit in commits:
                 commit.result()
-        return engine
 
-    def _find_destination(self, instance: Instance) -> Destination:
-        location = locate(change_table_path(self._system_tables.lake, instance.capture_instance))
-        return Destination(location, self._committer.read_state(location))
+    def _find_destinations(self, changed: Sequence[Instance], number: int) -> dict[str, Destination]:
+        """Return the change tables that lack a cycle, by the instances' member ids."""
+        lake = self._system_tables.lake
+        locations = [locate(change_table_path(lake, instance.capture_instance)) for instance in changed]
+        with self._pool(location.store for location in locations) as pool:
+            states = list(pool.map(self._committer.read_state, locations))
+        return {
+            instance.member_id: Destination(location, state)
+            for instance, location, state in zip(changed, locations, states, strict=True)
+            # A cycle that is redone may have been committed to it.
+            if state.cycles.get(instance.member_id) != number
+        }
+
+    def _pool(self, stores: Iterable[Store]) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(calls_at_once(stores), "rowtide-commit")
 
     def _convert(self, cycle: _Cycle, destinations: Mapping[str, Destination]) -> Mapping[str, list[ChangeFile]]:
         """Write the data files of some change tables; return them by the instances' member ids."""
@@ -94,31 +124,23 @@ class ChangeAppender:
             tables = self._system_tables
             files = convert_by_spark(lambda: tables.spark, self._store, parts, destinations, cycle.number)
         else:
-            files = convert_in_process(self._store, parts, destinations, cycle.number)
+            files = convert_in_process(cycle.segments, parts, destinations, cycle.number)
         by_member: dict[str, list[ChangeFile]] = {}
         for file in files:
             by_member.setdefault(file.member_id, []).append(file)
         return by_member
 
-    def _commit(
-        self,
-        cycle: _Cycle,
-        member_id: str,
-        destination: Destination,
-        files: Sequence[ChangeFile],
-        tags: Mapping[str, str],
-    ) -> None:
+    def _commit(self, prepared: Prepared, member_id: str, destination: Destination, tags: Mapping[str, str]) -> None:
         def write(state: TableState) -> list[AddFile]:
-            written = files
+            written = prepared.files[member_id]
             if state.columns != destination.state.columns:
                 altered = {member_id: Destination(destination.location, state)}
-                written = self._convert(cycle, altered)[member_id]
+                written = self._convert(prepared.cycle, altered)[member_id]
             return [one.file for one in written]
 
         failpoint("change_table_append.before")
-        self._committer.commit_once(
-            destination.location, identity=member_id, cycle=cycle.number, write=write, tags=tags
-        )
+        number = prepared.cycle.number
+        self._committer.commit_once(destination.location, identity=member_id, cycle=number, write=write, tags=tags)
         failpoint("change_table_append.after")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -28,6 +29,7 @@ from rowtide.cdc.capture.planning import (
     plan_gap,
     plan_range,
 )
+from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.cdc.capture.transactions import (
     count_changes,
     dummy_transaction,
@@ -134,14 +136,15 @@ class Capture:
         """
         self._phase = ScanPhase.FIRST_SCAN
         state = self._leave_out_large(self._manifest.refresh())
-        plan = self._plan(state)
+        segments = SegmentReader(self._store)
+        plan = self._plan(state, segments)
         if plan.is_empty and not is_heartbeat_due(plan, self._lake_state.last_time):
             self._move_to(plan, state)
             if time.monotonic() >= self._next_advance:
                 self._advance()
             return False
         try:
-            self._run(plan, state)
+            self._run(plan, state, segments)
         except AppendNotFound:
             # A later cycle is there: another process has taken over, or the table was restored.
             self._lease.require()
@@ -158,7 +161,7 @@ class Capture:
             failpoint("transaction_left_out.after")
         return state
 
-    def _plan(self, state: ManifestState) -> CyclePlan:
+    def _plan(self, state: ManifestState, segments: SegmentReader) -> CyclePlan:
         active = _active(self._lake_state)
         open_cycle = self._lake_state.open_cycle
         if open_cycle is not None and open_cycle.from_position.epoch == open_cycle.to_position.epoch:
@@ -168,23 +171,35 @@ class Capture:
         plan = plan_cycle(state, active, self._position)
         if self._maxtrans is None or plan.is_empty:
             return plan
-        return plan_range(state, active, plan.from_position, find_end(self._store, plan, self._maxtrans))
+        return plan_range(state, active, plan.from_position, find_end(segments, plan, self._maxtrans))
 
-    def _run(self, plan: CyclePlan, state: ManifestState) -> None:
+    def _run(self, plan: CyclePlan, state: ManifestState, segments: SegmentReader) -> None:
         started = time.monotonic()
         cycle = self._lake_state.cycle + 1
-        self._lease.require()
-        if self._lake_state.open_cycle is None and not self._record(plan, cycle):
-            return
+        self._lease.require(state)
+        if self._lake_state.open_cycle is None:
+            # A cycle that cannot be completed would be redone for ever.
+            for altered in plan.altered:
+                retyping.require_fit(self._lake, altered.lifetime.instance)
+        with ThreadPoolExecutor(1, "rowtide-record") as pool:
+            # Data files that no version names count for nothing: they are written while the cycle is recorded.
+            recording = pool.submit(self._record, plan, cycle)
+            if (plan.begun or plan.altered) and not self._is_recorded(recording):
+                return
+            self._phase = ScanPhase.SECOND_SCAN
+            self._carry_types(plan)
+            self._ensure_change_tables(plan)
+            captured = read_captured(segments, plan)
+            prepared = self._appender.prepare(plan, cycle, segments, captured)
+            if not self._is_recorded(recording):
+                return
         self._phase = ScanPhase.SECOND_SCAN
-        self._carry_types(plan)
-        captured = read_captured(self._store, plan)
-        engine = self._append_changes(plan, cycle, captured)
+        self._appender.commit(prepared, self._lease.token, meanwhile=self._lease.require)
         self._phase = ScanPhase.SCHEMA_VERSIONING
         events = _instance_events(plan, state, self._lake_state)
         self._system_tables.record_instances(cycle, events)
         self._phase = ScanPhase.LAST_SCAN
-        figures = self._publish(plan, cycle, events, captured, engine)
+        figures = self._publish(plan, cycle, events, captured, prepared.engine)
         self._move_to(plan, state)
         self._retire_ended(plan)
         self._advance()
@@ -193,12 +208,16 @@ class Capture:
         self._on_cycle(CycleReport(cycle, plan.to_position, instances, seconds, figures, plan.is_empty))
 
     def _record(self, plan: CyclePlan, cycle: int) -> bool:
-        """Record a cycle's range; return False if another process has recorded one for it, which is redone then."""
-        # Before the cycle is recorded: a cycle that cannot be completed would be redone for ever.
-        for altered in plan.altered:
-            retyping.require_fit(self._lake, altered.lifetime.instance)
+        """Record a cycle's range, in a thread of its own; return False if another process has recorded one for it."""
+        if self._lake_state.open_cycle is not None:
+            return True
         recorded = RecordedCycle(cycle, plan.from_position, plan.to_position)
-        if self._system_tables.record(recorded, self._lease.token):
+        return self._system_tables.record(recorded, self._lease.token)
+
+    def _is_recorded(self, recording: Future[bool]) -> bool:
+        """Return False if what another process has recorded for the cycle is to be redone."""
+        self._phase = ScanPhase.FIRST_SCAN
+        if recording.result():
             return True
         self._lease.require()
         self._lake_state = self._system_tables.read()
@@ -218,7 +237,6 @@ class Capture:
             transactions = dummy_transaction(plan.heartbeat)
         else:
             transactions = list_transactions(captured, self._lake_state.last_time)
-        self._lease.require()
         self._system_tables.record_history(cycle, history_rows(cycle, plan.history, transactions))
         self._lake_state = self._system_tables.publish(self._lake_state, recorded, transactions, events)
         return _figures(plan, transactions, count_changes(captured), engine)
@@ -235,13 +253,12 @@ class Capture:
             )
             self._committer.forget(change_table_path(self._lake, instance.capture_instance))
 
-    def _append_changes(self, plan: CyclePlan, cycle: int, captured: Mapping[str, pa.Table]) -> Engine:
+    def _ensure_change_tables(self, plan: CyclePlan) -> None:
         for lifetime in plan.begun:
             # One that ends in the same cycle has no rows; its name may be the next one's, whose table is not touched
             # again when a cycle is redone: it would be emptied, and the rows refused as there already.
             if lifetime.end is None:
                 self._ensure_change_table(lifetime)
-        return self._appender.append(plan, cycle, captured, self._lease)
 
     def _ensure_change_table(self, lifetime: InstanceLifetime) -> None:
         columns = [(column.name, column.type_name) for column in change_columns(lifetime.instance)]

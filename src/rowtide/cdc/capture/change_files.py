@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork
+from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.conversion import LsnRange, convert_records, count_rows
 from rowtide.cdc.rows.row_images import ImageMalformed
@@ -24,8 +25,6 @@ from rowtide.delta.commits import TableState
 from rowtide.delta.snapshot import Location
 from rowtide.log.entries import Segment
 from rowtide.log.errors import SegmentCorrupt
-from rowtide.log.segments import read_segment
-from rowtide.storage.store import Store
 
 PART_ROWS = 250_000
 PART_BYTES = 64 * 1024 * 1024
@@ -90,7 +89,7 @@ def divide(segments: Sequence[Segment], selections: Sequence[Selection]) -> list
     return [Part(group, _selections_of(group, selections)) for group in groups]
 
 
-def convert_part(store: Store, part: Part) -> Mapping[str, pa.Table]:
+def convert_part(segments: SegmentReader, part: Part) -> Mapping[str, pa.Table]:
     """Return the change rows of a part, by the instances' member ids.
 
     Raises `SegmentCorrupt`, `LogStoreReadFailed`, `Missing`.
@@ -99,7 +98,7 @@ def convert_part(store: Store, part: Part) -> Mapping[str, pa.Table]:
     for segment in part.segments:
         selections = [selection for selection in part.selections if segment.path in selection.paths]
         try:
-            for member_id, rows in convert_segment(read_segment(store, segment.path, _CONVERTED), selections):
+            for member_id, rows in convert_segment(segments.read(segment, _CONVERTED), selections):
                 found.setdefault(member_id, []).append(rows)
         except ImageMalformed as error:
             raise SegmentCorrupt(segment.path, str(error)) from error

@@ -16,9 +16,11 @@ from urllib.parse import unquote
 
 from rowtide.cdc.capture.change_files import ChangeFile, Destination, Part, convert_part, write_change_rows
 from rowtide.cdc.capture.options import EngineSetting
+from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.cdc.errors import ChangeFileMissing
 from rowtide.cdc.scans.sessions import Engine
 from rowtide.core.errors import RowtideError
+from rowtide.lake.stores import calls_at_once
 from rowtide.lake.tables import writing
 from rowtide.storage.store import Missing, Store
 
@@ -36,7 +38,6 @@ _MOST_TEXT = 2**31 - 2**20
 """Texts of both images of a row are joined, and Arrow's offsets end at 2 GiB."""
 _MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
-_WRITERS = 8
 _PARTS_AT_ONCE = 2
 
 
@@ -55,7 +56,7 @@ def find_most_row_bytes() -> int:
 
 
 def convert_in_process(
-    store: Store, parts: Sequence[Part], destinations: Mapping[str, Destination], cycle: int
+    segments: SegmentReader, parts: Sequence[Part], destinations: Mapping[str, Destination], cycle: int
 ) -> list[ChangeFile]:
     """Convert parts in this process, and return their files, which are durable.
 
@@ -64,14 +65,15 @@ def convert_in_process(
     """
     files: list[ChangeFile] = []
     written: deque[list[Future[ChangeFile]]] = deque()
-    with ThreadPoolExecutor(_WRITERS, "rowtide-write") as pool:
+    stores = (destination.location.store for destination in destinations.values())
+    with ThreadPoolExecutor(calls_at_once(stores), "rowtide-write") as pool:
         for part in parts:
             if len(written) == _PARTS_AT_ONCE:
                 files += [file.result() for file in written.popleft()]
             written.append(
                 [
                     pool.submit(write_change_rows, destinations[member_id], member_id, rows, cycle)
-                    for member_id, rows in convert_part(store, part).items()
+                    for member_id, rows in convert_part(segments, part).items()
                 ]
             )
     return files + [file.result() for of_part in written for file in of_part]
@@ -101,7 +103,8 @@ def convert_by_spark(
         if outcome.error is not None:
             raise pickle.loads(outcome.error)  # noqa: S301 - our own task wrote it
     files: list[ChangeFile] = [pickle.loads(file) for (outcome,) in outcomes for file in outcome.files]  # noqa: S301
-    with ThreadPoolExecutor(_WRITERS, "rowtide-look") as pool:
+    stores = (destination.location.store for destination in destinations.values())
+    with ThreadPoolExecutor(calls_at_once(stores), "rowtide-look") as pool:
         for _ in pool.map(lambda file: _require_here(destinations[file.member_id], file), files):
             pass
     return files
@@ -124,7 +127,7 @@ def _run_task(
 ) -> tuple[list[bytes], bytes | None]:
     """Convert a part in a task of Spark; return its files, or the error, whose number a task's failure would lose."""
     try:
-        rows = convert_part(store, part)
+        rows = convert_part(SegmentReader(store, most_kept_bytes=0), part)
         files = [
             write_change_rows(destinations[member_id], member_id, of_member, cycle)
             for member_id, of_member in rows.items()

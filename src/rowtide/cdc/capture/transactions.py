@@ -10,13 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.capture.planning import CyclePlan
+from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema
 from rowtide.core.lsn import Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.records import RECORD
 from rowtide.log.membership import Heartbeat
-from rowtide.log.segments import read_segment
-from rowtide.storage.store import Store
 
 TRANSACTION = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_end_time", "tran_id", "tran_commit_time")
 _TIME = TRANSACTION.field("tran_end_time").type
@@ -24,13 +23,14 @@ _COLUMNS = ("commit_lsn", "commit_time", "xid", "table_id", "operation")
 _NOTHING = pa.schema([RECORD.field(name) for name in _COLUMNS]).empty_table()
 
 
-def read_captured(store: Store, plan: CyclePlan) -> Mapping[str, pa.Table]:
+def read_captured(segments: SegmentReader, plan: CyclePlan) -> Mapping[str, pa.Table]:
     """Return the records of captured changes, and of the transactions in which instances begin or end, by the paths of
     their segments.
 
     Columns `commit_lsn`, `commit_time`, `xid`, `table_id` and `operation`; unordered.
     """
-    return dict(_captured(store, plan))
+    segments.fetch(plan.segments)
+    return dict(_captured(segments, plan))
 
 
 def count_changes(captured: Mapping[str, pa.Table]) -> int:
@@ -58,11 +58,11 @@ def list_transactions(captured: Mapping[str, pa.Table], last_time: datetime | No
     return pa.table([columns[name] for name in TRANSACTION.names], schema=TRANSACTION)
 
 
-def find_end(store: Store, plan: CyclePlan, maxtrans: int) -> Position:
+def find_end(segments: SegmentReader, plan: CyclePlan, maxtrans: int) -> Position:
     """Return where a plan's range must end to have at most so many transactions; its own end if it has no more."""
     found: set[int] = set()
     # Segments are in log order, and a later one has no earlier transaction: those after the end are not read.
-    for _, records in _captured(store, plan):
+    for _, records in _captured(segments, plan):
         found.update(records["commit_lsn"].unique().to_numpy().tolist())
         if len(found) > maxtrans:
             return Position(sorted(found)[maxtrans - 1] + 1)
@@ -76,13 +76,13 @@ def dummy_transaction(heartbeat: Heartbeat) -> pa.Table:
     return pa.Table.from_pylist([row], schema=TRANSACTION)
 
 
-def _captured(store: Store, plan: CyclePlan) -> Iterator[tuple[str, pa.Table]]:
+def _captured(segments: SegmentReader, plan: CyclePlan) -> Iterator[tuple[str, pa.Table]]:
     """Yield the records that count, by segment."""
     tables = pa.array(sorted({piece.version.table_id for work in plan.work for piece in work.slices}), pa.int32())
     lsns = pa.array([lsn.value for lsn in plan.event_lsns], pa.int64())
     low, high = pa.scalar(plan.from_position.value), pa.scalar(plan.to_position.value)
     for segment in plan.segments:
-        records = read_segment(store, segment.path, _COLUMNS)
+        records = segments.read(segment, _COLUMNS)
         commit_lsns = records["commit_lsn"]
         is_captured = pc.or_(pc.is_in(records["table_id"], tables), pc.is_in(commit_lsns, lsns))
         is_in_range = pc.and_(pc.greater_equal(commit_lsns, low), pc.less(commit_lsns, high))

@@ -37,7 +37,7 @@ from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.table_publications import Making
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store import open_store, probe_store
-from rowtide.storage.deleting import delete_all
+from rowtide.storage.bulk import delete_all
 from rowtide.storage.object_urls import is_object_url, parse_object_url
 from rowtide.storage.store import Store
 
