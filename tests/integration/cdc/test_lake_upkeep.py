@@ -20,13 +20,14 @@ from rowtide.lake import compaction
 from rowtide.lake.compaction import Compacted
 from rowtide.log.errors import LeaseLost
 from rowtide.log.manifest import Manifest
+from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
 
 
 class Held(LakeLease):
     """A lease without a database: `verify` alone decides."""
 
-    def require(self) -> None:
+    def require(self, state: ManifestState | None = None) -> None:
         self.verify()
 
 
