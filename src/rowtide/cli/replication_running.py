@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@app.command(epilog="Example: rowtide replication deliver-backlogs --db postgresql://localhost/shop")
+@app.command(
+    epilog="Example: rowtide replication deliver-backlogs --master spark://host:7077 --shared-storage --db …/shop"
+)
 def deliver_backlogs(
     db: Db,
     publication: Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")] = None,

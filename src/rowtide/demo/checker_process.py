@@ -72,7 +72,7 @@ def main() -> None:
     # What Spark and its JVM print goes with the messages; standard output carries answers only.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    spark = build_session()
+    spark = build_session(master="local[*]")
     for name, value in SMALL_DATA.items():
         spark.conf.set(name, value)
     print("true", file=answers, flush=True)

@@ -101,7 +101,7 @@ class _Story:
         with self._progress.step("Starting the checking process's Spark (the first time it fetches jars: a minute)"):
             checker.await_spark()
         with self._progress.step("Starting capture: rowtide cdc run"):
-            command = [sys.executable, "-m", "rowtide", "cdc", "run", "--db", server.url()]
+            command = [sys.executable, "-m", "rowtide", "cdc", "run", "--master", "local[*]", "--db", server.url()]
             capture = self._running.enter_context(
                 Child("capture", command, self._directory, environment=SHORT_LIVED_JAVA)
             )

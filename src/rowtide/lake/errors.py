@@ -109,12 +109,12 @@ class SparkLost(RowtideError):
 
 @numbered
 class StorageNotShared(Denied):
-    """Tasks on other machines would read and write a folder that is on the driver's disk."""
+    """Tasks on other machines would read and write what is on the driver's disk."""
 
     number = 3111
-    fact = "{place} is a local folder, and Spark's master {master} runs tasks on other machines"
+    fact = "{place} is on a local disk, and Spark's master {master} runs tasks on other machines"
     hint = (
-        "If all of them have that folder under the same path (NFS), say --shared-storage, or set "
+        "If all of them have it under the same path (NFS), say --shared-storage, or set "
         "ROWTIDE_SHARED_STORAGE=1 or spark.rowtide.sharedStorage=true; otherwise use a bucket, or --master 'local[*]'."
     )
     place: str

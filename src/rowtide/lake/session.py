@@ -10,18 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rowtide.core.errors import ExtraMissing
 from rowtide.lake.cores import count_cores
-from rowtide.lake.errors import SparkLost, SparkNotStarted, SparkRunning, StorageNotShared
-from rowtide.lake.java import describe
+from rowtide.lake.errors import SparkLost, SparkRunning, StorageNotShared
 from rowtide.lake.paths import local_folder
-from rowtide.lake.spark.jars import find_hadoop_version, find_libraries, jar_settings
-from rowtide.lake.spark.jvm import (
-    connect_submitted,
-    interrupts_kept,
-    is_submitted,
-    launch_jvm,
-    read_submitted,
-    require_java,
-)
+from rowtide.lake.spark.jvm import require_java
 from rowtide.lake.spark.settings import (
     HADOOP,
     MASTER,
@@ -33,23 +24,18 @@ from rowtide.lake.spark.settings import (
     SparkRequest,
     is_local,
     is_true,
-    settle,
 )
-from rowtide.lake.spark.shipping import ship_package
-from rowtide.lake.spark.surroundings import find_spark_home, list_installed, list_jars, read_asked, read_given
-from rowtide.storage.object_urls import hadoop_settings
+from rowtide.lake.spark.starting import start_application, storage_settings
+from rowtide.lake.spark.surroundings import find_spark_home, read_asked, read_given
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaGateway
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _PARTITIONS_PER_CORE = 4
 # Where Hadoop says that a setting comes from.
 _OWN_DEFAULTS = "-default.xml"
 _BY_SPARK = "Set by Spark"
-_PYTHON = "spark.pyspark.python"
-_PYTHON_VARIABLE = "PYSPARK_PYTHON"
 
 
 class _Requested:
@@ -97,7 +83,7 @@ def build_session(
         _require_master(existing, request)
         return existing
     require_java()
-    _start(request, lakes)
+    start_application(request, lakes)
     return SparkSession.builder.getOrCreate()
 
 
@@ -106,42 +92,6 @@ def _require_master(session: SparkSession, request: SparkRequest) -> None:
     running = session.conf.get(MASTER, None)
     if request.master is not None and running is not None and request.master != running:
         raise SparkRunning(running, request.master)
-
-
-def _start(request: SparkRequest, lakes: Sequence[str]) -> None:
-    from py4j.protocol import Py4JJavaError
-    from pyspark import SparkConf, SparkContext
-
-    home = find_spark_home(os.environ)
-    asked = {**read_asked(os.environ), **request.settings()}
-    gateway: JavaGateway | None = None
-    if is_submitted():
-        # Its JVM runs: nothing can be added to its class path.
-        gateway = connect_submitted()
-        given, lists = read_submitted(gateway), dict[str, str]()
-    else:
-        given = read_given(os.environ, home)
-        installed = list_installed(home)
-        libraries = find_libraries(lakes, find_hadoop_version(installed))
-        lists = jar_settings(libraries, {**given, **asked}, installed, list_jars(os.environ))
-    settings = settle(asked, given, lists, _storage_settings(lakes))
-    _choose_python({**given, **asked})
-    application: SparkConf = SparkConf().setAll(list(settings.items()))
-    with interrupts_kept():
-        try:
-            context = SparkContext(conf=application, gateway=gateway or launch_jvm(settings))
-        except Py4JJavaError as error:
-            raise SparkNotStarted(describe(error)) from error
-    if not is_local(str(context.master)):
-        ship_package(context)
-
-
-def _choose_python(chosen: Mapping[str, str]) -> None:
-    """Run tasks with the user's choice of Python; by default, where all run on this machine, with this one."""
-    if _PYTHON in chosen:
-        os.environ.setdefault(_PYTHON_VARIABLE, chosen[_PYTHON])
-    elif is_local(chosen.get(MASTER, USUAL_MASTER)):
-        os.environ.setdefault(_PYTHON_VARIABLE, sys.executable)
 
 
 def require_reachable(*places: str) -> None:
@@ -165,10 +115,6 @@ def require_reachable(*places: str) -> None:
         raise StorageNotShared(folders[0], master)
 
 
-def _storage_settings(lakes: Sequence[str]) -> dict[str, str]:
-    return {name: value for lake in lakes for name, value in hadoop_settings(lake, os.environ).items()}
-
-
 def pinned(spark: SparkSession, *lakes: str) -> SparkSession:
     """Return a session of the same application with rowtide's settings; the user's session is unchanged.
 
@@ -180,7 +126,7 @@ def pinned(spark: SparkSession, *lakes: str) -> SparkSession:
         session.conf.set(name, spark.conf.get(name, usual) or usual)
     for name, value in PINNED_SETTINGS.items():
         session.conf.set(name, value)
-    for name, value in _storage_settings(lakes).items():
+    for name, value in storage_settings(lakes).items():
         if not _is_set(spark, name):
             session.conf.set(name, value)
     return session

@@ -15,7 +15,7 @@ def test_a_local_lake_is_refused_on_a_cluster(logged: LoggedDatabase, asked: lis
     logged.enable()
     given = {"ROWTIDE_SPARK_CONF": "" if asked else f"spark.master={MASTER}"}
     ended = rowtide_process("cdc", "run", "--once", "--db", logged.url, *asked, environment=given)
-    assert f"{logged.lake} is a local folder, and Spark's master {MASTER} runs tasks" in ended.require_error(3111)
+    assert f"{logged.lake} is on a local disk, and Spark's master {MASTER} runs tasks" in ended.require_error(3111)
 
 
 def test_a_lake_that_is_declared_shared_is_captured(logged: LoggedDatabase) -> None:

@@ -99,12 +99,13 @@ def read_changes(
     of databases that were not requested are passed on.
 
     Raises `DevicesFailed` if a database could not be enumerated, for whatever reason; with `keep_going` it is in
-    `failures` instead. Raises `NoDatabaseFound`, `EnumerationFailed`, and the errors of building a session.
+    `failures` instead. Raises `NoDatabaseFound`, `EnumerationFailed`, `StorageNotShared`, and the errors of
+    building a session.
     """
     devices = find_devices(databases)
     names = (tables,) if isinstance(tables, str) else tuple(dict.fromkeys(tables))
     known = dict(anchors or {})
-    require_reachable(spool)
+    require_reachable(spool, *(device.name for device in devices if device.kind.is_file))
     session = for_reading(spark if spark is not None else build_session(lakes=(spool,)), spool)
     folder = f"{absolute_lake(spool)}/{time.time_ns()}-{secrets.token_hex(4)}"
     with _in_spark(folder):

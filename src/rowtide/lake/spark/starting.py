@@ -1,0 +1,69 @@
+"""Starting an application of Spark: its settings are gathered, its JVM started, and its executors sent the package."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rowtide.lake.errors import SparkNotStarted
+from rowtide.lake.java import describe
+from rowtide.lake.spark.jars import find_hadoop_version, find_libraries, jar_settings
+from rowtide.lake.spark.jvm import connect_submitted, interrupts_kept, is_submitted, launch_jvm, read_submitted
+from rowtide.lake.spark.settings import MASTER, USUAL_MASTER, SparkRequest, is_local, settle
+from rowtide.lake.spark.shipping import ship_package
+from rowtide.lake.spark.surroundings import find_spark_home, list_installed, list_jars, read_asked, read_given
+from rowtide.storage.object_urls import hadoop_settings
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+    from pyspark import SparkConf
+
+_PYTHON = "spark.pyspark.python"
+_PYTHON_VARIABLE = "PYSPARK_PYTHON"
+
+
+def start_application(request: SparkRequest, lakes: Sequence[str]) -> None:
+    """Start this process's application, which is to read some lakes.
+
+    Raises `SparkNotStarted`, `SparkSettingInvalid`.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark import SparkConf, SparkContext
+
+    home = find_spark_home(os.environ)
+    asked = {**read_asked(os.environ), **request.settings()}
+    gateway: JavaGateway | None = None
+    if is_submitted():
+        # Its JVM runs: nothing can be added to its class path.
+        gateway = connect_submitted()
+        given, lists = read_submitted(gateway), dict[str, str]()
+    else:
+        given = read_given(os.environ, home)
+        installed = list_installed(home)
+        libraries = find_libraries(lakes, find_hadoop_version(installed))
+        lists = jar_settings(libraries, {**given, **asked}, installed, list_jars(os.environ))
+    settings = settle(asked, given, lists, storage_settings(lakes))
+    _choose_python({**given, **asked})
+    application: SparkConf = SparkConf().setAll(list(settings.items()))
+    with interrupts_kept():
+        try:
+            context = SparkContext(conf=application, gateway=gateway or launch_jvm(settings))
+        except Py4JJavaError as error:
+            raise SparkNotStarted(describe(error)) from error
+    if not is_local(str(context.master)):
+        ship_package(context)
+
+
+def _choose_python(chosen: Mapping[str, str]) -> None:
+    """Run tasks with the user's choice of Python; by default, where all run on this machine, with this one."""
+    if _PYTHON in chosen:
+        os.environ.setdefault(_PYTHON_VARIABLE, chosen[_PYTHON])
+    elif is_local(chosen.get(MASTER, USUAL_MASTER)):
+        os.environ.setdefault(_PYTHON_VARIABLE, sys.executable)
+
+
+def storage_settings(lakes: Sequence[str]) -> dict[str, str]:
+    """Return the Hadoop settings with which Spark reaches some lakes, by this process's environment."""
+    return {name: value for lake in lakes for name, value in hadoop_settings(lake, os.environ).items()}
