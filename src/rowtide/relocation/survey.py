@@ -17,10 +17,10 @@ from rowtide.delta.errors import LakeReadFailed, TableUnreadable
 from rowtide.delta.log_files import LAST_CHECKPOINT
 from rowtide.delta.snapshot import Location, Snapshot, find_segment, open_snapshot, read_hint
 from rowtide.lake.paths import local_folder
-from rowtide.log.errors import ManifestCorrupt
+from rowtide.log.errors import LogStoreRelocated, ManifestCorrupt
 from rowtide.log.manifest import Manifest
 from rowtide.log.state import encode_state
-from rowtide.relocation.errors import CopyReadFailed, CopyWriteFailed, NothingToCopy
+from rowtide.relocation.errors import CopyDiverged, CopyReadFailed, CopyWriteFailed, NothingToCopy
 from rowtide.relocation.places import LakePlace
 from rowtide.relocation.planning import Existing, Portion
 from rowtide.storage.local import LocalFolder
@@ -98,11 +98,13 @@ def open_files(place: str) -> LocalFolder | ObjectFolder:
 
 
 def _find_complete(place: LakePlace, portion: str) -> Portion | None:
-    """Return a portion of a target; None if no version is complete."""
+    """Return a portion of a target; None if no version is complete. Raises `CopyDiverged`."""
     try:
         if portion == LOG_STORE:
             return survey_log_store(place.log_store)
         return _survey_table(place, portion)
+    except LogStoreRelocated as error:
+        raise CopyDiverged(place.lake, error.log_store, "a lake was moved from here") from error
     except (ManifestCorrupt, LakeReadFailed):
         return None
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import rowtide
+from builders.faulty_proxy import Fault, FaultyProxy
 from builders.object_servers import Bucket
 from builders.relocated_lakes import FilledLake, describe, read_ids
 from rowtide.core.errors import RowtideError
 from rowtide.lake.stores import open_folder
-from rowtide.relocation import transfer
+from rowtide.relocation import CopyProgress, transfer
+from rowtide.relocation.errors import CopyReadFailed, CopyWriteFailed
+from rowtide.storage import objects
 from rowtide.storage.local import LocalFolder
 
 
@@ -30,6 +38,55 @@ def test_a_lake_goes_to_a_bucket_and_back(filled: FilledLake, tmp_path: Path, bu
     filled.fill(2)
     assert 0 < rowtide.copy_lake(filled.path, first).copied_files < copied.files
     assert describe(first) == describe(filled.path)
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.SLOW_DOWN, Fault.INTERNAL_ERROR])
+def test_requests_that_fail_are_repeated(
+    filled: FilledLake, tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    with FaultyProxy(bucket.endpoint) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+        proxy.inject(fault, one_in=7)
+        for source, target in ((filled.path, f"{bucket.url}/a"), (f"{bucket.url}/a", str(tmp_path / "back"))):
+            rowtide.copy_lake(source, target)
+            assert describe(target) == describe(filled.path)
+
+
+def test_a_copy_that_was_cut_off_goes_on(filled: FilledLake, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(objects, "_FIRST_PATIENCE_S", 0.5)
+    target, reports = f"{bucket.url}/a", list[CopyProgress]()
+    with FaultyProxy(bucket.endpoint) as proxy, ExitStack() as cut:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+
+        def cut_off(report: CopyProgress) -> None:
+            reports.append(report)
+            if report.files == 4:
+                cut.enter_context(proxy.cut())
+
+        with pytest.raises((CopyReadFailed, CopyWriteFailed), match="the same command goes on"):
+            rowtide.copy_lake(filled.path, target, on_progress=cut_off)
+        cut.close()
+        copied = rowtide.copy_lake(filled.path, target)
+        assert describe(target) == describe(filled.path)
+        assert copied.copied_files <= copied.files - 4
+
+
+def test_an_interrupted_command_goes_on(filled: FilledLake, bucket: Bucket) -> None:
+    target = f"{bucket.url}/a"
+    command = [sys.executable, "-m", "rowtide", "lake", "copy", filled.path, target]
+    with FaultyProxy(bucket.endpoint) as proxy:
+        uploaded = proxy.pause(lambda request: request.method == "PUT" and "/cdc/" in request.key)
+        environment = {**os.environ, "AWS_ENDPOINT_URL": proxy.endpoint}
+        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+            assert uploaded.arrived.wait(60)
+            process.send_signal(signal.SIGINT)
+            uploaded.release()
+            _, errors = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert errors.splitlines()[-1] == "Interrupted: the same command goes on with what is missing."
+    rowtide.copy_lake(filled.path, target)
+    assert describe(target) == describe(filled.path)
 
 
 def test_large_files_are_streamed(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,7 +33,7 @@ from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store import open_store
 from rowtide.relocation import Copied
-from rowtide.relocation.errors import LakeElsewhere
+from rowtide.relocation.errors import CopyDiverged, LakeElsewhere
 
 NAME = "public_item"
 SWITCH = "import sys, rowtide; rowtide.connect(sys.argv[1]).switch_lake(*sys.argv[2:])"
@@ -155,6 +157,16 @@ def test_a_process_with_the_old_place_is_refused(enabled: LoggedDatabase, tmp_pa
         with pytest.raises(LogStoreRelocated, match=f"RT-2145: the log store was moved to {tmp_path}/moved/log"):
             use()
     assert enabled.manifest().state.position == position
+
+
+def test_a_lake_goes_back_to_a_folder_that_was_emptied(enabled: LoggedDatabase, tmp_path: Path) -> None:
+    switch(enabled, tmp_path / "moved")
+    back = partial(connect(enabled.url).switch_lake, f"{tmp_path}/moved", str(enabled.lake))
+    with pytest.raises(CopyDiverged, match="a lake was moved from here"):
+        back()
+    shutil.rmtree(enabled.lake)
+    assert back() is not None
+    assert find_places(enabled).lake == str(enabled.lake)
 
 
 def test_a_capture_that_lost_its_session_writes_no_more(enabled: LoggedDatabase, tmp_path: Path) -> None:
