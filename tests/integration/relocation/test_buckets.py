@@ -40,6 +40,7 @@ def test_a_lake_goes_to_a_bucket_and_back(filled: FilledLake, tmp_path: Path, bu
     assert describe(first) == describe(filled.path)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.SLOW_DOWN, Fault.INTERNAL_ERROR])
 def test_requests_that_fail_are_repeated(
     filled: FilledLake, tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, fault: Fault
@@ -52,6 +53,7 @@ def test_requests_that_fail_are_repeated(
             assert describe(target) == describe(filled.path)
 
 
+@pytest.mark.exhaustive
 def test_a_copy_that_was_cut_off_goes_on(filled: FilledLake, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "_PATIENCE_S", 0.5)
     monkeypatch.setattr(objects, "_FIRST_PATIENCE_S", 0.5)
