@@ -7,9 +7,8 @@ make it readable. A run that finds everything copied only compares.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from rowtide.core.places import local_path
@@ -76,7 +75,7 @@ def plan_copy(source: LakePlace, target: LakePlace) -> Copied:
     """Return what `copy_lake` would copy, without effect. Raises as that does, but for places not writable."""
     copying = Copying(source, target, lambda _progress: None)
     portions = copying.survey()
-    missing = [step for steps in copying.plan(portions) for step in steps.copied]
+    missing = [step for steps in copying.plan(portions).values() for step in steps.copied]
     found = _sum_up(portions)
     return replace(found, copied_files=len(missing), copied_bytes=sum(step.size or 0 for step in missing))
 
@@ -91,52 +90,58 @@ class Copying:
         self.target = target
         self.verified = Verified.load(open_files(target.lake))
         self._count = _Count(self.verified, on_progress)
+        self._known: dict[str, Portion] = {}
 
     def begin(self, *, for_group: bool) -> None:
         """Create the folders, and copy data files; those that vanish meanwhile are left out. Raises as `copy_lake`."""
         portions = self.survey()
-        self.plan(portions)
+        steps = self.plan(portions)
         require_not_nested(self.target.lake, self.target.log_store)
         _prepare(self.target, for_group=for_group)
-        self._go_through(portions, is_first=True)
+        self._go_through(steps, is_first=True)
 
-    def complete(self) -> Copied:
-        """Copy what is missing and compare all; return what is there then. Raises as `copy_lake`."""
+    def complete(self, *, reads_copy: bool = True) -> Copied:
+        """Copy what is missing and compare all; return what is there then. Raises as `copy_lake`.
+
+        Without `reads_copy` the states of tables are not read from the copy: its files are those of the original.
+        """
         vanished = ""
         for _ in range(_LOOKS):
             portions = self.survey()
             try:
-                self._go_through(portions, is_first=False)
+                self._go_through(self.plan(portions), is_first=False)
             except Vanished as error:
                 vanished = error.file
                 continue
-            self._verify(portions)
+            self._verify_files(portions)
+            if reads_copy:
+                self._verify_states(portions)
             return replace(_sum_up(portions), copied_files=self._count.files, copied_bytes=self._count.bytes)
         raise CopyOvertaken(vanished, _LOOKS)
 
     def survey(self) -> tuple[Portion, ...]:
         """Return what is to be copied now: not a log store that stays where it is."""
-        portions = survey(self.source)
+        portions = survey(self.source, self._known)
+        self._known = {portion.name: portion for portion in portions}
         if is_same(self.source.log_store, self.target.log_store):
             return tuple(portion for portion in portions if portion.name != LOG_STORE)
         return portions
 
-    def plan(self, portions: Sequence[Portion]) -> list[Steps]:
-        """Return what is to be done for each portion. Raises `CopyDiverged`."""
-        there = in_parallel(lambda portion: find_existing(self.target, portion.name), portions)
-        return [
-            plan_portion(
+    def plan(self, portions: Sequence[Portion]) -> dict[str, Steps]:
+        """Return what is to be done for each portion, by name. Raises `CopyDiverged`."""
+        there = in_parallel(lambda portion: find_existing(self.target, portion), portions)
+        return {
+            portion.name: plan_portion(
                 portion,
                 existing,
                 files_of(self.target, portion.name).url(""),
                 files_of(self.source, portion.name).url(""),
-                partial(self.verified.has, portion.name),
+                self.verified,
             )
             for portion, existing in zip(portions, there, strict=True)
-        ]
+        }
 
-    def _go_through(self, portions: Sequence[Portion], *, is_first: bool) -> None:
-        steps = dict(zip((portion.name for portion in portions), self.plan(portions), strict=True))
+    def _go_through(self, steps: Mapping[str, Steps], *, is_first: bool) -> None:
         self._count.expect([step for each in steps.values() for step in each.copied])
         transfer = Transfer(self._find_way, self._count)
         try:
@@ -151,20 +156,26 @@ class Copying:
         finally:
             self.verified.flush()
 
-    def _verify(self, portions: Sequence[Portion]) -> None:
-        """Require that the copy has the state that was surveyed, and that each file was compared. Raises
-        `CopyDamaged`.
-        """
+    def _verify_files(self, portions: Sequence[Portion]) -> None:
+        """Require that the copy has each file, compared with its original, and no later entry. Raises `CopyDamaged`."""
+        there = in_parallel(lambda portion: find_existing(self.target, portion), portions)
+        for portion, existing in zip(portions, there, strict=True):
+            files = files_of(self.target, portion.name)
+            if existing.version != portion.version:
+                raise CopyDamaged(files.url(""), f"version {existing.version} is there, not {portion.version}")
+            for path in portion.paths:
+                if path not in existing.sizes or not self.verified.has(portion.name, path, existing.sizes[path]):
+                    raise CopyDamaged(files.url(path), "it was removed or replaced while the lake was copied")
+
+    def _verify_states(self, portions: Sequence[Portion]) -> None:
+        """Require that what is read from the copy is what was surveyed. Raises `CopyDamaged`."""
         copies = {portion.name: portion for portion in survey(self.target)}
-        sizes = in_parallel(lambda portion: files_of(self.target, portion.name).list_sizes(""), portions)
-        for portion, found in zip(portions, sizes, strict=True):
-            files, copy = files_of(self.target, portion.name), copies.get(portion.name)
+        for portion in portions:
+            copy = copies.get(portion.name)
             if copy is None or (copy.version, copy.content) != (portion.version, portion.content):
                 there = f"version {copy.version}" if copy is not None else "nothing"
-                raise CopyDamaged(files.url(""), f"{there} is read there, not version {portion.version}")
-            for path in portion.paths:
-                if path not in found or not self.verified.has(portion.name, path, found[path]):
-                    raise CopyDamaged(files.url(path), "it was removed or replaced while the lake was copied")
+                url = files_of(self.target, portion.name).url("")
+                raise CopyDamaged(url, f"{there} is read there, not version {portion.version}")
 
     def _find_way(self, portion: str) -> Way:
         return Way(files_of(self.source, portion), files_of(self.target, portion))

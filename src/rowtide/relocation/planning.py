@@ -7,9 +7,10 @@ is complete after each. Otherwise the file that completes it is the last one: un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 from rowtide.relocation.errors import CopyDiverged
 
@@ -88,11 +89,17 @@ class Steps:
         return (step for step in (*self.data, *self.hidden, *self.ordered) if not step.is_there)
 
 
-IsVerified = Callable[[str, int], bool]
-"""Whether a file of a path and a size was compared with its original already."""
+class Comparisons(Protocol):
+    """Which files of a portion were compared with their originals."""
+
+    def has(self, portion: str, path: str, size: int) -> bool:
+        """Return whether a file of a size was compared, now or earlier."""
+
+    def was_added(self, portion: str, path: str) -> bool:
+        """Return whether a file was compared in this run."""
 
 
-def plan_portion(portion: Portion, there: Existing, place: str, source: str, is_verified: IsVerified) -> Steps:
+def plan_portion(portion: Portion, there: Existing, place: str, source: str, compared: Comparisons) -> Steps:
     """Plan the copy of a portion to a place. Raises `CopyDiverged`."""
     if there.version is not None:
         if there.identity != portion.identity:
@@ -105,25 +112,28 @@ def plan_portion(portion: Portion, there: Existing, place: str, source: str, is_
         return Step(portion.name, path, kind, size, is_there)
 
     def is_due(planned: Step) -> bool:
-        return not (planned.is_there and is_verified(planned.path, there.sizes[planned.path]))
+        return not (planned.is_there and compared.has(portion.name, planned.path, there.sizes[planned.path]))
+
+    def was_added(planned: Step) -> bool:
+        return compared.was_added(portion.name, planned.path)
 
     data = tuple(filter(is_due, (step(path, Kind.DATA, size) for path, size in portion.data.items())))
     base = [step(path, Kind.ENTRY) for path in portion.base]
     entries = {number: step(path, Kind.ENTRY) for number, path in portion.entries.items()}
-    last = _last_common(there.version, base, portion, entries)
-    compared = tuple(
-        planned for planned in (*base, *entries.values()) if planned.is_there and (planned in last or is_due(planned))
-    )
+    # Names of entries are in every lake: what the last common one has shows that the target is an earlier state.
+    last = [one for one in _last_common(there.version, base, portion, entries) if not was_added(one)]
+    due = tuple(one for one in (*base, *entries.values()) if one.is_there and (one in last or is_due(one)))
     missing = {number: planned for number, planned in entries.items() if not planned.is_there}
-    hint = [step(portion.hint, Kind.HINT)] if portion.hint is not None else []
     new_base = [planned for planned in base if not planned.is_there]
+    hint = [step(portion.hint, Kind.HINT)] if portion.hint is not None else []
+    hint = [planned for planned in hint if new_base or not planned.is_there]
     if there.version is not None and there.version >= _first(portion) - 1:
-        return Steps(compared, data, (), (*missing.values(), *new_base, *hint))
+        return Steps(due, data, (), (*missing.values(), *new_base, *hint))
     if base:
-        return Steps(compared, data, tuple(missing.values()), (*new_base, *hint))
+        return Steps(due, data, tuple(missing.values()), (*new_base, *hint))
     begin = min(entries)
     hidden = tuple(planned for number, planned in missing.items() if number != begin)
-    return Steps(compared, data, hidden, tuple(planned for number, planned in missing.items() if number == begin))
+    return Steps(due, data, hidden, tuple(planned for number, planned in missing.items() if number == begin))
 
 
 def _first(portion: Portion) -> int:
@@ -134,7 +144,7 @@ def _first(portion: Portion) -> int:
 def _last_common(
     version: int | None, base: list[Step], portion: Portion, entries: Mapping[int, Step]
 ) -> tuple[Step, ...]:
-    """Return the files whose content shows that the target is an earlier state: names of entries are in every lake."""
+    """Return the files of the target's version: its entry, or the checkpoint."""
     if version is None:
         return ()
     if version in entries:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import TypeVar
 from urllib.parse import unquote
 
 from rowtide.delta.errors import LakeReadFailed, TableUnreadable
-from rowtide.delta.log_files import LAST_CHECKPOINT
+from rowtide.delta.log_files import LAST_CHECKPOINT, LogFiles, LogIncomplete
 from rowtide.delta.snapshot import Location, Snapshot, find_segment, open_snapshot, read_hint
 from rowtide.lake.paths import local_folder
 from rowtide.log.errors import LogStoreRelocated, ManifestCorrupt
@@ -35,20 +36,21 @@ _DECIDING = (f"{TABLES}instances", f"{TABLES}cleanups")
 """Tables of rare commits, without which no rows vanish and no instance begins."""
 _LOOKS = 5
 _ERRORS = StoreErrors(CopyReadFailed, CopyWriteFailed)
-_AT_ONCE = 8
+_AT_ONCE = 16
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
 
 
-def survey(place: LakePlace) -> tuple[Portion, ...]:
+def survey(place: LakePlace, known: Mapping[str, Portion] = MappingProxyType({})) -> tuple[Portion, ...]:
     """Return the portions of a lake and its log store, in the order in which their entries are copied.
 
-    Raises `NothingToCopy`, `TableUnreadable`, `LakeReadFailed`, `ManifestCorrupt`, `CopyReadFailed`.
+    Tables that are `known` by name, from an earlier survey, are not read again while their version is the same. Raises
+    `NothingToCopy`, `TableUnreadable`, `LakeReadFailed`, `ManifestCorrupt`, `CopyReadFailed`.
     """
     for _ in range(_LOOKS):
         before = _read_versions(place)
-        tables = _survey_tables(place)
+        tables = _survey_tables(place, known)
         log_store = survey_log_store(place.log_store)
         if _read_versions(place) == before:
             break
@@ -77,13 +79,26 @@ def survey_log_store(place: str) -> Portion | None:
     )
 
 
-def find_existing(place: LakePlace, portion: str) -> Existing:
-    """Return what a target has of a portion. Raises `LakeReadFailed`, `CopyReadFailed`."""
-    sizes = files_of(place, portion).list_sizes("")
+def find_existing(place: LakePlace, portion: Portion) -> Existing:
+    """Return what a target has of a portion. Raises `CopyDiverged`, `CopyReadFailed`."""
+    sizes = files_of(place, portion.name).list_sizes("")
     if not sizes:
         return Existing(sizes)
-    found = _find_complete(place, portion)
-    return Existing(sizes, found.identity, found.version) if found is not None else Existing(sizes)
+    if portion.name == LOG_STORE:
+        there = _find_complete(place)
+        return Existing(sizes, there.identity, there.version) if there is not None else Existing(sizes)
+    try:
+        version = LogFiles.of(sizes).make_up().version
+    except LogIncomplete:
+        return Existing(sizes)
+    entry = portion.entries.get(version)
+    if portion.base_version == version or entry is not None:
+        common = portion.base if entry is None else (entry,)
+        if all(path in sizes for path in common):
+            # Their contents are compared: a commit is in no other table.
+            return Existing(sizes, portion.identity, version)
+    table = _survey_table(place, portion.name)
+    return Existing(sizes, table.identity if table is not None else None, version)
 
 
 def files_of(place: LakePlace, portion: str) -> LocalFolder | ObjectFolder:
@@ -97,34 +112,38 @@ def open_files(place: str) -> LocalFolder | ObjectFolder:
     return LocalFolder(str(folder), _ERRORS) if folder is not None else ObjectFolder(place, _ERRORS)
 
 
-def _find_complete(place: LakePlace, portion: str) -> Portion | None:
-    """Return a portion of a target; None if no version is complete. Raises `CopyDiverged`."""
+def _find_complete(place: LakePlace) -> Portion | None:
+    """Return the log store of a target; None if no version is complete. Raises `CopyDiverged`."""
     try:
-        if portion == LOG_STORE:
-            return survey_log_store(place.log_store)
-        return _survey_table(place, portion)
+        return survey_log_store(place.log_store)
     except LogStoreRelocated as error:
         raise CopyDiverged(place.lake, error.log_store, "a lake was moved from here") from error
-    except (ManifestCorrupt, LakeReadFailed):
+    except ManifestCorrupt:
         return None
 
 
-def _survey_tables(place: LakePlace) -> list[Portion]:
+def _survey_tables(place: LakePlace, known: Mapping[str, Portion]) -> list[Portion]:
+    def look(name: str) -> Portion | None:
+        return _survey_table(place, name, known.get(name))
+
     folders = [f"{TABLES}{name}" for name in open_files(place.lake).list_folders(TABLES)]
-    last = [name for name in folders if name == PUBLICATION]
     # Read first, copied last: it publishes what the others have.
-    published = [_survey_table(place, name) for name in last]
-    others = in_parallel(lambda name: _survey_table(place, name), [name for name in folders if name not in last])
+    published = [look(name) for name in folders if name == PUBLICATION]
+    others = in_parallel(look, [name for name in folders if name != PUBLICATION])
     return [portion for portion in (*others, *published) if portion is not None]
 
 
-def _survey_table(place: LakePlace, name: str) -> Portion | None:
+def _survey_table(place: LakePlace, name: str, known: Portion | None = None) -> Portion | None:
     """Return a table of a lake; None if there is none of that name."""
     path = f"{place.lake}/{name}"
     location = Location(path, open_files(path))
     segment = find_segment(location)
-    snapshot = open_snapshot(location, segment.version) if segment is not None else None
-    if segment is None or snapshot is None:
+    if segment is None:
+        return None
+    if known is not None and (known.version, known.base) == (segment.version, segment.checkpoint):
+        return known
+    snapshot = open_snapshot(location, segment.version)
+    if snapshot is None:
         return None
     has_hint = segment.checkpoint and read_hint(location.store) == segment.checkpoint_version
     return Portion(

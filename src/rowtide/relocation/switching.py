@@ -150,7 +150,7 @@ def _copy_rest(move: _Move, manifest: Manifest, copying: Copying) -> Copied:
         manifest.take_lease("lake", describe_holder())
         token = manifest.take_lease("log", describe_holder())
         version = manifest.state.version
-        copied = copying.complete()
+        copied = copying.complete(reads_copy=False)
         if move.keeps_log_store:
             return copied
         failpoint("log_store_closing.before")

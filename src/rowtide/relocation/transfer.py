@@ -14,7 +14,7 @@ from rowtide.relocation.errors import CopyDamaged, CopyDiverged
 from rowtide.relocation.planning import Kind, Step
 from rowtide.storage.store import Missing, Transferable
 
-AT_ONCE = 8
+AT_ONCE = 16
 """Files: a request to an object store takes as long as many megabytes."""
 _WHOLE_BYTES = 8 * 1024 * 1024
 """A larger file is streamed in pieces of this size."""
@@ -77,8 +77,8 @@ class Transfer:
         `CopyDamaged`, and what the stores raise.
         """
         with ThreadPoolExecutor(AT_ONCE, "rowtide-copy") as pool:
-            futures = [pool.submit(self._run_chain, chain, skips_vanished=skips_vanished) for chain in chains]
             try:
+                futures = [pool.submit(self._run_chain, chain, skips_vanished=skips_vanished) for chain in chains]
                 wait(futures, return_when=FIRST_EXCEPTION)
                 _require_done(futures)
             except BaseException:

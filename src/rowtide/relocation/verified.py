@@ -24,6 +24,7 @@ class Verified:
         self._clock = clock
         self._lock = threading.Lock()
         self._sizes: dict[tuple[str, str], int] = {}
+        self._added: set[tuple[str, str]] = set()
         self._unwritten: list[tuple[str, str, int]] = []
         self._written_at = clock()
 
@@ -43,10 +44,15 @@ class Verified:
         """Return whether a file of a size was verified."""
         return self._sizes.get((portion, path)) == size
 
+    def was_added(self, portion: str, path: str) -> bool:
+        """Return whether a file was compared in this run."""
+        return (portion, path) in self._added
+
     def add(self, portion: str, path: str, size: int) -> None:
         """Add a file that was compared with its original; recorded from time to time."""
         with self._lock:
             self._sizes[portion, path] = size
+            self._added.add((portion, path))
             self._unwritten.append((portion, path, size))
             if len(self._unwritten) >= _FLUSHED_FILES or self._clock() - self._written_at > _FLUSHED_S:
                 self._flush()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
 from rowtide.relocation.errors import CopyDiverged
@@ -29,8 +31,22 @@ def existing(version: int | None, *paths: str, identity: str = "table 1") -> Exi
     return Existing(dict.fromkeys(paths, 10), identity if version is not None else None, version)
 
 
-def plan(copied: Portion, there: Existing, *verified: str) -> Steps:
-    return plan_portion(copied, there, "/to", "/from", lambda path, _size: path in verified)
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Files that an earlier run compared, or this one."""
+
+    earlier: tuple[str, ...]
+    now: tuple[str, ...] = ()
+
+    def has(self, _portion: str, path: str, _size: int) -> bool:
+        return path in (*self.earlier, *self.now)
+
+    def was_added(self, _portion: str, path: str) -> bool:
+        return path in self.now
+
+
+def plan(copied: Portion, there: Existing, *verified: str, now: tuple[str, ...] = ()) -> Steps:
+    return plan_portion(copied, there, "/to", "/from", Compared(verified, now))
 
 
 def paths(steps: Steps) -> tuple[list[str], list[str], list[str], list[str]]:
@@ -78,6 +94,12 @@ def test_what_is_there_and_not_verified_is_compared() -> None:
 def test_the_last_entry_is_compared_though_it_was_verified() -> None:
     steps = plan(portion(0, 1), existing(1, "a", "b", "0", "1"), "a", "b", "0", "1")
     assert paths(steps) == (["1"], [], [], [])
+    assert paths(plan(portion(0, 1), existing(1, "a", "b", "0", "1"), "a", "b", "0", now=("1",))) == ([], [], [], [])
+
+
+def test_a_hint_is_copied_with_its_checkpoint() -> None:
+    there = existing(100, "a", "b", "base-100", "hint")
+    assert paths(plan(portion(101, 100, base=100), there, "a", "b", now=("base-100",))) == ([], [], [], [])
 
 
 def test_a_file_of_another_size_is_copied_again() -> None:
