@@ -125,8 +125,8 @@ class Manifest:
                     if number % self._entries_per_checkpoint == 0:
                         self._checkpoint(state)
                     return state
-            # Others have written meanwhile, or the state from which the entry follows is not known yet.
-            self._follow()
+            # Others have written meanwhile, one at least; or the state is not known from which the entry follows.
+            self._follow(at_once=2)
             is_current = True
 
     def append_after(self, version: int, entry: Entry) -> bool:
@@ -161,21 +161,20 @@ class Manifest:
     def _version(self) -> int:
         return self._state.version if self._state is not None else 0
 
-    def _follow(self) -> None:
+    def _follow(self, *, at_once: int = 1) -> None:
         """Apply the entries that follow the state; those deleted since it was known are in a checkpoint."""
         while True:
             if not is_fresh(self._known_at, self._clock):
                 self._skip_to_checkpoint()
-            begun = self._read_entries()
+            begun = self._read_entries(at_once)
             if is_fresh(self._known_at, self._clock):
                 self._known_at = begun
                 if self._state is not None:
                     require_not_moved(self._state)
                 return
 
-    def _read_entries(self) -> float:
+    def _read_entries(self, at_once: int) -> float:
         """Apply all entries that there are, the more at once the more there are; return when the end was looked for."""
-        at_once = 1
         while True:
             begun = self._clock()
             first = self._version() + 1

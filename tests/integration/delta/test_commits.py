@@ -284,7 +284,7 @@ def test_a_hole_is_found_without_the_file_that_names_checkpoints(
     assert ids(path) == [1, 1, 2, 2, 3, 4, 5]
 
 
-def test_a_hole_is_found_though_a_late_writer_names_an_early_checkpoint(tmp_path: Path) -> None:
+def test_a_hole_is_found_though_an_early_checkpoint_is_named(tmp_path: Path) -> None:
     """It stood still with its checkpoint written; a later one was named meanwhile, and the log below was removed."""
     path = create(tmp_path / "table")
     now, other, location = [0.0], Committer(), locate(path)

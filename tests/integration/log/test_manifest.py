@@ -221,7 +221,7 @@ def test_late_writer_does_not_reuse_a_deleted_entry_number(aging: AgingStore) ->
 
 
 @pytest.mark.parametrize("minutes", [2, 25])
-def test_an_entry_whose_writer_slept_after_the_put_is_written_once(aging: AgingStore, minutes: int) -> None:
+def test_an_entry_whose_writer_slept_is_written_once(aging: AgingStore, minutes: int) -> None:
     writer, token = open_manifest(aging)
 
     def sleep() -> None:

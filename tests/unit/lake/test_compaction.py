@@ -50,7 +50,7 @@ def test_files_are_merged_when_it_is_worth_it(given: list[AddFile], chosen: int)
     assert (len(found) if len(found) > 1 else 0) == chosen
 
 
-def test_a_busy_table_has_few_small_files_and_writes_no_row_often() -> None:
+def test_a_busy_table_has_few_files_and_writes_no_row_often() -> None:
     """A file a cycle, for ten thousand cycles, and a compaction at each turn."""
     there: list[AddFile] = []
     written = 0
