@@ -164,7 +164,7 @@ def writing_batches(url: str) -> Iterator[None]:
 
 
 @pytest.mark.exhaustive
-def test_readers_of_three_engines_see_whole_transactions_beside_capture(
+def test_three_engines_see_whole_transactions_beside_capture(
     foreign_python: Path, captured: CapturedDatabase, tmp_path: Path
 ) -> None:
     captured.execute("create table orders (id int generated always as identity primary key, batch int, note text)")

@@ -69,7 +69,7 @@ def test_a_stopped_process_does_not_append_to_a_cycle_of_another(
     assert two_tables.values("public_second", "id") == [(2, 1)]
 
 
-def test_a_stopped_process_does_not_empty_the_table_of_a_later_instance(
+def test_a_stopped_process_empties_no_later_instances_table(
     two_tables: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its cycle begins an instance; meanwhile that one ended, and another has its name."""
@@ -94,7 +94,7 @@ def test_a_stopped_process_does_not_empty_the_table_of_a_later_instance(
     assert two_tables.values("public_third", "id") == [(2, 2)]
 
 
-def test_a_stopped_process_does_not_bring_back_the_type_of_a_column(
+def test_a_stopped_process_brings_no_columns_type_back(
     two_tables: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its cycle widens a column; meanwhile that one has got another type again."""

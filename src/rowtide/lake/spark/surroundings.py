@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -69,7 +70,10 @@ def list_installed(spark_home: Path) -> list[str]:
 
 def find_spark_home(environment: Mapping[str, str]) -> Path:
     """Return Spark's folder: SPARK_HOME, or that of the package pyspark, which is not imported for it."""
-    package = find_spec("pyspark")
+    package = None
+    # A finder may say so by this error, too.
+    with suppress(ModuleNotFoundError):
+        package = find_spec("pyspark")
     usual = Path(package.origin).parent if package is not None and package.origin is not None else Path("/")
     return Path(environment.get("SPARK_HOME") or usual)
 
