@@ -147,6 +147,7 @@ def test_metadata_are_kept_until_no_conflict_can_need_them(merged: Merge) -> Non
     assert metadata(merged.hub) == 0
 
 
+@pytest.mark.exhaustive
 def test_changes_go_on_behind_a_purge_everywhere(merged: Merge) -> None:
     begin(merged, column_tracking=True)
     for round_ in range(3):

@@ -39,6 +39,7 @@ def chosen(request: pytest.FixtureRequest) -> random.Random:
     return random.Random(request.param)
 
 
+@pytest.mark.exhaustive
 def test_changes_are_those_of_spark(spark: SparkSession, tmp_path: Path, chosen: random.Random) -> None:
     made, instance = random_lake(chosen, tmp_path / "lake")
     name, ours, sparks = instance.capture_instance, Lake(made.path), Changes(spark, made.path)

@@ -72,6 +72,7 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(
     "number",

@@ -85,6 +85,7 @@ def test_what_may_not_be_asked_of_dataframes_has_its_number(connected: SparkSess
         changes.get_net_changes(NAME, row_filter_option="all of it")
 
 
+@pytest.mark.exhaustive
 def test_functions_return_what_dataframes_return(connected: SparkSession, lake: str) -> None:
     names = rowtide.register(connected, lake)
     assert f"fn_cdc_get_net_changes_{NAME}" in names

@@ -94,6 +94,7 @@ WIDENED = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", MODES)
 def test_columns_that_we_widened_are_read_and_written_there(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     path, session = tmp_path / "table", pinned(spark)

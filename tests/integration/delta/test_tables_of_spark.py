@@ -43,6 +43,7 @@ def test_every_type_is_read_as_spark_reads_it(spark: SparkSession, tmp_path: Pat
     assert {row["id"] for row in found.read(["id"], [Between("id", 5, 6)]).to_pylist()} == {5, 6, 7, 8}
 
 
+@pytest.mark.exhaustive
 def test_older_files_of_widened_columns_are_widened(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "table"
     table = f"delta.`{path}`"

@@ -65,6 +65,7 @@ def rows(session: psycopg.Connection[tuple[object, ...]]) -> list[tuple[object, 
     return [*items, *session.execute("select id from other order by id").fetchall()]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mib", [40, pytest.param(600, marks=pytest.mark.soak)])
 def test_a_large_value_is_delivered_in_bounded_memory(
     large: LoggedDatabase, request: pytest.FixtureRequest, mib: int
