@@ -9,6 +9,7 @@ from builders.captured_databases import LoggedDatabase
 from rowtide.cdc.definitions import read_source
 from rowtide.cdc.enabling.instances import InstanceRequest
 from rowtide.cdc.enabling.postgres import plan_enable_table
+from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.connect import open_engine
 
 _TRIGGER = """
@@ -59,7 +60,9 @@ def _enable_table(logged: LoggedDatabase, table: str) -> None:
     engine = open_engine(logged.url)
     with engine.begin() as connection:
         source = read_source(connection, logged.url)
-        _, (*steps, announcement) = plan_enable_table(connection, source, table, InstanceRequest())
+        _, (*steps, announcement) = plan_enable_table(
+            connection, source, find_table(connection, table), InstanceRequest()
+        )
         for step in steps:
             connection.execute(step)
         emitted = "select pg_logical_emit_message(true, %s, %s)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Unpack
 
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from rowtide.cdc.cleanup.retention import CleanupOrder
     from rowtide.cdc.enabling.administration import EnabledDatabase
     from rowtide.cdc.enabling.disabling import Disabling
-    from rowtide.cdc.enabling.instances import InstanceOptions
+    from rowtide.cdc.enabling.instances import InstanceOptions, SharedOptions
     from rowtide.cdc.enabling.reinitialize import CaptureLoss
+    from rowtide.cdc.enabling.table_sets import TableOutcome
     from rowtide.cdc.running.context import CaptureContext, Watchers
     from rowtide.cdc.status import Status
     from rowtide.databases.postgres.alterations import Alterations, Rehearsing
     from rowtide.databases.postgres.catalogue import ImageCost
+    from rowtide.databases.postgres.rounds import Rounds
     from rowtide.log.errors import TransactionUnreadable
 
 
@@ -120,6 +122,38 @@ class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
         from rowtide.cdc.enabling.disabling import disable_database, empty_lake
 
         return disable_database(self._engine, self._name, empty_lake)
+
+    def enable_tables(
+        self,
+        patterns: Iterable[str],
+        *,
+        excluding: Iterable[str] = (),
+        wait_s: float = 900.0,
+        on_progress: Callable[[Rounds], None] = lambda _rounds: None,
+        **options: Unpack[SharedOptions],
+    ) -> tuple[TableOutcome, ...]:
+        """Enable many tables by names and patterns such as `public.*`; return what became of each, by schema and name.
+
+        Tables that are enabled already are skipped. A table that cannot be enabled has its `error`, and the others go
+        on. Each table is locked so briefly that writers do not notice; tables in use are waited for up to `wait_s`.
+        """
+        from rowtide.cdc.enabling import table_sets
+        from rowtide.cdc.enabling.instances import InstanceRequest
+
+        chosen = table_sets.TableSet(tuple(patterns), tuple(excluding))
+        return table_sets.enable_tables(
+            self._engine, self._name, chosen, InstanceRequest(**options), wait_s, on_progress
+        )
+
+    def plan_tables(
+        self, patterns: Iterable[str], *, excluding: Iterable[str] = (), **options: Unpack[SharedOptions]
+    ) -> tuple[TableOutcome, ...]:
+        """Return what `enable_tables` would do, and what full before images of each table cost; takes no locks."""
+        from rowtide.cdc.enabling import table_sets
+        from rowtide.cdc.enabling.instances import InstanceRequest
+
+        chosen = table_sets.TableSet(tuple(patterns), tuple(excluding))
+        return table_sets.plan_tables(self._engine, self._name, chosen, InstanceRequest(**options))
 
     def find_image_cost(self, table: str) -> ImageCost | None:
         """Describe what full before images cost for TOASTed values, None if no column can be TOASTed."""

@@ -206,6 +206,30 @@ class ColumnNameReserved(Invalid):
 
 
 @numbered
+class TablePatternInvalid(Invalid):
+    """A pattern of tables cannot be read."""
+
+    number = 4113
+    fact = "{pattern} is not a pattern of tables: {reason}"
+    hint = "Write schema.table with * ? [] as wildcards, and in double quotes what is to be taken literally."
+    pattern: str
+    reason: str
+
+
+@numbered
+class NoTableMatches(NotFound):
+    """A pattern matches no table that could be captured."""
+
+    number = 4114
+    fact = "no table matches {pattern}"
+    hint = (
+        "Quote names as in SQL: what is not quoted is lower case. Views, foreign and temporary tables, partitions of "
+        "a captured table and rowtide's own schemas match no pattern."
+    )
+    pattern: str
+
+
+@numbered
 class TableNotCapturable(Invalid):
     """The table's rows are not in the log, or not under its name (SQL Server: 22931)."""
 

@@ -90,7 +90,8 @@ def list_instances(
     return tuple(
         _listed_instance(row, keys.get(row.object_id), captured[row.object_id], low_endpoints)
         for row in connection.execute(query)
-        if reader.may_read(row.capture_instance)
+        # An instance that is enabled meanwhile is in the next listing.
+        if row.object_id in captured and reader.may_read(row.capture_instance)
     )
 
 

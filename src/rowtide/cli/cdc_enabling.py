@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rowtide.cli.losses import Yes, confirm_loss
-from rowtide.cli.options import Db, DryRun, Group, TableName
-from rowtide.cli.output import notes, print_child_tables, print_wait
+from rowtide.cli.options import Db, DryRun, Group, ListingFormat, TableName
+from rowtide.cli.output import Format, notes, print_child_tables, print_wait
 from rowtide.cli.statements import printed
+from rowtide.cli.table_sets import collect_patterns, enable_all, list_planned
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
 
 if TYPE_CHECKING:
-    from rowtide.cdc.enabling.instances import InstanceOptions
+    from rowtide.cdc.api import ChangeDataCapture
+    from rowtide.cdc.enabling.instances import InstanceOptions, SharedOptions
 
 app = typer.Typer()
 
@@ -71,22 +75,35 @@ def disable_db(db: Db, *, yes: Yes = False) -> None:
         notes.print(f"Unchanged: {disabled.kept}.", soft_wrap=True)
 
 
-@app.command(epilog="Example: rowtide cdc enable-table public.orders --db postgresql://localhost/shop")
+@app.command(
+    epilog="Examples: rowtide cdc enable-table public.orders --db postgresql://localhost/shop; "
+    "rowtide cdc enable-table 'public.*' --except 'public.tmp_*' --db postgresql://localhost/shop"
+)
 def enable_table(
     db: Db,
-    table: TableName,
-    capture_instance: Annotated[str | None, typer.Option(help="Its name; default: schema_table.")] = None,
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TABLE...", help="schema.table, quoted as in SQL where needed; * ? [] are wildcards"),
+    ] = None,
+    schema: Annotated[list[str] | None, typer.Option(help="All tables of a schema. May be repeated.")] = None,
+    file: Annotated[Path | None, typer.Option(help="File with a name or pattern a line; # begins a comment.")] = None,
+    excluding: Annotated[
+        list[str] | None, typer.Option("--except", help="Not these: names or patterns. May be repeated.")
+    ] = None,
+    capture_instance: Annotated[str | None, typer.Option(help="Its name; default: schema_table. Of one table.")] = None,
     role: Annotated[
         str | None,
         typer.Option(help="Gating role: only its members may read the changes; made if it is not there."),
     ] = None,
     index: Annotated[
-        str | None, typer.Option(help="Unique index that identifies rows; default: that of the primary key.")
+        str | None,
+        typer.Option(help="Unique index that identifies rows; default: that of the primary key. Of one table."),
     ] = None,
     listed: Annotated[
         str | None,
         typer.Option(
-            "--columns", help='Captured columns, separated by commas, in "" or [] where needed; default: all.'
+            "--columns",
+            help='Captured columns, separated by commas, in "" or [] where needed; default: all. Of one table.',
         ),
     ] = None,
     truncate: Annotated[
@@ -95,6 +112,10 @@ def enable_table(
     before_images: Annotated[
         BeforeImages, typer.Option(help="What the log carries of a row before its change: all of it, or its key.")
     ] = BeforeImages.FULL,
+    wait: Annotated[
+        float, typer.Option("--wait-seconds", min=0, help="So long many tables are waited for while they are in use.")
+    ] = 900,
+    form: ListingFormat = Format.TABLE,
     *,
     net_changes: Annotated[
         bool | None,
@@ -106,29 +127,57 @@ def enable_table(
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Enable a table for capture (SQL Server: sp_cdc_enable_table).
+    """Enable a table for capture (SQL Server: sp_cdc_enable_table), or many of them by names and patterns.
 
     Sets replica identity full, so that updates and deletes log the whole old row. With `--before-images key` the log
     does not grow, but change rows lack the old values that it does not carry.
+
+    Of many tables those that are enabled already are skipped, and one that fails does not stop the others. Each is
+    locked for a moment only; one that is in use is waited for. `--dry-run` lists them.
     """
-    cdc = connect(db).cdc
-    options: InstanceOptions = {
-        "capture_instance": capture_instance,
-        "columns": parse_column_list(listed) if listed is not None else None,
+    shared: SharedOptions = {
         "refuses_truncate": truncate is Truncate.REFUSE,
         "before_images": before_images,
         "role_name": role,
-        "index_name": index,
         "supports_net_changes": net_changes,
+    }
+    patterns = collect_patterns(tables or [], schema or [], file)
+    if not patterns:
+        raise typer.BadParameter("name a table, a --schema or a --file")
+    cdc = connect(db).cdc
+    if not _is_one(patterns, excluding):
+        if not capture_instance is index is listed is None:
+            raise typer.BadParameter("--capture-instance, --index and --columns are options of one table")
+        if dry_run:
+            list_planned(cdc, patterns, excluding or [], form, shared)
+        else:
+            enable_all(cdc, patterns, excluding or [], wait, form, shared)
+        return
+    options: InstanceOptions = {
+        **shared,
+        "capture_instance": capture_instance,
+        "columns": parse_column_list(listed) if listed is not None else None,
+        "index_name": index,
     }
     if dry_run:
         with printed(cdc.rehearsal()) as rehearsal:
-            rehearsal.enable_table(table, **options)
+            rehearsal.enable_table(patterns[0], **options)
         return
+    _enable_one(cdc, patterns[0], options)
+
+
+def _is_one(patterns: Sequence[str], excluding: Sequence[str] | None) -> bool:
+    """Return whether a single table is named: by its name, without anything else."""
+    from rowtide.cdc.enabling.table_patterns import is_pattern
+
+    return len(patterns) == 1 and not excluding and not is_pattern(patterns[0])
+
+
+def _enable_one(cdc: ChangeDataCapture, table: str, options: InstanceOptions) -> None:
     name = cdc.enable_table(table, **options)
     notes.print(f"Enabled: capture instance {name}.")
     print_child_tables(table, cdc.find_child_tables(table), "captured")
-    cost = cdc.find_image_cost(table) if before_images is BeforeImages.FULL else None
+    cost = cdc.find_image_cost(table) if options.get("before_images") is BeforeImages.FULL else None
     if cost is not None:
         notes.print(
             f"From now on every update and delete logs the old row with its large values ({', '.join(cost.columns)}), "

@@ -136,6 +136,17 @@ class FileNotWritable(RowtideError):
 
 
 @numbered
+class FileNotReadable(RowtideError):
+    """A file that the user names cannot be read."""
+
+    number = 1008
+    fact = "the file {path} cannot be read: {reason}"
+    hint = "Name a text file that is there and that this user may read."
+    path: str
+    reason: str
+
+
+@numbered
 class NameUnfit(Invalid):
     """A name cannot be typed again, or cannot be distinguished in a listing."""
 

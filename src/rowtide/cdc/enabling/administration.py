@@ -104,9 +104,8 @@ def enable_table(alterations: Alterations, database: str, table: str, request: I
     names: list[str] = []
 
     def plan(connection: Connection) -> Sequence[Executable]:
-        instance, steps = postgres.plan_enable_table(
-            connection, access.own_source(connection, database), table, request
-        )
+        source = access.own_source(connection, database)
+        instance, steps = postgres.plan_enable_table(connection, source, find_table(connection, table), request)
         names[:] = [instance.capture_instance]
         return steps
 

@@ -58,16 +58,21 @@ class InstanceRequest:
     supports_net_changes: bool | None = None
 
 
-class InstanceOptions(TypedDict, total=False):
+class SharedOptions(TypedDict, total=False):
+    """The fields of an `InstanceRequest` that many tables can share, as arguments."""
+
+    refuses_truncate: bool
+    before_images: BeforeImages
+    role_name: str | None
+    supports_net_changes: bool | None
+
+
+class InstanceOptions(SharedOptions, total=False):
     """The fields of an `InstanceRequest`, as arguments."""
 
     capture_instance: str | None
     columns: tuple[str, ...] | None
-    refuses_truncate: bool
-    before_images: BeforeImages
-    role_name: str | None
     index_name: str | None
-    supports_net_changes: bool | None
 
 
 def define_instance(table: SourceTable, request: InstanceRequest, member_id: str) -> Instance:

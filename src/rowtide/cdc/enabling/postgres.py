@@ -30,26 +30,43 @@ from rowtide.log.source_definition import SourceDefinition
 
 
 def plan_enable_table(
-    connection: Connection, source: SourceDefinition, table_name: str, request: InstanceRequest
+    connection: Connection,
+    source: SourceDefinition,
+    table: SourceTable,
+    request: InstanceRequest,
+    *,
+    locks_briefly: bool = False,
 ) -> tuple[Instance, list[Executable]]:
-    """Return the new instance and the steps that enable it.
+    """Return the new instance and the steps that enable it; with `locks_briefly`, those for many tables in rounds.
 
-    Raises `TableNotFound`, and errors of `cdc.instances` and `cdc.access`.
+    Raises errors of `cdc.instances` and `cdc.access`.
     """
-    table = find_table(connection, table_name)
-    instance = define_instance(table, request, str(uuid.uuid4()))
-    enabled = list_enabled(connection)
-    require_room(instance, enabled)
-    require_distinct_names(table, enabled)
-    if table.identity != membership.FULL_IDENTITY:
-        require_same_key(instance, enabled)
+    instance = define_beside(table, request, list_enabled(connection))
+    lock = membership.lock_steps(table)
+    if locks_briefly:
+        lock = membership.lock_briefly_steps(table, instance.before_images, find_key_index(table, instance))
     steps = [
         *plan_gating_role(connection, request.role_name),
-        *membership.lock_steps(table),
+        *lock,
         *first_table_steps(connection),
         *_begin_steps(connection, source, table, instance),
     ]
     return instance, steps
+
+
+def define_beside(table: SourceTable, request: InstanceRequest, enabled: Sequence[EnabledTable]) -> Instance:
+    """Return the definition of a new instance beside those that are enabled. Raises errors of `cdc.instances`."""
+    instance = define_instance(table, request, str(uuid.uuid4()))
+    require_room(instance, enabled)
+    require_distinct_names(table, enabled)
+    if table.identity != membership.FULL_IDENTITY:
+        require_same_key(instance, enabled)
+    return instance
+
+
+def find_key_index(table: SourceTable, instance: Instance) -> str | None:
+    """Return the index of an instance's key that is not the primary key's."""
+    return instance.index_name if instance.index_name != table.key_name else None
 
 
 def plan_disable_table(
@@ -99,7 +116,7 @@ def _begin_steps(
         member,
         instance.before_images,
         publishing=read_publishing(connection, source, table.source_id),
-        key_index=instance.index_name if instance.index_name != table.key_name else None,
+        key_index=find_key_index(table, instance),
     )
     return [*join, *record_steps(instance), *refusal_steps(table, instance), membership.announce_enabled(member)]
 

@@ -115,6 +115,18 @@ def execute_all(connection: Connection, statements: Iterable[str]) -> None:
         connection.execute(statement(sql))
 
 
+def execute_at_once(connection: Connection, steps: Iterable[Executable]) -> None:
+    """Execute steps in the caller's transaction, sent as one message: between them the locks that they hold wait for
+    nothing.
+    """
+    session = _session_of(connection)
+    texts = []
+    for step in steps:
+        compiled = step.compile(connection)  # type: ignore[attr-defined]
+        texts.append(_as_text(session, str(compiled), compiled.params))
+    session.execute(";\n".join(texts).encode())
+
+
 @contextmanager
 def rehearsing(engine: Engine, statements: list[str]) -> Iterator[Rehearsing]:
     """Yield alterations without effect; their statements are appended to a list."""

@@ -126,6 +126,23 @@ def read_tables(connection: Connection, source_ids: Sequence[int]) -> tuple[Sour
     )
 
 
+@dataclass(frozen=True, slots=True)
+class NamedTable:
+    """A table's name; `is_visible`: the search path finds it; `ancestors` are the partitioned tables above it."""
+
+    source_id: int
+    schema: str
+    name: str
+    is_visible: bool
+    ancestors: tuple[int, ...]
+
+
+def list_tables(connection: Connection) -> tuple[NamedTable, ...]:
+    """Return the tables of the application, by schema and name; no views, foreign or temporary tables."""
+    rows = connection.execute(text(_APPLICATION_TABLES))
+    return tuple(NamedTable(*facts, ancestors=tuple(ancestors)) for *facts, ancestors in rows)
+
+
 def _by_table(rows: Iterable[Sequence[Any]]) -> dict[int, list[Sequence[Any]]]:
     """Group rows by their first value, a table's oid."""
     found: dict[int, list[Sequence[Any]]] = {}
@@ -277,4 +294,15 @@ from pg_attribute a
 left join pg_constraint k on k.conrelid = a.attrelid and k.contype = 'p'
 where a.attrelid = any(cast(:source_ids as oid[])) and a.attnum > 0 and not a.attisdropped
 order by a.attrelid, a.attnum
+"""
+
+_APPLICATION_TABLES = """
+select c.oid::bigint, n.nspname::text, c.relname::text, pg_table_is_visible(c.oid),
+       array(select relid::oid::bigint from pg_partition_ancestors(c.oid) where relid <> c.oid)
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p') and c.relpersistence <> 't'
+  and n.nspname not like 'pg\\_%' and n.nspname <> 'information_schema'
+  and n.nspname not in ('cdc', 'rowtide') and n.nspname not like 'rowtide\\_%'
+  and (n.nspname <> 'distribution' or to_regclass('distribution."MSpublications"') is null)
+order by n.nspname, c.relname
 """

@@ -1,19 +1,28 @@
-"""Locks on tables in use, requested repeatedly with a short timeout, because a waiting request blocks later ones."""
+"""Locks on tables in use, requested repeatedly with a short timeout, because a waiting request blocks later ones.
+
+A single table is waited for with patience; where many are altered, each request is so brief that no writer behind it
+notices (`rounds`).
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from enum import Enum
 from typing import TypeVar
 
-from sqlalchemy import Engine, TextClause, text
+from sqlalchemy import Engine, Executable, TextClause, text
 
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.errors import LockNotObtained, UnexpectedSqlError, translated
+from rowtide.databases.postgres.quoting import quote_qualified, statement
+from rowtide.databases.source_table import SourceTable, TableKind
 
 LOCK_TIMEOUT_S = 2
 LOCK_ATTEMPTS = 5
 _PAUSE_S = 0.5
+BRIEF_MS = 50
+"""With what the transaction itself takes, so long a session waits behind a brief request."""
 LOCK_NOT_AVAILABLE = "55P03"
 
 Result = TypeVar("Result")
@@ -22,6 +31,29 @@ Result = TypeVar("Result")
 def limit_wait() -> TextClause:
     """Return the statement that sets the transaction's lock_timeout."""
     return text(f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'")
+
+
+class LockMode(Enum):
+    """The locks that an alteration takes: without writers, or without readers too."""
+
+    SHARE_ROW_EXCLUSIVE = "share row exclusive"
+    ACCESS_EXCLUSIVE = "access exclusive"
+
+
+def limit_wait_briefly() -> TextClause:
+    """Return the statement that limits each of the transaction's waits for a lock to what nobody notices."""
+    return text(f"set local lock_timeout = '{BRIEF_MS}ms'")
+
+
+def lock_briefly_steps(table: SourceTable, mode: LockMode) -> list[Executable]:
+    """Lock a table, and its partitions, until commit; all of them are waited for together no longer than one."""
+    only = "" if table.kind is TableKind.PARTITIONED else "only "
+    return [
+        limit_wait_briefly(),
+        statement(f"set local statement_timeout = '{BRIEF_MS + 10}ms'"),
+        statement(f"lock table {only}{quote_qualified(table.schema, table.name)} in {mode.value} mode"),
+        statement("set local statement_timeout = 0"),
+    ]
 
 
 def retry_locked(engine: Engine, table_name: str, attempt: Callable[[], Result]) -> Result:

@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import Connection, Executable, delete, literal_column, select, text, update
+from sqlalchemy import Connection, Engine, Executable, delete, literal_column, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
+from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
-from rowtide.databases.postgres.alterations import Alterations
-from rowtide.databases.postgres.locks import limit_wait
+from rowtide.databases.postgres import locks
+from rowtide.databases.postgres.alterations import Alterations, Committing, execute_at_once
+from rowtide.databases.postgres.locks import LockMode, limit_wait, limit_wait_briefly
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
+from rowtide.databases.postgres.rounds import Rounds, TableAlteration, alter_each
 from rowtide.databases.source_table import Partition, SourceTable
 from rowtide.log.announcements import Announcement
 from rowtide.log.catalogue import identities_table, members_table
@@ -75,6 +78,21 @@ def lock_steps(table: SourceTable | None) -> list[Executable]:
     if table is None:
         return [limit_wait()]
     return [limit_wait(), statement(f"lock table {_quoted(table)} in share row exclusive mode")]
+
+
+def lock_briefly_steps(table: SourceTable, before_images: BeforeImages, key_index: str | None) -> list[Executable]:
+    """Lock a table as `lock_steps` does, without a wait that its readers and writers would notice.
+
+    The lock is at once the one that a change of replica identity needs: an upgrade would wait with the lock held.
+    """
+    return locks.lock_briefly_steps(table, find_lock_mode(table, before_images, key_index))
+
+
+def find_lock_mode(table: SourceTable, before_images: BeforeImages, key_index: str | None) -> LockMode:
+    """Return the strongest lock that a table's first member needs."""
+    wanted = _WantedIdentity(before_images, key_index)
+    is_met = wanted.is_met_by(table) and all(wanted.is_met_by(holder) for holder in table.row_holders)
+    return LockMode.SHARE_ROW_EXCLUSIVE if is_met else LockMode.ACCESS_EXCLUSIVE
 
 
 def join_steps(
@@ -165,6 +183,16 @@ def earlier_identities(connection: Connection, source_table_id: int) -> tuple[Ea
     )
 
 
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """A change of a table's members, which locks the table with `lock_briefly_steps` in this mode."""
+
+    source_id: int
+    table: str
+    mode: LockMode
+    plan: Plan
+
+
 def run_membership_change(alterations: Alterations, table_name: str, plan: Plan) -> None:
     """Plan and run a change of members in one transaction; retry if a lock was not obtained in time.
 
@@ -172,6 +200,24 @@ def run_membership_change(alterations: Alterations, table_name: str, plan: Plan)
     """
     alterations.transact(control.complete, table=table_name)
     alterations.transact(partial(_run, plan), table=table_name)
+
+
+def run_membership_changes(
+    engine: Engine, changes: Sequence[TableChange], wait_s: float, on_progress: Callable[[Rounds], None]
+) -> dict[int, RowtideError | None]:
+    """Plan and run changes of the members of many tables, each in a transaction, in the rounds of `alter_each`."""
+    Committing(engine).transact(control.complete)
+    alterations = [
+        TableAlteration(change.source_id, change.table, change.mode, partial(_run_at_once, change.plan))
+        for change in changes
+    ]
+    return alter_each(engine, alterations, wait_s, on_progress)
+
+
+def _run_at_once(plan: Plan, connection: Connection) -> None:
+    connection.execute(limit_wait_briefly())
+    connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), _SERIALIZE)
+    execute_at_once(connection, plan(connection))
 
 
 def _run(plan: Plan, connection: Connection) -> None:

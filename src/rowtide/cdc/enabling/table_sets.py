@@ -1,0 +1,184 @@
+"""Many tables by names and patterns: which they are, and enabling them, one transaction each, in rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from sqlalchemy import Connection, Engine, Executable
+
+from rowtide.cdc import access
+from rowtide.cdc.access import plan_gating_role
+from rowtide.cdc.definitions import EnabledTable, list_enabled
+from rowtide.cdc.enabling import postgres
+from rowtide.cdc.enabling.instances import InstanceRequest
+from rowtide.cdc.enabling.table_patterns import is_pattern, parse_pattern
+from rowtide.cdc.errors import NoTableMatches
+from rowtide.core.errors import RowtideError
+from rowtide.core.tables import BeforeImages
+from rowtide.databases.postgres.catalogue import (
+    NamedTable,
+    TableNotFound,
+    find_table_id,
+    list_tables,
+    read_image_cost,
+    read_table,
+    read_tables,
+)
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.rounds import Rounds
+from rowtide.databases.source_table import SourceTable
+from rowtide.log.postgres import membership
+from rowtide.log.postgres.membership import TableChange
+
+
+@dataclass(frozen=True, slots=True)
+class TableSet:
+    """Names and patterns of tables, without those that others match."""
+
+    patterns: tuple[str, ...]
+    excluding: tuple[str, ...] = ()
+
+
+class Outcome(StrEnum):
+    """What became of a table of a set."""
+
+    PLANNED = "planned"
+    """It can be enabled."""
+    ENABLED = "enabled"
+    SKIPPED = "skipped"
+    """It has an instance already."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class TableOutcome:
+    """A table of a set, with its capture instance; `reason` says why it was skipped, or has the error's text.
+
+    `large_columns` and `out_of_line_bytes` are what full before images cost (None: nothing is TOASTed); `child_tables`
+    inherit from it, and are not captured with it.
+    """
+
+    source_schema: str
+    source_table: str
+    outcome: Outcome
+    capture_instance: str | None = None
+    reason: str | None = None
+    large_columns: tuple[str, ...] = ()
+    out_of_line_bytes: int | None = None
+    child_tables: tuple[str, ...] = ()
+    source_id: int = field(default=0, repr=False)
+    error: RowtideError | None = field(default=None, repr=False)
+
+
+def plan_tables(engine: Engine, database: str, tables: TableSet, request: InstanceRequest) -> tuple[TableOutcome, ...]:
+    """Return what `enable_tables` would do, by schema and name; takes no locks.
+
+    Raises `TableNotFound`, `NoTableMatches`, `TablePatternInvalid`, `DatabaseNotEnabled`, `NotOwner`, and the errors of
+    gating roles.
+    """
+    with translated(), engine.connect() as connection:
+        access.own_source(connection, database)
+        plan_gating_role(connection, request.role_name)
+        enabled = list_enabled(connection)
+        chosen = read_tables(connection, _choose(connection, tables, enabled))
+        return tuple(_plan_each(connection, chosen, request, enabled))
+
+
+def enable_tables(
+    engine: Engine,
+    database: str,
+    tables: TableSet,
+    request: InstanceRequest,
+    wait_s: float,
+    on_progress: Callable[[Rounds], None],
+) -> tuple[TableOutcome, ...]:
+    """Enable all tables of a set that are not enabled yet; return what became of each, by schema and name.
+
+    A table that cannot be enabled has its error, and the others go on. Raises as `plan_tables`, and errors of the
+    server as a whole; what was enabled before stays so.
+    """
+    planned = plan_tables(engine, database, tables, request)
+    open_ids = [one.source_id for one in planned if one.outcome is Outcome.PLANNED]
+    with translated(), engine.connect() as connection:
+        changes = [_change(database, table, request) for table in read_tables(connection, open_ids)]
+    errors = membership.run_membership_changes(engine, changes, wait_s, on_progress)
+    return tuple(_conclude(one, errors) for one in planned)
+
+
+def _choose(connection: Connection, tables: TableSet, enabled: Sequence[EnabledTable]) -> list[int]:
+    captured = {one.source_id for one in enabled}
+    named = [one for one in list_tables(connection) if captured.isdisjoint(one.ancestors)]
+    wanted: set[int] = set()
+    by_pattern: set[int] = set()
+    for pattern in tables.patterns:
+        found = _find(connection, pattern, named)
+        if not found:
+            raise NoTableMatches(pattern)
+        (by_pattern if is_pattern(pattern) else wanted).update(found)
+    unwanted = {found for pattern in tables.excluding for found in _find(connection, pattern, named)}
+    roots = wanted | by_pattern | unwanted
+    # A partition is captured with the table above it, and left out with it.
+    parts = {one.source_id for one in named if not roots.isdisjoint(one.ancestors)}
+    return sorted((wanted | by_pattern - parts) - unwanted)
+
+
+def _find(connection: Connection, pattern: str, named: Sequence[NamedTable]) -> set[int]:
+    """Raises `TableNotFound` for a name that is none, `TablePatternInvalid`."""
+    if not is_pattern(pattern):
+        found = find_table_id(connection, pattern)
+        if found is None:
+            raise TableNotFound(pattern)
+        return {found}
+    parsed = parse_pattern(pattern)
+    return {one.source_id for one in named if parsed.matches(one.schema, one.name, is_visible=one.is_visible)}
+
+
+def _plan_each(
+    connection: Connection, chosen: Sequence[SourceTable], request: InstanceRequest, enabled: Sequence[EnabledTable]
+) -> Iterator[TableOutcome]:
+    """Instances that are planned count as enabled for the tables after them: their names may be the same."""
+    beside = list(enabled)
+    names = {one.source_id: one.capture_instance for one in reversed(enabled)}
+    for table in chosen:
+        about = TableOutcome(table.schema, table.name, Outcome.PLANNED, source_id=table.source_id)
+        if table.source_id in names:
+            name = names[table.source_id]
+            yield replace(about, outcome=Outcome.SKIPPED, capture_instance=name, reason="it is enabled already")
+            continue
+        try:
+            instance = postgres.define_beside(table, request, beside)
+        except RowtideError as error:
+            yield _fail(about, error)
+            continue
+        beside.append(
+            EnabledTable(instance.capture_instance, table.source_id, instance.member_id, instance.refuses_truncate)
+        )
+        about = replace(about, capture_instance=instance.capture_instance, child_tables=table.child_tables)
+        cost = read_image_cost(connection, table) if instance.before_images is BeforeImages.FULL else None
+        if cost is not None:
+            about = replace(about, large_columns=cost.columns, out_of_line_bytes=cost.out_of_line_bytes)
+        yield about
+
+
+def _change(database: str, table: SourceTable, request: InstanceRequest) -> TableChange:
+    def plan(connection: Connection) -> Sequence[Executable]:
+        source = access.own_source(connection, database)
+        present = read_table(connection, table.source_id)
+        return postgres.plan_enable_table(connection, source, present, request, locks_briefly=True)[1]
+
+    key_index = request.index_name if request.index_name != table.key_name else None
+    mode = membership.find_lock_mode(table, request.before_images, key_index)
+    return TableChange(table.source_id, table.qualified_name, mode, plan)
+
+
+def _conclude(planned: TableOutcome, errors: dict[int, RowtideError | None]) -> TableOutcome:
+    if planned.outcome is not Outcome.PLANNED:
+        return planned
+    error = errors[planned.source_id]
+    return _fail(planned, error) if error is not None else replace(planned, outcome=Outcome.ENABLED)
+
+
+def _fail(about: TableOutcome, error: RowtideError) -> TableOutcome:
+    return replace(about, outcome=Outcome.FAILED, capture_instance=None, reason=str(error), error=error)

@@ -1,0 +1,156 @@
+"""Alter many tables in use, each in a transaction of its own, in rounds.
+
+A request for a lock waits briefly, because readers and writers queue behind it. A table that is in use is left for a
+later round, and is not requested again before the transactions that held it have ended. So one long transaction is
+waited for once, whatever it uses, and the other tables do not wait for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine, text
+
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.errors import (
+    ConnectionFailed,
+    ServerOutOfResources,
+    StatementCancelled,
+    TableHeld,
+    TransactionAborted,
+    UnexpectedSqlError,
+    WritesRefused,
+    translated,
+)
+from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, LockMode
+
+_POLL_S = 0.1
+_NAMED = 3
+_OF_THE_SERVER = (ConnectionFailed, ServerOutOfResources, WritesRefused)
+"""Errors that the other tables would meet too."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableAlteration:
+    """What is done to one table, in one transaction that locks it with `lock_briefly_steps` in this mode."""
+
+    source_id: int
+    table: str
+    mode: LockMode
+    action: Callable[[Connection], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """How far an alteration of many tables is: tables that are done, failed ones included, and what others wait for."""
+
+    done: int
+    total: int
+    waiting: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        more = f" and {len(self.waiting) - _NAMED} more" if len(self.waiting) > _NAMED else ""
+        waits = f"; {', '.join(self.waiting[:_NAMED])}{more}" if self.waiting else ""
+        return f"{self.done} of {self.total} tables{waits}"
+
+
+_Holders = dict[int, dict[str, str]]
+"""Transactions that hold conflicting locks on tables: their names, by table and by transaction."""
+
+
+def alter_each(
+    engine: Engine,
+    alterations: Sequence[TableAlteration],
+    wait_s: float,
+    on_progress: Callable[[Rounds], None],
+) -> dict[int, RowtideError | None]:
+    """Alter tables; return each one's error by its oid, None if it was altered.
+
+    Tables in use are waited for up to `wait_s`; after that they have `TableHeld`. Raises errors that concern the whole
+    server; what was altered before stays so.
+    """
+    begun = time.monotonic()
+    outcomes: dict[int, RowtideError | None] = {}
+    blockers: _Holders = {}
+    pending = tuple(alterations)
+    with translated(), engine.connect() as connection:
+        while pending:
+            holders = _read_holders(connection, pending)
+            free = [one for one in pending if not _are_there(blockers.get(one.source_id), holders, one)]
+            for one in free:
+                if _attempt(connection, one, outcomes):
+                    on_progress(Rounds(len(outcomes), len(alterations), _describe(pending, blockers)))
+            pending = tuple(one for one in pending if one.source_id not in outcomes)
+            tried = [one for one in free if one in pending]
+            holders = _read_holders(connection, tried)
+            blockers |= {one.source_id: holders.get(one.source_id, {}) for one in tried}
+            waited_s = time.monotonic() - begun
+            if pending and waited_s > wait_s:
+                return outcomes | {one.source_id: _give_up(one, waited_s, blockers) for one in pending}
+            if pending:
+                on_progress(Rounds(len(outcomes), len(alterations), _describe(pending, blockers)))
+                time.sleep(_POLL_S)
+    return outcomes
+
+
+def _attempt(connection: Connection, one: TableAlteration, outcomes: dict[int, RowtideError | None]) -> bool:
+    """Alter a table; return whether it has an outcome, False if it is in use."""
+    try:
+        with translated(), connection.begin():
+            one.action(connection)
+    except _OF_THE_SERVER:
+        raise
+    except (StatementCancelled, TransactionAborted):
+        return False
+    except RowtideError as error:
+        if isinstance(error, UnexpectedSqlError) and error.sqlstate == LOCK_NOT_AVAILABLE:
+            return False
+        outcomes[one.source_id] = error
+    else:
+        outcomes[one.source_id] = None
+    return True
+
+
+def _read_holders(connection: Connection, tables: Sequence[TableAlteration]) -> _Holders:
+    exclusive = [one.source_id for one in tables if one.mode is LockMode.ACCESS_EXCLUSIVE]
+    others = [one.source_id for one in tables if one.mode is not LockMode.ACCESS_EXCLUSIVE]
+    found: _Holders = {}
+    with connection.begin():
+        for row in connection.execute(text(_HOLDERS), {"exclusive": exclusive, "others": others}):
+            found.setdefault(row.table_id, {})[row.transaction] = row.name
+    return found
+
+
+def _are_there(blockers: dict[str, str] | None, holders: _Holders, one: TableAlteration) -> bool:
+    return bool(blockers and blockers.keys() & holders.get(one.source_id, {}).keys())
+
+
+def _describe(pending: Sequence[TableAlteration], blockers: _Holders) -> tuple[str, ...]:
+    held = [one for one in pending if blockers.get(one.source_id)]
+    return tuple(f"{one.table} waits for {_name(blockers[one.source_id])}" for one in held)
+
+
+def _name(holders: dict[str, str]) -> str:
+    return ", ".join(sorted(set(holders.values()))) or "no session now"
+
+
+def _give_up(one: TableAlteration, waited_s: float, blockers: _Holders) -> TableHeld:
+    return TableHeld(one.table, waited_s, _name(blockers.get(one.source_id, {})))
+
+
+_HOLDERS = """
+select wanted.table_id, l.virtualtransaction as transaction,
+       case when a.pid is not null then format('pid %s (%s)', a.pid, concat_ws(
+                ', ', a.usename, coalesce(nullif(a.application_name, ''), a.backend_type)))
+            when p.gid is not null then format('prepared transaction %L', p.gid) else 'a session' end as name
+from (select unnest(cast(:exclusive as bigint[])) as table_id, true as is_exclusive
+      union all select unnest(cast(:others as bigint[])), false) wanted
+join pg_locks l on l.locktype = 'relation' and l.granted
+  and (l.relation = wanted.table_id or l.relation in (select relid from pg_partition_tree(wanted.table_id::oid)))
+  and (wanted.is_exclusive or l.mode not in ('AccessShareLock', 'RowShareLock'))
+  and l.database = (select oid from pg_database where datname = current_database())
+left join pg_stat_activity a on a.pid = l.pid
+left join pg_prepared_xacts p on l.virtualtransaction = concat('-1/', p.transaction)
+"""
