@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from rowtide.cdc.ddl.history import ListedChange
     from rowtide.cdc.enabling.administration import EnabledDatabase
     from rowtide.cdc.enabling.disabling import Disabling
-    from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest
+    from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest, SharedOptions
     from rowtide.cdc.enabling.reinitialize import CaptureLoss
+    from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome
     from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
     from rowtide.cdc.introspection import ListedColumn, ListedInstance
     from rowtide.cdc.job_functions import JobOptions
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.status import Status
     from rowtide.core.tables import BeforeImages
     from rowtide.databases.postgres.catalogue import ImageCost
+    from rowtide.databases.postgres.rounds import Rounds
     from rowtide.log.errors import TransactionUnreadable
     from rowtide.log.postgres.ddl_triggers import Triggers
     from rowtide.log.source_definition import SourceDefinition
@@ -74,16 +76,20 @@ __all__ = [
     "ListedInstance",
     "ListedJob",
     "MissingTransaction",
+    "Outcome",
     "Publication",
     "PublishedLake",
     "RecordedInstance",
+    "Rounds",
     "RunOutcome",
     "ScanError",
     "ScanFigures",
     "ScanSession",
     "SeenColumn",
+    "SharedOptions",
     "SourceDefinition",
     "Status",
+    "TableOutcome",
     "TransactionUnreadable",
     "Triggers",
     "ValidityInterval",
@@ -124,16 +130,20 @@ _HOMES = {
     "ListedInstance": "rowtide.cdc.introspection",
     "ListedJob": "rowtide.cdc.jobs.administration",
     "MissingTransaction": "rowtide.cdc.published",
+    "Outcome": "rowtide.cdc.enabling.table_sets",
     "Publication": "rowtide.cdc.published",
     "PublishedLake": "rowtide.cdc.queries.published_lake",
     "RecordedInstance": "rowtide.cdc.published",
+    "Rounds": "rowtide.databases.postgres.rounds",
     "RunOutcome": "rowtide.agents.runs",
     "ScanError": "rowtide.cdc.scans.sessions",
     "ScanFigures": "rowtide.cdc.scans.sessions",
     "ScanSession": "rowtide.cdc.scans.sessions",
     "SeenColumn": "rowtide.cdc.instances",
+    "SharedOptions": "rowtide.cdc.enabling.instances",
     "SourceDefinition": "rowtide.log.source_definition",
     "Status": "rowtide.cdc.status",
+    "TableOutcome": "rowtide.cdc.enabling.table_sets",
     "TransactionUnreadable": "rowtide.log.errors",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
     "ValidityInterval": "rowtide.cdc.queries.published_lake",

@@ -83,7 +83,7 @@ def enable_table(
     db: Db,
     tables: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TABLE...", help="schema.table, quoted as in SQL where needed; * ? [] are wildcards"),
+        typer.Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed; * ? [] are wildcards"),
     ] = None,
     schema: Annotated[list[str] | None, typer.Option(help="All tables of a schema. May be repeated.")] = None,
     file: Annotated[Path | None, typer.Option(help="File with a name or pattern a line; # begins a comment.")] = None,

@@ -58,7 +58,7 @@ def enable_all(
     _report_costs([one for one in outcomes if one.outcome is Outcome.ENABLED])
     count = {outcome: sum(one.outcome is outcome for one in outcomes) for outcome in Outcome}
     notes.print(
-        f"Enabled {count[Outcome.ENABLED]} of {len(outcomes)} tables; {count[Outcome.SKIPPED]} were enabled already, "
+        f"Enabled {count[Outcome.ENABLED]} of {len(outcomes)} tables; {count[Outcome.SKIPPED]} enabled already, "
         f"{count[Outcome.FAILED]} failed.",
         soft_wrap=True,
     )

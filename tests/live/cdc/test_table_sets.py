@@ -80,7 +80,7 @@ def test_tables_of_a_pattern_are_enabled_but_for_exceptions(shop: LoggedDatabase
         1,
         {"public.Three.a": "failed", "public.one": "skipped", "public.parted": "enabled"},
     )
-    assert ended.errors.splitlines()[-2:-1] == ["Enabled 1 of 3 tables; 1 were enabled already, 1 failed."]
+    assert ended.errors.splitlines()[-2:-1] == ["Enabled 1 of 3 tables; 1 enabled already, 1 failed."]
     assert "RT-22932: " in ended.errors.splitlines()[-1]
     assert instances(shop) == ["first", "public_parted"]
 

@@ -91,10 +91,10 @@ class TableHeld(RowtideError):
     """One of many tables was in use all the time that they were waited for."""
 
     number = 1110
-    fact = "table {table} was in use for {waited_s:.0f} s, by {holders}"
+    fact = "table {table} was in use for {waited_s} s, by {holders}"
     hint = "End those transactions, or repeat the command later: what is enabled stays so."
     table: str
-    waited_s: float
+    waited_s: int
     holders: str
 
 

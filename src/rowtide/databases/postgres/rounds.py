@@ -137,7 +137,7 @@ def _name(holders: dict[str, str]) -> str:
 
 
 def _give_up(one: TableAlteration, waited_s: float, blockers: _Holders) -> TableHeld:
-    return TableHeld(one.table, waited_s, _name(blockers.get(one.source_id, {})))
+    return TableHeld(one.table, round(waited_s), _name(blockers.get(one.source_id, {})))
 
 
 _HOLDERS = """
