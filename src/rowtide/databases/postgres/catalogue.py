@@ -140,7 +140,7 @@ class NamedTable:
 def list_tables(connection: Connection) -> tuple[NamedTable, ...]:
     """Return the tables of the application, by schema and name; no views, foreign or temporary tables."""
     rows = connection.execute(text(_APPLICATION_TABLES))
-    return tuple(NamedTable(*facts, tuple(ancestors)) for *facts, ancestors in rows)
+    return tuple(NamedTable(row[0], row[1], row[2], row[3], tuple(row[4])) for row in rows)
 
 
 def _by_table(rows: Iterable[Sequence[Any]]) -> dict[int, list[Sequence[Any]]]:
