@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pyarrow as pa
 
 from rowtide.delta.actions import AddFile
 from rowtide.delta.appends import write_stream
@@ -14,6 +18,9 @@ from rowtide.delta.snapshot import Location, Snapshot
 SMALL_BYTES = 8 * 1024 * 1024
 """A file of this size is not written again and again."""
 MERGED_BYTES = 128 * 1024 * 1024
+_READ_AT_ONCE = 16
+_MOST_READ_BYTES = SMALL_BYTES
+"""Of files that are read at once; a larger one is read alone."""
 
 Choose = Callable[[Sequence[AddFile]], Sequence[AddFile]]
 """Returns those of a group of small files that are worth to be merged."""
@@ -44,7 +51,7 @@ def compact(
         if group is None:
             return None
         name = f"compacted-{uuid.uuid4().hex}.parquet"
-        added = write_stream(location, snapshot.columns, snapshot.metadata, snapshot.stream_files(group), name)
+        added = write_stream(location, snapshot.columns, snapshot.metadata, _stream(snapshot, group), name)
         before_commit()
         merged = len(group)
         return Change("OPTIMIZE", removed=group, added=[added], changes_rows=False)
@@ -75,3 +82,24 @@ def find_groups(snapshot: Snapshot, ordered_by: str, choose: Choose = choose_all
         groups[-1].append(file)
         room -= file.size
     return [chosen for chosen in map(choose, groups) if len(chosen) > 1]
+
+
+def _stream(snapshot: Snapshot, files: Sequence[AddFile]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files, one after the other; several are read at once while they are small together."""
+    snapshot.require_readable()
+    waiting = deque(files)
+    reading: deque[tuple[int, Future[list[pa.RecordBatch]]]] = deque()
+    with ThreadPoolExecutor(_READ_AT_ONCE, "rowtide-compact") as pool:
+        while waiting or reading:
+            while waiting and _has_room([size for size, _ in reading], waiting[0].size):
+                file = waiting.popleft()
+                reading.append((file.size, pool.submit(_read, snapshot, file)))
+            yield from reading.popleft()[1].result()
+
+
+def _read(snapshot: Snapshot, file: AddFile) -> list[pa.RecordBatch]:
+    return list(snapshot.stream_file(file))
+
+
+def _has_room(sizes: Sequence[int], size: int) -> bool:
+    return not sizes or (len(sizes) < _READ_AT_ONCE and sum(sizes) + size <= _MOST_READ_BYTES)

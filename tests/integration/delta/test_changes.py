@@ -305,6 +305,15 @@ def test_a_change_is_known_by_its_id_where_the_reply_was_lost(tmp_path: Path) ->
     assert (own(path).version, ids(path)) == (3, [1, 2])
 
 
+@pytest.mark.parametrize("small", [1, 2_000, compaction.SMALL_BYTES])
+def test_files_read_at_once_stay_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+    path = create(tmp_path / "table")
+    fill(path, range(1, 41))
+    monkeypatch.setattr(compaction, "_MOST_READ_BYTES", small)
+    assert compact(locate(path), "id") == 40
+    assert own(path).read()["id"].to_pylist() == list(range(1, 41))
+
+
 def test_a_change_in_a_hole_of_the_log_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(freshness, "FRESH_FOR_S", -1.0)
     path = create(tmp_path / "table")
