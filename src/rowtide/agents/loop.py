@@ -47,14 +47,14 @@ def run_agent(
     error; and, if the agent never opened, the error of the last of `FIRST_TRIES`, so that a wrong address is reported.
     With `has_run`, this agent replaces one that has opened, so an outage is waited out.
     """
-    pauses, tries = _pauses(), 0
+    pauses, tries = pauses_s(), 0
     while not stop.is_set():
         try:
             with open_agent() as agent:
                 has_run = True
                 while not stop.is_set():
                     if agent.step():
-                        pauses = _pauses()
+                        pauses = pauses_s()
                     else:
                         stop.wait(idle_s)
         except RowtideError as error:
@@ -77,7 +77,8 @@ def _may_retry(remedy: Remedy, tries: int, *, has_run: bool) -> bool:
             return False
 
 
-def _pauses() -> Iterator[float]:
+def pauses_s() -> Iterator[float]:
+    """Yield the pauses between tries, in seconds: doubled from half a second to half a minute."""
     pause_s = FIRST_PAUSE_S
     while True:
         yield pause_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, RowtideError, numbered
+from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError, numbered
 
 
 @numbered
@@ -687,6 +687,65 @@ class AcknowledgementDenied(Denied):
     role: str
     consumer: str
     mend: str
+
+
+@numbered
+class NotOfConsumer(Invalid):
+    """A follower names instances that its consumer does not read: one position is over all of a consumer's."""
+
+    number = 4151
+    fact = "consumer {consumer} reads {instances}, not {asked}"
+    hint = "Leave the instances out, or name all of them; `rowtide cdc change-consumer {consumer}` changes them."
+    consumer: str
+    instances: str
+    asked: str
+
+
+@numbered
+class EventsRefused(RowtideError):
+    """A receiver refuses events, and would refuse them again."""
+
+    number = 4152
+    fact = "{receiver} answered {status} to the events from {event_id} on"
+    hint = (
+        "Nothing from that event on is acknowledged. Mend the receiver, its address or the headers, and run it again."
+    )
+    receiver: str
+    status: str
+    event_id: str
+
+
+@numbered
+class ReceiverFails(Retryable):
+    """A receiver cannot be reached, or asks for another try; events are sent again."""
+
+    number = 4153
+    fact = "{receiver} takes no events: {reason}"
+    hint = "They are sent again until it does."
+    receiver: str
+    reason: str
+
+
+@numbered
+class ReceiverUntrusted(Denied):
+    """A receiver's certificate is not valid."""
+
+    number = 4154
+    fact = "the certificate of {receiver} is not valid: {reason}"
+    hint = "Name the certificates to be trusted in SSL_CERT_FILE, or mend the receiver's."
+    receiver: str
+    reason: str
+
+
+@numbered
+class EventsNotWritten(RowtideError):
+    """A folder for files of events cannot be written to."""
+
+    number = 4155
+    fact = "files of events cannot be written to {folder}: {reason}"
+    hint = "Name a folder that is there, with free space, and that this user may write."
+    folder: str
+    reason: str
 
 
 @numbered

@@ -10,6 +10,7 @@ from rowtide.cli import (
     cdc_consumers,
     cdc_ddl,
     cdc_enabling,
+    cdc_follow,
     cdc_jobs,
     cdc_listings,
     cdc_lsn,
@@ -23,6 +24,7 @@ app = typer.Typer(rich_markup_mode=None)
 app.add_typer(cdc_enabling.app)
 app.add_typer(cdc_running.app)
 app.add_typer(cdc_changes.app)
+app.add_typer(cdc_follow.app)
 app.add_typer(cdc_status.app)
 app.add_typer(cdc_lsn.app, name="lsn")
 app.add_typer(cdc_listings.app)

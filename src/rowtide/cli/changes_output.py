@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
+from rowtide.cdc.lake_readers.json_texts import as_json, joined
 from rowtide.cdc.lake_readers.presentation import Kind, PresentedChanges, PresentedColumn, rows_of
 from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.cli.output import Format, print_rows, width_of
@@ -17,7 +18,6 @@ from rowtide.cli.tables import SAMPLE, Layout, Show, lay_out, write_table
 SHOWN_ONE_BY_ONE = frozenset({"__$start_lsn"})
 """Columns whose values tables show in another form."""
 _ODD_IN_TABLES = "[^ -~]"
-_ESCAPED_IN_JSON = r'["\\\x00-\x1f]'
 _QUOTED_IN_CSV = r'[",\r\n]|^$|^\\\.$'
 """As `output` has it."""
 
@@ -37,7 +37,7 @@ def print_changes(changes: PresentedChanges, form: Format, out: TextIO, *, show:
 
 
 def _write(batches: Iterable[Sequence[PresentedColumn]], lines: Lines, out: TextIO) -> None:
-    out.writelines(_joined(lines(columns)) for columns in batches)
+    out.writelines(joined(lines(columns)) for columns in batches)
 
 
 def _write_table(changes: PresentedChanges, out: TextIO, show: Show) -> None:
@@ -79,37 +79,11 @@ def _cells(column: PresentedColumn, place: int, layout: Layout, show: Show) -> A
     return kernels.replace_with_mask(cells, kernels.fill_null(is_odd, False), pa.array(odd, pa.string()))  # noqa: FBT003
 
 
-def _joined(texts: Any) -> str:
-    """Return the texts one after the other: they are so in memory."""
-    _, offsets, data = texts.buffers()
-    ends = memoryview(offsets).cast("i")
-    begin, end = ends[texts.offset], ends[texts.offset + len(texts)]
-    return str(memoryview(data)[begin:end], "utf-8") if data is not None else ""
-
-
 def _json_lines(columns: Sequence[PresentedColumn]) -> Any:
     parts: list[Any] = []
     for place, column in enumerate(columns):
-        parts += [f"{', ' if place else '{'}{json.dumps(column.name, ensure_ascii=False)}: ", _as_json(column)]
+        parts += [f"{', ' if place else '{'}{json.dumps(column.name, ensure_ascii=False)}: ", as_json(column)]
     return kernels.binary_join_element_wise(*parts, "}\n", "")
-
-
-def _as_json(column: PresentedColumn) -> Any:
-    texts = column.texts
-    if column.kind is Kind.TEXT:
-        texts = _json_texts(texts)
-    elif column.is_text is not None:
-        texts = kernels.if_else(column.is_text, _json_texts(texts), texts)
-    return kernels.fill_null(texts, "null")
-
-
-def _json_texts(texts: Any) -> Any:
-    escaped = kernels.fill_null(kernels.match_substring_regex(texts, _ESCAPED_IN_JSON), False)  # noqa: FBT003
-    quoted = kernels.binary_join_element_wise('"', texts, '"', "")
-    if not kernels.any(escaped).as_py():
-        return quoted
-    odd = [json.dumps(text, ensure_ascii=False) for text in texts.filter(escaped).to_pylist()]
-    return kernels.replace_with_mask(quoted, escaped, pa.array(odd, pa.string()))
 
 
 _FLAGS: Mapping[str, str] = {"true": "True", "false": "False"}

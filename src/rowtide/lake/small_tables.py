@@ -19,6 +19,7 @@ from rowtide.lake.stores import locate
 from rowtide.lake.tables import IDENTITY
 
 _CYCLE = "cycle"
+_LEAST = -(1 << 63)
 
 
 class SmallTable:
@@ -46,6 +47,19 @@ class SmallTable:
         rows = self._snapshot.read(columns.names, [Between(_CYCLE, low=from_cycle)]).cast(columns)
         return rows.filter(pc.greater_equal(rows[_CYCLE], pa.scalar(from_cycle)))
 
+    def find_end(self, column: str, low: int, most_rows: int) -> int | None:
+        """Return an upper bound in an integer column that leaves about so many rows from `low` on; None: all of them.
+
+        By the files' statistics alone. Raises `LakeReadFailed`, `TableUnreadable`.
+        """
+        files = [(_least(file, column), file) for file in self._snapshot.list_files(Between(column, low))]
+        rows = 0
+        for least, file in sorted(files, key=lambda found: found[0]):
+            if rows >= most_rows and least > low:
+                return least - 1
+            rows += file.statistics.get("numRecords") or 0
+        return None
+
     def stream(self, columns: pa.Schema, *ranges: Between) -> Iterator[pa.Table]:
         """Yield some columns of the rows of the files that may have rows in the ranges, in parts of bounded size.
 
@@ -68,3 +82,8 @@ def append_small(committer: Committer, rows: pa.Table, path: str, *, identity: s
         return [write_rows(location, state.columns, state.metadata, rows, name_data_file(cycle))]
 
     return committer.commit_once(location, identity=identity, cycle=cycle, write=write)
+
+
+def _least(file: AddFile, column: str) -> int:
+    least = (file.statistics.get("minValues") or {}).get(column)
+    return least if isinstance(least, int) else _LEAST

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Engine, text
 
 from rowtide.cdc.access import own_source, read_role_access
 from rowtide.cdc.consumers import consumers
@@ -182,9 +182,9 @@ class Consuming(ChangeFunctions):
         window = Window(name, known.acknowledged_lsn, published.lsn, starts, lake, open_changes)
         yield window
         if not window.is_empty:
-            self._acknowledge(known, window.to, published.time)
-        elif _is_worth_noting(known, published.time):
-            self._acknowledge(known, window.after, published.time)
+            acknowledge_from(self._engine, known, window.to, published.time)
+        elif is_worth_noting(known, published.time):
+            acknowledge_from(self._engine, known, window.after, published.time)
 
     def acknowledge(self, name: str, lsn: CommitLsn) -> None:
         """Acknowledge up to an LSN explicitly. Raises `AcknowledgementRefused`, and as `consume` at its end."""
@@ -196,16 +196,7 @@ class Consuming(ChangeFunctions):
             raise AcknowledgementRefused(name, str(lsn), f"nothing is published above {high or 'it'}")
         if last is not None and lsn < last:
             raise AcknowledgementRefused(name, str(lsn), f"it has acknowledged up to {last}")
-        self._acknowledge(known, lsn, LsnTimes(lake).find_time(lsn))
-
-    def _acknowledge(self, known: Consumer, lsn: CommitLsn | None, time: datetime | None) -> None:
-        with translated(), self._engine.begin() as connection:
-            if consumers.acknowledge(connection, known, lsn, time):
-                return
-            found = find_consumer(connection, known.name)
-            if found.acknowledged_lsn != known.acknowledged_lsn:
-                raise ConsumerContended(known.name, str(found.acknowledged_lsn))
-            raise _denied(connection, known)
+        acknowledge_from(self._engine, known, lsn, LsnTimes(lake).find_time(lsn))
 
     @contextmanager
     def _owning(self) -> Iterator[Connection]:
@@ -214,7 +205,19 @@ class Consuming(ChangeFunctions):
             yield connection
 
 
-def _is_worth_noting(known: Consumer, time: datetime | None) -> bool:
+def acknowledge_from(engine: Engine, known: Consumer, lsn: CommitLsn | None, time: datetime | None) -> None:
+    """Move a consumer on from its known position. Raises `ConsumerContended`, `AcknowledgementDenied`."""
+    with translated(), engine.begin() as connection:
+        if consumers.acknowledge(connection, known, lsn, time):
+            return
+        found = find_consumer(connection, known.name)
+        if found.acknowledged_lsn != known.acknowledged_lsn:
+            raise ConsumerContended(known.name, str(found.acknowledged_lsn))
+        raise _denied(connection, known)
+
+
+def is_worth_noting(known: Consumer, time: datetime | None) -> bool:
+    """Return whether an empty window is to be recorded, up to a time."""
     since = known.acknowledged_time
     return time is not None and since is not None and time - since >= _IDLE_NOTE
 

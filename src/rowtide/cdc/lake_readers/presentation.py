@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.exact_texts import EXACT, ExactTexts, read_exact_texts
 from rowtide.cdc.lake_readers.ordering import BATCH_ROWS, gather
@@ -94,13 +95,17 @@ def present(changes: ArrowChanges) -> PresentedChanges:
     metadata = [name for name in _METADATA if name in there and (name != "__$absent_mask" or instance.may_lack_values)]
     names = [*metadata, *(column.name for column in instance.columns)]
     columns = [*metadata, *(column.lake_name for column in instance.columns)]
-    batches = (
-        _present(piece, names, columns, len(metadata)) for batch in changes.batches() for piece in _pieces(batch)
-    )
+    batches = (_present(piece, names, columns, len(metadata)) for batch in changes.batches() for piece in pieces(batch))
     return PresentedChanges(names, batches)
 
 
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def present_values(rows: pa.RecordBatch, instance: Instance) -> Sequence[PresentedColumn]:
+    """Present the captured columns of some change rows, as `present` does."""
+    names, columns = zip(*((column.name, column.lake_name) for column in instance.columns), strict=True)
+    return _present(rows, names, columns, 0)
+
+
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Cut a batch: texts of narrow rows take several times its memory."""
     for begin in range(0, batch.num_rows, _PRESENTED_ROWS):
         yield batch.slice(begin, _PRESENTED_ROWS)

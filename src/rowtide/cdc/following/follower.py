@@ -1,0 +1,244 @@
+"""Followers: read what was published since, in the order of LSNs over several instances, and deliver it.
+
+    run_agent(follower.open, stop=stop, idle_s=0)
+
+A position moves on when its sink reports everything up to it as durable: events come at least once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from itertools import chain
+
+import pyarrow as pa
+
+from rowtide.cdc.access import read_role_access
+from rowtide.cdc.definitions import read_source
+from rowtide.cdc.errors import InstanceUnknown, LakeUnknown
+from rowtide.cdc.following.formats import NOTHING, EventFormat, Making, format_events
+from rowtide.cdc.following.positions import Position
+from rowtide.cdc.following.row_events import Origin, as_row_events
+from rowtide.cdc.following.sinks import Interrupted, Sink
+from rowtide.cdc.following.transactions import Transactions, read_transactions
+from rowtide.cdc.lake_readers.lake import Lake
+from rowtide.cdc.lake_readers.ordering import ORDER, Source, merge
+from rowtide.cdc.published import Publication, RecordedInstance, read_visible_publication
+from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.urls import parse_url
+from rowtide.lake.paths import local_folder
+
+_ACKNOWLEDGED_EVERY_S = 1.0
+_OPENED_EVERY_S = 10.0
+"""So often definitions and rights are read again while nothing is published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Pauses between looks while nothing is published: from `first_s`, growing by half to `longest_s`."""
+
+    first_s: float
+    longest_s: float
+
+
+LOCAL, REMOTE = Pace(0.2, 1.0), Pace(1.0, 10.0)
+"""Of lakes in a folder; and on an object store, where each look is a paid request."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A lake with what it publishes, and where reading goes on in each instance that capture has met.
+
+    `end`: reading stops there, before a transaction whose changes are missing, else at the last published LSN.
+    """
+
+    lake: Lake
+    source_id: str
+    published: Publication
+    starts: Mapping[str, CommitLsn]
+    end: CommitLsn | None
+    opened_at: float
+
+
+class Follower:
+    """An agent: each step is a look, and the delivery of what is new.
+
+    Steps raise as windows of consumers do: `InstanceUnknown`, `ReadingDenied`, `LsnOutOfRange`, `RangeOverGap`, and
+    what positions and sinks raise.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        position: Position,
+        sink: Sink,
+        form: EventFormat,
+        stop: threading.Event,
+        idle_timeout_s: float | None = None,
+    ) -> None:
+        parsed = parse_url(url)
+        self._engine, self._name, self._database = open_engine(url), parsed.name, parsed.database or ""
+        self._position, self._sink, self._form = position, sink, form
+        self._stop, self._idle_timeout_s = stop, idle_timeout_s
+        self._opened: _Opened | None = None
+        self._read_to: CommitLsn | None = None
+        self._durable: CommitLsn | None = None
+        self._ends: list[tuple[CommitLsn, datetime | None]] = []
+        self._acknowledged_at = 0.0
+        self._last_news = time.monotonic()
+        self._pause_s = 0.0
+
+    @contextmanager
+    def open(self) -> Iterator[Follower]:
+        """Open for a run of steps, from the position on; at its end what is durable is acknowledged."""
+        self._opened = self._read_to = None
+        try:
+            yield self
+        finally:
+            self._note_durable(self._sink.close())
+            self._acknowledge()
+
+    def step(self) -> bool:
+        """Deliver what is new, or pause; return whether something was published."""
+        with suppress(Interrupted):
+            opened = self._look()
+            if opened is not None:
+                self._deliver(opened)
+                self._last_news, self._pause_s = time.monotonic(), 0.0
+                return True
+            self._note_durable(self._sink.settle())
+            self._acknowledge()
+            self._pause()
+        return False
+
+    def _look(self) -> _Opened | None:
+        """Return the lake if something was published behind what was read."""
+        opened = self._opened
+        if opened is None or time.monotonic() - opened.opened_at > _OPENED_EVERY_S:
+            opened = self._opened = self._open()
+            if opened.end is None or not self._is_new(opened.end):
+                self._position.note_idle(opened.published.time)
+        else:
+            published = read_visible_publication(opened.lake.lake)
+            if published is None:
+                raise LakeUnknown(opened.lake.lake)
+            if published.lsn is not None and self._is_new(published.lsn):
+                opened = self._opened = self._open()
+        return opened if opened.end is not None and self._is_new(opened.end) else None
+
+    def _is_new(self, lsn: CommitLsn) -> bool:
+        read_to = self._read_to or self._position.after
+        return read_to is None or lsn > read_to
+
+    def _open(self) -> _Opened:
+        with translated(), self._engine.connect() as connection:
+            source, reader = read_source(connection, self._name), read_role_access(connection)
+            names = self._position.read_instances(connection)
+        lake = Lake(source.lake)
+        published, recorded = lake.get_published_instances()
+        for name in names:
+            reader.require(name)
+            if name not in reader.known and name not in recorded:
+                raise InstanceUnknown(name)
+        starts = self._position.find_starts(lake, published, recorded)
+        if self._read_to is not None:
+            starts = {name: max(start, self._read_to.increment()) for name, start in starts.items()}
+        end = _find_end(published.lsn, starts, recorded)
+        return _Opened(lake, source.source_id, published, starts, end, time.monotonic())
+
+    def _deliver(self, opened: _Opened) -> None:
+        """Deliver what is published, some transactions at a time."""
+        assert opened.end is not None
+        read_to = self._read_to or self._position.after
+        low = read_to.increment() if read_to is not None else min(opened.starts.values(), default=opened.end)
+        for part in read_transactions(opened.lake.lake, opened.published.cycle, low, opened.end):
+            for events, whole_to in self._read(opened, part):
+                if self._stop.is_set() and events.num_rows:
+                    return
+                for durable in self._sink.deliver(events, whole_to):
+                    self._note_durable(durable, part)
+                    self._acknowledge_at_times()
+            is_last = part.high == opened.published.lsn
+            self._ends.append((part.high, opened.published.time if is_last else part.find_end(part.high)))
+            self._read_to = part.high
+            self._acknowledge()
+
+    def _read(self, opened: _Opened, part: Transactions) -> Iterator[tuple[pa.RecordBatch, CommitLsn]]:
+        """Yield the events of some transactions, with the LSN up to which these are complete."""
+        sources = [self._open_source(opened, name, part) for name in sorted(opened.starts)]
+        rows = merge(source for source in sources if source is not None)
+        for events in rows:
+            yield events, CommitLsn(events.column(ORDER[0])[-1].as_py()).decrement()
+        yield NOTHING, part.high
+
+    def _open_source(self, opened: _Opened, name: str, part: Transactions) -> Source | None:
+        """Return an instance's events; None if there are none."""
+        start = max(opened.starts[name], part.low)
+        if start > part.high:
+            return None
+        changes = opened.lake.get_all_changes(name, start, part.high, "all update old")
+        origin = Origin(opened.source_id, self._database, changes.instance)
+        making = Making(version("rowtide"), time.time_ns() // 1_000_000)
+        found = (
+            format_events(self._form, origin, events, making)
+            for events in as_row_events(changes.batches(), changes.instance, part)
+        )
+        first = next(found, None)
+        if first is None:
+            return None
+        return Source(first.column(ORDER[0])[0].as_py(), part.high.value, lambda: chain([first], found))
+
+    def _note_durable(self, lsn: CommitLsn | None, part: Transactions | None = None) -> None:
+        if lsn is None or not self._is_ahead(lsn):
+            return
+        self._durable = lsn
+        if part is not None and lsn < part.high:
+            self._ends.append((lsn, part.find_end(lsn)))
+
+    def _is_ahead(self, lsn: CommitLsn) -> bool:
+        return self._position.after is None or lsn > self._position.after
+
+    def _acknowledge_at_times(self) -> None:
+        if time.monotonic() - self._acknowledged_at >= _ACKNOWLEDGED_EVERY_S:
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Move the position on to what is durable."""
+        durable = self._durable
+        if durable is None or not self._is_ahead(durable):
+            return
+        passed = [end for lsn, end in self._ends if lsn <= durable and end is not None]
+        self._position.advance(durable, max(passed, default=None))
+        self._ends = [(lsn, end) for lsn, end in self._ends if lsn > durable]
+        self._acknowledged_at = time.monotonic()
+
+    def _pause(self) -> None:
+        if self._idle_timeout_s is not None:
+            left_s = self._last_news + self._idle_timeout_s - time.monotonic()
+            if left_s <= 0:
+                self._stop.set()
+                return
+        assert self._opened is not None
+        pace = REMOTE if local_folder(self._opened.lake.lake) is None else LOCAL
+        self._pause_s = min(max(self._pause_s * 1.5, pace.first_s), pace.longest_s)
+        self._stop.wait(self._pause_s if self._idle_timeout_s is None else min(self._pause_s, left_s))
+
+
+def _find_end(
+    published: CommitLsn | None, starts: Mapping[str, CommitLsn], recorded: Mapping[str, RecordedInstance]
+) -> CommitLsn | None:
+    """Return up to where a stream is whole: a transaction whose changes are missing ends it, and then begins it."""
+    missing = [
+        missing.lsn
+        for name, start in starts.items()
+        for missing in recorded[name].missing
+        if start < missing.lsn and (published is not None and missing.lsn <= published)
+    ]
+    return min(missing).decrement() if missing else published

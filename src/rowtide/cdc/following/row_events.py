@@ -1,0 +1,110 @@
+"""Events of change rows: the rows before and after an update become one event. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rowtide.cdc.following.transactions import Integers, Transactions
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_readers.ordering import ORDER, join
+from rowtide.cdc.lake_readers.packed_bits import Bits
+from rowtide.cdc.lake_readers.presentation import PresentedColumn, pieces, present_values
+from rowtide.cdc.lake_readers.value_texts import kernels
+from rowtide.cdc.rows.operations import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.core.lsn import CommitLsn
+
+Booleans = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where events come from: the source's identity and its database, and the instance with its table."""
+
+    source_id: str
+    database: str
+    instance: Instance
+
+
+@dataclass(frozen=True, slots=True)
+class RowValues:
+    """The captured values of rows: columns as texts, and which values the log did not carry, by column."""
+
+    columns: Sequence[PresentedColumn]
+    absent: Sequence[Booleans] | None
+    """None: every value is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowEvents:
+    """Events in their order; `before` and `after` are places of rows in `values`, negative where there is none.
+
+    `ends` (microseconds) and `numbers` of their transactions are null where the transaction is unknown.
+    """
+
+    lsns: Integers
+    seqvals: Integers
+    operations: npt.NDArray[np.int32]
+    ends: Any
+    numbers: Any
+    values: RowValues
+    before: Integers
+    after: Integers
+
+
+def as_row_events(
+    batches: Iterable[pa.RecordBatch], instance: Instance, transactions: Transactions
+) -> Iterator[RowEvents]:
+    """Yield the events of an instance's change rows, all of a range, in order.
+
+    A change of a row's key stays two events with one seqval, a delete and an insert.
+    """
+    for rows in _whole_updates(piece for batch in batches for piece in pieces(batch)):
+        yield _as_events(rows, instance, transactions)
+
+
+def _whole_updates(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows, none of which ends with the row before an update."""
+    held: list[pa.RecordBatch] = []
+    for rows in batches:
+        if not rows.num_rows:
+            continue
+        whole = join([*held, rows])
+        count = whole.num_rows - (whole.column(ORDER[2])[-1].as_py() == UPDATE_BEFORE)
+        held = [whole.slice(count)] if count < whole.num_rows else []
+        if count:
+            yield whole.slice(0, count)
+    yield from held
+
+
+def _as_events(rows: pa.RecordBatch, instance: Instance, transactions: Transactions) -> RowEvents:
+    lsns, seqvals, operations = (rows.column(name).to_numpy(zero_copy_only=False) for name in ORDER)
+    places = np.arange(rows.num_rows)
+    # The row before an update comes directly before the row after it.
+    has_before = (operations == UPDATE_AFTER) & (np.roll(operations, 1) == UPDATE_BEFORE)
+    before = np.where(has_before, places - 1, np.where(operations == DELETE, places, -1))
+    after = np.where(np.isin(operations, (INSERT, UPDATE_AFTER)), places, -1)
+    kept = operations != UPDATE_BEFORE
+    ends, numbers = transactions.look_up(lsns[kept])
+    values = RowValues(present_values(rows, instance), _find_absent(rows, len(instance.columns)))
+    return RowEvents(lsns[kept], seqvals[kept], operations[kept], ends, numbers, values, before[kept], after[kept])
+
+
+def _find_absent(rows: pa.RecordBatch, columns: int) -> Sequence[Booleans] | None:
+    masks = rows.column("__$absent_mask")
+    if masks.null_count == len(masks):
+        return None
+    bits = Bits(masks, columns)
+    return [bits.of(ordinal) for ordinal in range(1, columns + 1)]
+
+
+def lsn_texts(lsns: Integers) -> Any:
+    """Return LSNs as `rowtide cdc lsn` prints them."""
+    found, places = np.unique(lsns, return_inverse=True)
+    texts = pa.array([str(CommitLsn(lsn)) for lsn in found.tolist()], pa.string())
+    return kernels.take(texts, pa.array(places))

@@ -1,0 +1,155 @@
+"""`rowtide cdc follow`: changes as a stream of events."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from rowtide.cli.bounds import parse_bound
+from rowtide.cli.options import Db
+from rowtide.cli.output import notes
+from rowtide.cli.watching import stopping
+
+if TYPE_CHECKING:
+    from rowtide.cdc.following.positions import Position
+    from rowtide.cdc.following.sinks import Sink
+    from rowtide.core.errors import RowtideError
+
+app = typer.Typer()
+
+_HEADER = re.compile(r"(?P<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?P<variable>[A-Za-z_][A-Za-z0-9_]*)")
+_MEGABYTE = 1_000_000
+
+
+class FollowFormat(StrEnum):
+    """Formats of events."""
+
+    JSONL = "jsonl"
+    DEBEZIUM = "debezium"
+    CLOUDEVENTS = "cloudevents"
+
+
+@app.command(
+    epilog="Example: rowtide cdc follow public_orders public_items --format debezium --db postgresql://localhost/shop"
+)
+def follow(
+    db: Db,
+    instances: Annotated[
+        list[str] | None, typer.Argument(metavar="INSTANCE...", help="capture instances; default: all of the consumer")
+    ] = None,
+    consumer: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Go on from what this consumer acknowledged, and acknowledge.")
+    ] = None,
+    form: Annotated[FollowFormat, typer.Option("--format", help="What an event looks like.")] = FollowFormat.JSONL,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="LSN|TIME", help="First LSN, or a time to begin after; default: now."),
+    ] = None,
+    post: Annotated[str | None, typer.Option(metavar="URL", help="POST the events, instead of printing them.")] = None,
+    header_env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VARIABLE", help="Header of each POST, and the variable that has its value."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write files of events there, instead of printing them.")
+    ] = None,
+    file_mb: Annotated[int, typer.Option(min=1, help="A file is complete at this size, in megabytes.")] = 64,
+    file_seconds: Annotated[int, typer.Option(min=1, help="... or at this age.")] = 60,
+    idle_timeout: Annotated[
+        float | None, typer.Option(min=0, help="End when nothing came for so many seconds; default: never.")
+    ] = None,
+) -> None:
+    """Print changes of several instances as they are published, in commit order, until stopped.
+
+    With --consumer every event comes at least once, also after a kill: what is printed, in a complete file or answered
+    with 2xx is acknowledged. Without, the stream begins at --from and its position is kept nowhere.
+    """
+    _require_usage(instances, consumer, start, post, out)
+    from rowtide.agents.loop import run_agent
+    from rowtide.cdc.following.follower import Follower
+    from rowtide.cdc.following.formats import EventFormat
+
+    event_format, position = EventFormat(form), _open_position(db, instances or [], consumer, start)
+    headers = _read_headers(header_env or [])
+    with stopping() as stop:
+        if post is not None:
+            sink = _open_posting(post, headers, event_format, stop)
+        else:
+            sink = _open_output(out, file_mb, file_seconds)
+        follower = Follower(db, position, sink, event_format, stop, idle_timeout)
+        run_agent(follower.open, stop=stop, idle_s=0, on_retry=_print_retry)
+
+
+def _require_usage(
+    instances: list[str] | None, consumer: str | None, start: str | None, post: str | None, out: Path | None
+) -> None:
+    if not instances and consumer is None:
+        raise typer.BadParameter("name instances, or a consumer", param_hint="INSTANCE...")
+    if consumer is not None and start is not None:
+        raise typer.BadParameter("a consumer begins at what it acknowledged", param_hint="--from")
+    if post is not None and out is not None:
+        raise typer.BadParameter("events go to --post or to --out", param_hint="--out")
+    if post is not None:
+        _require_address(post)
+
+
+def _require_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise typer.BadParameter("it is no address like https://host/path", param_hint="--post")
+    if "@" in parts.netloc:
+        raise typer.BadParameter("passwords belong into a variable: --header-env", param_hint="--post")
+
+
+def _read_headers(given: list[str]) -> dict[str, str]:
+    """Return headers with their values from the environment; the values are never shown."""
+    headers = {}
+    for text in given:
+        found = _HEADER.fullmatch(text)
+        if found is None:
+            raise typer.BadParameter("write NAME=VARIABLE", param_hint="--header-env")
+        value = os.environ.get(found["variable"])
+        if value is None or not value.isprintable() or not value.isascii():
+            problem = "is not set" if value is None else "is no value of a header"
+            raise typer.BadParameter(f"variable {found['variable']} {problem}", param_hint="--header-env")
+        headers[found["name"]] = value
+    return headers
+
+
+def _open_position(db: str, instances: list[str], consumer: str | None, start: str | None) -> Position:
+    from rowtide.cdc.following.positions import ConsumerPosition, OwnPosition
+    from rowtide.databases.postgres.connect import open_engine
+
+    if consumer is not None:
+        return ConsumerPosition(open_engine(db), consumer, instances)
+    return OwnPosition(instances, parse_bound(start) if start is not None else None)
+
+
+def _open_output(out: Path | None, file_mb: int, file_seconds: int) -> Sink:
+    from rowtide.cdc.following.files import Filing, Rotation
+    from rowtide.cdc.following.sinks import Printing
+
+    return Filing(out, Rotation(file_mb * _MEGABYTE, file_seconds)) if out is not None else Printing(sys.stdout)
+
+
+def _open_posting(url: str, headers: dict[str, str], form: FollowFormat | str, stop: threading.Event) -> Sink:
+    from rowtide.cdc.following.formats import EventFormat
+    from rowtide.cdc.following.posting import Posting, Receiver
+
+    return Posting(Receiver(url, headers), EventFormat(form), stop, _print_retry)
+
+
+def _print_retry(error: RowtideError, pause_s: float) -> None:
+    notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)
