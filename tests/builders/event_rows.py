@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from rowtide.cdc.following.formats import EVENT, EVENT_ID
@@ -13,7 +15,7 @@ def event_rows(*lsns: int, padding: int = 0) -> pa.RecordBatch:
     """Return an insert for each LSN, named `e-` and the LSN and its place."""
     ids = [f"e-{lsn}-{place}" for place, lsn in enumerate(lsns)]
     lines = [f'{{"id": "{name}", "text": "{"x" * padding}"}}\n' for name in ids]
-    columns = [
+    columns: list[pa.Array[Any]] = [
         pa.array(lsns, pa.int64()),
         pa.array(range(len(lsns)), pa.int64()),
         pa.array([2] * len(lsns), pa.int32()),

@@ -233,7 +233,7 @@ def test_a_cleanup_that_overtakes_is_named(followed: LoggedDatabase, monkeypatch
     [
         (),
         ("public_item", "--post", "ftp://host/"),
-        ("public_item", "--post", "https://user:word@host/"),
+        ("public_item", "--post", "https://user:sesame@host/"),
         ("public_item", "--post", "https://host/", "--out", "."),
         ("public_item", "--post", "https://host/", "--header-env", "X-Key=NO_SUCH_VARIABLE"),
         ("--consumer", "feed", "--from", "0"),
@@ -242,4 +242,4 @@ def test_a_cleanup_that_overtakes_is_named(followed: LoggedDatabase, monkeypatch
 def test_wrong_usage_is_refused(words: tuple[str, ...]) -> None:
     ended = rowtide("cdc", "follow", *words, "--db", "postgresql://localhost/nowhere")
     assert ended.code == 2
-    assert "word" not in ended.errors
+    assert "sesame" not in ended.errors

@@ -40,7 +40,7 @@ def lines(
     made = made or instance(table=source_table(ID_COLUMN))
     table = pa.Table.from_pylist(list(rows), schema=change_schema(made)).drop_columns(["__$end_lsn"])
     transactions = Transactions(LSN, LSN, *(np.array([value]) for value in (LSN.value, ENDED_MICROS, 751)))
-    found = []
+    found: list[Any] = []
     for events in as_row_events(table.to_batches(max_chunksize=batch_rows), made, transactions):
         formatted = format_events(form, Origin(SOURCE, "shop", made), events, Making("0.1.0", 1772366401000))
         assert formatted.schema.names == [*ORDER, EVENT_ID, EVENT]
