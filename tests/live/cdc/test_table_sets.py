@@ -244,6 +244,14 @@ def test_a_table_in_use_is_given_up_with_its_holder(shop: LoggedDatabase) -> Non
 
 
 @pytest.mark.exhaustive
+def test_a_prepared_transaction_is_named_as_holder(shop: LoggedDatabase) -> None:
+    shop.execute("begin", "insert into two values (1)", "prepare transaction 'forgotten'")
+    (held,) = shop.cdc.enable_tables(["tw*"], wait_s=0.1)
+    shop.execute("rollback prepared 'forgotten'")
+    assert "by prepared transaction 'forgotten'" in str(held.error)
+
+
+@pytest.mark.exhaustive
 def test_transactions_beside_it_are_captured_whole_or_not_at_all(logged: LoggedDatabase) -> None:
     logged.enable()
     logged.execute("create table item_1 (id int)", "create table item_2 (id int)")

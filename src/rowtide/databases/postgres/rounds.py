@@ -152,5 +152,7 @@ join pg_locks l on l.locktype = 'relation' and l.granted
   and (wanted.is_exclusive or l.mode not in ('AccessShareLock', 'RowShareLock'))
   and l.database = (select oid from pg_database where datname = current_database())
 left join pg_stat_activity a on a.pid = l.pid
-left join pg_prepared_xacts p on l.virtualtransaction = concat('-1/', p.transaction)
+left join pg_prepared_xacts p on l.pid is null and p.transaction in (
+    select t.transactionid from pg_locks t
+    where t.locktype = 'transactionid' and t.pid is null and t.virtualtransaction = l.virtualtransaction)
 """
