@@ -23,6 +23,7 @@ pytest_plugins = [
     "fixtures.tracked",
     "fixtures.merged",
     "fixtures.recordings",
+    "fixtures.signals",
 ]
 
 MEMORY = Path("/dev/shm")

@@ -32,6 +32,8 @@ _WORDS = {
     "max_retention_hours": "72",
 }
 """By the parameter's name, for those that a command cannot do without."""
+_ONE_OF_SEVERAL = {"tables", "instances"}
+"""Arguments in place of which an option may be given."""
 
 
 def list_commands() -> Iterator[tuple[str, ...]]:
@@ -53,7 +55,8 @@ def _walk(path: tuple[str, ...], command: Any) -> Iterator[tuple[str, ...]]:
 def _words(path: tuple[str, ...], parameter: Any) -> list[str]:
     if parameter.opts == ["--yes"]:
         return ["--yes"]
-    if not parameter.required or "--db" in parameter.opts:
+    is_needed = parameter.required or (isinstance(parameter, TyperArgument) and parameter.name in _ONE_OF_SEVERAL)
+    if not is_needed or "--db" in parameter.opts:
         return []
     assert parameter.name in _WORDS, f"a word for {parameter.name} of {' '.join(path)}"
     word = _WORDS[parameter.name]

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,14 +62,6 @@ def test_demo_proves_itself_and_leaves_nothing_behind(temporary: Path) -> None:
     assert re.search(r"commit to queryable +median \d+\.\d s, 95th percentile \d+\.\d s", demo.stdout)
     assert processes_in(temporary) == []
     assert list(temporary.glob("rowtide-demo-*")) == []
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Programs that are started end by SIGINT: the background job of a shell ignores it, and so would they."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.exhaustive

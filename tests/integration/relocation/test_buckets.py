@@ -74,6 +74,7 @@ def test_a_copy_that_was_cut_off_goes_on(filled: FilledLake, bucket: Bucket, mon
         assert copied.copied_files <= copied.files - 4
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_command_goes_on(filled: FilledLake, bucket: Bucket) -> None:
     target = f"{bucket.url}/a"
     command = [sys.executable, "-m", "rowtide", "lake", "copy", filled.path, target]
