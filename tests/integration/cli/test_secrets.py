@@ -30,14 +30,14 @@ REFUSED = (
     f"me:{SECRET}@{CLOSED}/shop",
     f"host=127.0.0.1 port=1 password='{SECRET}",
 )
-ASKED_FOR = {"once": "", "yes": "", "days": "1", "where": "id = 1"}
+ASKED_FOR = {"instances": "public_orders", "once": "", "yes": "", "days": "1", "where": "id = 1"}
 """Beside what every call needs: without them a command would go on, ask or refuse."""
 WALKED = [command for command in commands() if any(parameter.is_url for parameter in command.parameters)]
 
 
 def is_agent(command: Command) -> bool:
     """Whether a command tries again to connect."""
-    return command.words[-1] == "run"
+    return command.words[-1] in ("run", "follow")
 
 
 def all_of_them(command: Command) -> Sequence[str]:

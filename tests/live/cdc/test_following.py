@@ -228,6 +228,13 @@ def test_a_cleanup_that_overtakes_is_named(followed: LoggedDatabase, monkeypatch
     assert "outside the validity interval" in rowtide(*command).require_error(313)
 
 
+def test_a_database_that_is_not_there_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "FIRST_PAUSE_S", 0.01)
+    ended = rowtide("cdc", "follow", "public_item", "--db", "postgresql://postgres@127.0.0.1:1/nowhere")
+    assert (ended.code, ended.output) == (1, "")
+    assert ended.errors.splitlines()[-1].startswith("RT-1101: ")
+
+
 @pytest.mark.parametrize(
     "words",
     [

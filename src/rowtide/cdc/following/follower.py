@@ -98,7 +98,9 @@ class Follower:
     @contextmanager
     def open(self) -> Iterator[Follower]:
         """Open for a run of steps, from the position on; at its end what is durable is acknowledged."""
-        self._opened = self._read_to = None
+        self._read_to = None
+        # A wrong address is reported here, before the first step.
+        self._opened = self._open()
         try:
             yield self
         finally:
@@ -121,7 +123,8 @@ class Follower:
     def _look(self) -> _Opened | None:
         """Return the lake if something was published behind what was read."""
         opened = self._opened
-        if opened is None or time.monotonic() - opened.opened_at > _OPENED_EVERY_S:
+        assert opened is not None, "the follower is opened before its steps"
+        if time.monotonic() - opened.opened_at > _OPENED_EVERY_S:
             opened = self._opened = self._open()
             if opened.end is None or not self._is_new(opened.end):
                 self._position.note_idle(opened.published.time)
