@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -91,11 +92,13 @@ def test_of_two_captures_of_a_bucket_one_commits_a_cycle(
         logged.execute(f"insert into account values ({number}, 0)", f"insert into entry values ({number}, 1)")
     target = logged.mark()
     logged.read_log(target)
-    monkeypatch.setattr(LakeLease, "require", lambda _lease: None)
+    monkeypatch.setattr(LakeLease, "require", lambda _lease, _state=None: None)
     source, store = logged.cdc.get_source(), logged.store()
+    both_begin = threading.Barrier(2)
 
     def capture_all(lease: AdvisoryLease, maxtrans: int) -> int:
         cycles = 0
+        both_begin.wait()
         while True:
             tables = SystemTables(source.lake, source.source_id)
             held = LakeLease.take(store, lease)
@@ -113,7 +116,7 @@ def test_of_two_captures_of_a_bucket_one_commits_a_cycle(
         with ThreadPoolExecutor(2) as pool:
             rounds = list(pool.map(lambda maxtrans: capture_all(lease, maxtrans), (7, 11)))
 
-    assert all(rounds)
+    assert any(rounds)
     monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.endpoint)
     lsn = open_lake(lake).get_max_lsn()
     assert lsn is not None
