@@ -19,10 +19,13 @@ _ERRORS = StoreErrors(LakeReadFailed, LakeWriteFailed)
 _FILES_AT_ONCE, _OBJECTS_AT_ONCE = 8, 32
 
 
-def open_folder(path: str) -> LocalFolder | ObjectFolder:
-    """Return a table's files. Raises `StorageSchemeUnsupported`, `StorageUrlMalformed`."""
+def open_folder(path: str, errors: StoreErrors = _ERRORS) -> LocalFolder | ObjectFolder:
+    """Return the files of a table or another place as they are: nothing is created or tried.
+
+    Raises `StorageSchemeUnsupported`, `StorageUrlMalformed`.
+    """
     folder = local_folder(path)
-    return LocalFolder(str(folder), _ERRORS) if folder is not None else ObjectFolder(path, _ERRORS)
+    return LocalFolder(str(folder), errors) if folder is not None else ObjectFolder(path, errors)
 
 
 def locate(path: str) -> Location:

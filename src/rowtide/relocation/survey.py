@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from rowtide.delta.errors import LakeReadFailed, TableUnreadable
 from rowtide.delta.log_files import LAST_CHECKPOINT, LogFiles, LogIncomplete
 from rowtide.delta.snapshot import Location, Snapshot, find_segment, open_snapshot, read_hint
-from rowtide.lake.paths import local_folder
+from rowtide.lake.stores import open_folder
 from rowtide.log.errors import LogStoreRelocated, ManifestCorrupt
 from rowtide.log.manifest import Manifest
 from rowtide.log.state import encode_state
@@ -108,8 +108,7 @@ def files_of(place: LakePlace, portion: str) -> LocalFolder | ObjectFolder:
 
 def open_files(place: str) -> LocalFolder | ObjectFolder:
     """Return the files at a place as they are: nothing is created or tried."""
-    folder = local_folder(place)
-    return LocalFolder(str(folder), _ERRORS) if folder is not None else ObjectFolder(place, _ERRORS)
+    return open_folder(place, _ERRORS)
 
 
 def _find_complete(place: LakePlace) -> Portion | None:

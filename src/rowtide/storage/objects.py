@@ -73,14 +73,13 @@ class ObjectFolder:
     bucket is not created.
     """
 
-    def __init__(self, url: str, errors: StoreErrors, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, url: str, errors: StoreErrors) -> None:
         """Raises `StorageSchemeUnsupported`, `StorageUrlMalformed`."""
         parsed = parse_object_url(url)
         self._url = str(parsed)
         self._folder = f"{parsed.path}/" if parsed.path else ""
-        chosen = choose_settings(parsed, os.environ) if settings is None else settings
         bucket = ObjectUrl(parsed.provider, parsed.bucket, "", parsed.account)
-        self._bucket = _Bucket(bucket, tuple(sorted(chosen.items())))
+        self._bucket = _Bucket(bucket, tuple(sorted(choose_settings(parsed, os.environ).items())))
         self._errors = errors
 
     def __repr__(self) -> str:
