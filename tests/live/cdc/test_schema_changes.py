@@ -14,7 +14,7 @@ from builders.command_lines import rowtide
 from builders.ddl import forget_triggers
 from builders.failpoints import CAPTURE_FAILPOINTS, RETYPING_FAILPOINTS
 from rowtide.cdc import system_tables
-from rowtide.cdc.capture import capture
+from rowtide.cdc.capture import appends, capture
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.history import ListedChange
@@ -351,7 +351,7 @@ def cut_off_in_turn(captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch,
         captured.execute(f"insert into item values ({number}, {number})")
         captured.read_log()
         with monkeypatch.context() as patched:
-            for module in (capture, system_tables, retyping):
+            for module in (appends, capture, system_tables, retyping):
                 patched.setattr(module, "failpoint", cut_at(place))
             with pytest.raises(Cut):
                 captured.capture_log()
