@@ -12,6 +12,7 @@ from typing import TypedDict
 
 from pydantic import TypeAdapter
 
+from rowtide.copying.tables import CopiedTable, KeyColumn
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
@@ -28,7 +29,7 @@ from rowtide.replication.errors import (
     PublishedKeyColumnMissing,
     TableNotPublishable,
 )
-from rowtide.replication.filters import Condition, FilterColumn, parse_filter
+from rowtide.replication.filters import Condition, FilterColumn, as_sql, parse_filter
 
 FEATURE = "replication"
 MAX_PARAMETERS = 100
@@ -195,6 +196,20 @@ def as_member(article: Article) -> Member:
         columns=tuple(column.name for column in article.columns),
         column_numbers=tuple(column.number for column in article.columns),
         definition=_IN_THE_DISTRIBUTION_DATABASE,
+    )
+
+
+def as_copied(article: Article) -> CopiedTable:
+    """Return the article's rows as a snapshot copies them."""
+    return CopiedTable(
+        member_id=article.article_id,
+        source_id=article.source_id,
+        schema=article.schema,
+        table=article.table,
+        columns=tuple(column.name for column in article.columns),
+        key_columns=tuple(KeyColumn(column.name, column.type_text) for column in article.key_columns),
+        condition=as_sql(article.condition) if article.condition is not None else None,
+        is_partitioned=article.is_partitioned,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from itertools import groupby
 
+from rowtide.copying.source import PostgresCopySource
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
@@ -16,9 +17,9 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.context import DeliveryContext
+from rowtide.replication.errors import CopyUnreadable
 from rowtide.replication.snapshot.agent import SnapshotAgent
 from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
-from rowtide.replication.snapshot.publisher import PostgresSnapshotSource
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus, SnapshotTarget
 from rowtide.replication.targets.kinds import kind_of
 
@@ -100,7 +101,7 @@ class SubscriptionAgent:
 
     def _plan_hand_over(self, state: SnapshotState, end: Position) -> HandOver:
         known = {article.article_id: article for article in self._articles}
-        grouped = groupby(state.copied, key=lambda copied: copied.chunk.article_id)
+        grouped = groupby(state.copied, key=lambda copied: copied.chunk.member_id)
         copies = {
             article_id: ArticleCopy(known[article_id], tuple(chunks), self._source.locate)
             for article_id, chunks in grouped
@@ -112,5 +113,5 @@ class SubscriptionAgent:
         self._target.close()
 
     @property
-    def _source(self) -> PostgresSnapshotSource:
-        return PostgresSnapshotSource(self._context.engine, self._context.url)
+    def _source(self) -> PostgresCopySource:
+        return PostgresCopySource(self._context.engine, self._context.url, CopyUnreadable)

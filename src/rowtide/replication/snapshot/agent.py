@@ -10,22 +10,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
+from rowtide.copying.chunks import Chunk, CopiedChunk, OpenChunk, is_torn
+from rowtide.copying.tables import CopiedTable
+from rowtide.copying.visibility import TransactionSnapshot
 from rowtide.core.lsn import Position
-from rowtide.replication.articles import Article
-from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk, is_torn
+from rowtide.replication.articles import Article, as_copied
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotTarget
-from rowtide.replication.snapshot.visibility import TransactionSnapshot
 
 WORKERS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class OpenChunk:
-    """A chunk being read: its snapshot and generation, and its rows in COPY format."""
-
-    snapshot: TransactionSnapshot
-    generation: int
-    blocks: Iterator[bytes]
 
 
 class SnapshotSource(Protocol):
@@ -37,7 +29,7 @@ class SnapshotSource(Protocol):
     def find_unfinished(self, snapshot: TransactionSnapshot) -> Sequence[str]:
         """Return the transactions of a snapshot that may be in the log as committed, but are still invisible."""
 
-    def open_chunk(self, article: Article, chunk: Chunk) -> AbstractContextManager[OpenChunk]:
+    def open_chunk(self, table: CopiedTable, chunk: Chunk) -> AbstractContextManager[OpenChunk]:
         """Read a chunk. Raises `CopyUnreadable`."""
 
     def mark(self) -> int:
@@ -98,7 +90,7 @@ class SnapshotAgent:
             self._may_read = True
         if state.missing:
             self._copy(state.missing[: self._workers])
-            self._report(self._target.read_state(), self._name(state.missing[0].article_id))
+            self._report(self._target.read_state(), self._name(state.missing[0].member_id))
             return True
         torn = [article_id for article_id, copied in _by_article(state) if is_torn(copied)]
         for article_id in torn:
@@ -112,8 +104,8 @@ class SnapshotAgent:
             self._copied_bytes += sum(workers.map(self._copy_chunk, chunks))
 
     def _copy_chunk(self, chunk: Chunk) -> int:
-        article, size = self._articles[chunk.article_id], 0
-        with self._source.open_chunk(article, chunk) as opened:
+        article, size = self._articles[chunk.member_id], 0
+        with self._source.open_chunk(as_copied(article), chunk) as opened:
             copied = CopiedChunk(chunk, opened.snapshot, opened.generation)
             with self._target.load(copied, article) as write:
                 for block in opened.blocks:
@@ -136,5 +128,5 @@ class SnapshotAgent:
 
 
 def _by_article(state: SnapshotState) -> Iterator[tuple[str, Sequence[CopiedChunk]]]:
-    for article_id, copied in groupby(state.copied, key=lambda copied: copied.chunk.article_id):
+    for article_id, copied in groupby(state.copied, key=lambda copied: copied.chunk.member_id):
         yield article_id, tuple(copied)

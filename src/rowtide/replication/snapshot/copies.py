@@ -12,16 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from rowtide.copying.chunks import CopiedChunk
+from rowtide.copying.tables import CopiedTable
 from rowtide.core.lsn import Position
-from rowtide.replication.articles import Article
-from rowtide.replication.snapshot.chunks import CopiedChunk
+from rowtide.replication.articles import Article, as_copied
 
 _Xids = npt.NDArray[np.int64]
 _Facts = npt.NDArray[np.bool_]
 _Keys = npt.NDArray[np.object_]
 """Keys' values by row and key column, as bytes."""
 
-Locate = Callable[[Article, Sequence[CopiedChunk], _Keys], _Xids]
+Locate = Callable[[CopiedTable, Sequence[CopiedChunk], _Keys], _Xids]
 """Returns the numbers of the chunks that contain keys; only the publisher knows the keys' order."""
 
 
@@ -43,7 +44,7 @@ class ArticleCopy:
         # Of a transaction that is in some chunks and not in others, each key tells in which it is.
         differs = np.flatnonzero((is_in_some & ~is_in_all)[places])
         if differs.size:
-            numbers = self.locate(self.article, self.chunks, keys[differs])
+            numbers = self.locate(as_copied(self.article), self.chunks, keys[differs])
             lacking[differs] = ~seen[numbers, places[differs]]
         return lacking
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from rowtide.copying.chunks import Chunk, CopiedChunk
 from rowtide.core.lsn import Position
 from rowtide.replication.articles import Article
-from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk
 
 
 class SnapshotStatus(StrEnum):

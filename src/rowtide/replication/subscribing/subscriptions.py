@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, Engine
 
+from rowtide.copying.chunks import Key, cut
+from rowtide.copying.source import PostgresCopySource
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages
@@ -19,11 +21,15 @@ from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.state import ManifestState, events_between
 from rowtide.replication import definitions
-from rowtide.replication.articles import Article
+from rowtide.replication.articles import Article, as_copied
 from rowtide.replication.definitions import Subscription, SubscriptionState
-from rowtide.replication.errors import LsnNotKept, NothingToSubscribe, SubscriberNotCleared, SubscriptionExists
-from rowtide.replication.snapshot.chunks import Key, cut
-from rowtide.replication.snapshot.publisher import PostgresSnapshotSource
+from rowtide.replication.errors import (
+    CopyUnreadable,
+    LsnNotKept,
+    NothingToSubscribe,
+    SubscriberNotCleared,
+    SubscriptionExists,
+)
 from rowtide.replication.snapshot.table_details import read_table_details
 from rowtide.replication.subscribing.other_databases import require_other_database
 from rowtide.replication.subscribing.readers import keeping
@@ -45,6 +51,7 @@ def add_subscription(
     kind = kind_of(subscriber)
     subscriber = kind.address(subscriber)
     guid = str(uuid.uuid4())
+    tables = PostgresCopySource(engine, database, CopyUnreadable)
     with translated(), engine.begin() as connection:
         source = read_source(connection, database)
         publication_id = definitions.get_publication(connection, publication)
@@ -71,7 +78,7 @@ def add_subscription(
                 articles,
                 has_procedures=wanted.sync_type is SyncType.NONE,
                 constraints=wanted.constraints,
-                snapshot=_plan_snapshot(connection, PostgresSnapshotSource(engine, database), articles, wanted),
+                snapshot=_plan_snapshot(connection, tables, articles, wanted),
             )
             return tuple(kind.prepare(subscriber, new))
 
@@ -95,7 +102,7 @@ def _require_kept(state: ManifestState, articles: Sequence[Article], lsn: Commit
 
 
 def _plan_snapshot(
-    connection: Connection, source: PostgresSnapshotSource, articles: Sequence[Article], wanted: SubscriptionRequest
+    connection: Connection, source: PostgresCopySource, articles: Sequence[Article], wanted: SubscriptionRequest
 ) -> NewSnapshot | None:
     if wanted.sync_type is not SyncType.AUTOMATIC:
         return None
@@ -108,7 +115,7 @@ def _plan_snapshot(
     )
 
 
-def _find_bounds(source: PostgresSnapshotSource, article: Article, wanted: SubscriptionRequest) -> Sequence[Key]:
+def _find_bounds(source: PostgresCopySource, article: Article, wanted: SubscriptionRequest) -> Sequence[Key]:
     """Return a table's chunk bounds.
 
     None if an update that moves a row between chunks might be logged without the old row. Also none if the table has
@@ -117,7 +124,7 @@ def _find_bounds(source: PostgresSnapshotSource, article: Article, wanted: Subsc
     is_cuttable = article.key_columns and article.before_images is BeforeImages.FULL and not article.is_partitioned
     if not is_cuttable or wanted.if_exists is IfExists.KEEP:
         return []
-    return source.find_bounds(article, wanted.chunk_bytes)
+    return source.find_bounds(as_copied(article), wanted.chunk_bytes)
 
 
 def drop_subscription(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rowtide.copying.chunks import Chunk
 from rowtide.core.lsn import Position
 from rowtide.replication.articles import Article
-from rowtide.replication.snapshot.chunks import Chunk
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.sync_types import Constraints, IfExists
 

@@ -11,12 +11,13 @@ import pytest
 
 from builders.articles import article, change, shape_of
 from builders.capture_instances import source_table
+from rowtide.copying.chunks import CopiedChunk, cut, is_torn
+from rowtide.copying.tables import CopiedTable
+from rowtide.copying.visibility import TransactionSnapshot, format_snapshot, parse_snapshot
 from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.encoding import encode
-from rowtide.replication.snapshot.chunks import CopiedChunk, cut, is_torn
 from rowtide.replication.snapshot.copies import ArticleCopy
-from rowtide.replication.snapshot.visibility import TransactionSnapshot, format_snapshot, parse_snapshot
 
 ORDERS = source_table([("id", "integer"), ("quantity", "integer")], name="orders")
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
@@ -24,7 +25,7 @@ SEES_700, SEES_NOT_700 = TransactionSnapshot(690, 710, (695,)), TransactionSnaps
 
 
 def locate_numbers(
-    _article: Article, chunks: Sequence[CopiedChunk], keys: npt.NDArray[np.object_]
+    _table: CopiedTable, chunks: Sequence[CopiedChunk], keys: npt.NDArray[np.object_]
 ) -> npt.NDArray[np.int64]:
     """Keys are numbers here, as are the bounds."""
     bounds = [int(copied.chunk.high[0]) for copied in chunks if copied.chunk.high is not None]

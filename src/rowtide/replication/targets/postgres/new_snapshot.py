@@ -50,10 +50,7 @@ def record_snapshot(connection: _Connection, guid: str, articles: Sequence[Artic
         _insert_all(
             connection,
             _ADD_CHUNK,
-            (
-                (guid, chunk.article_id, chunk.number, _array(chunk.low), _array(chunk.high))
-                for chunk in snapshot.chunks
-            ),
+            ((guid, chunk.member_id, chunk.number, _array(chunk.low), _array(chunk.high)) for chunk in snapshot.chunks),
         )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import psycopg
 from psycopg import pq, sql
 
+from rowtide.copying.chunks import Chunk, CopiedChunk
+from rowtide.copying.visibility import format_snapshot, parse_snapshot
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.encodings import find_codec
@@ -18,9 +20,7 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors import AgentReplaced, CopyRefused
-from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
-from rowtide.replication.snapshot.visibility import format_snapshot, parse_snapshot
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import connect
@@ -135,7 +135,7 @@ class PostgresSnapshotTarget:
             "snapshot": format_snapshot(copied.snapshot),
             "generation": copied.generation,
             "guid": self._guid,
-            "article": copied.chunk.article_id,
+            "article": copied.chunk.member_id,
             "chunk": copied.chunk.number,
         }
 

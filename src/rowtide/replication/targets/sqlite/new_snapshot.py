@@ -9,12 +9,12 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 
+from rowtide.copying.chunks import Key
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import stored_type
 from rowtide.replication.articles import Article
 from rowtide.replication.errors import SubscriberTableConstrained, SubscriberTableExists
-from rowtide.replication.snapshot.chunks import Key
 from rowtide.replication.snapshot.table_details import TableDetails, UniqueConstraint
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sync_types import IfExists
@@ -58,7 +58,7 @@ def record_snapshot(
     connection.executemany(
         f"insert into {CHUNKS} (subscription_guid, article_id, chunk, low, high) values (?, ?, ?, ?, ?)",
         [
-            (guid, chunk.article_id, chunk.number, encode_key(chunk.low), encode_key(chunk.high))
+            (guid, chunk.member_id, chunk.number, encode_key(chunk.low), encode_key(chunk.high))
             for chunk in snapshot.chunks
         ],
     )

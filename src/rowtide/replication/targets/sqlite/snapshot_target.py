@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
+from rowtide.copying.chunks import Chunk, CopiedChunk
+from rowtide.copying.visibility import format_snapshot, parse_snapshot
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.copy_text import read_rows
@@ -16,9 +18,7 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors import AgentReplaced, CopyRefused
-from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
-from rowtide.replication.snapshot.visibility import format_snapshot, parse_snapshot
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
 from rowtide.replication.targets.sqlite.new_snapshot import decode_key

@@ -10,9 +10,10 @@ import pytest
 from builders.articles import ANOTHER_ID, article
 from builders.capture_instances import source_table
 from builders.golden import read_sections
+from rowtide.copying.chunk_statements import copying, locating, locking, sampling
+from rowtide.copying.chunks import Chunk
 from rowtide.databases.source_table import TableKind
-from rowtide.replication.snapshot.chunk_statements import copying, locating, locking, sampling
-from rowtide.replication.snapshot.chunks import Chunk
+from rowtide.replication.articles import as_copied
 from rowtide.replication.snapshot.table_details import ForeignKey, GeneratedColumn, TableDetails, UniqueConstraint
 from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.postgres.tables import clear_tables, constrain, create_schema, create_table
@@ -61,13 +62,13 @@ CASES = {
     "truncate": "; ".join(clear_tables([ORDERS, LINES], IfExists.TRUNCATE)),
     "drop": "; ".join(clear_tables([ORDERS, LINES], IfExists.DROP)),
     "delete": "; ".join(clear_tables([ORDERS, LINES], IfExists.DELETE)),
-    "lock": locking(ORDERS),
-    "lock, partitioned": locking(PARTS),
-    "sample": sampling(LINES, 12.5, 4),
-    "copy, all": copying(ORDERS, Chunk("", 0, None, None)),
-    "copy, chunk": copying(LINES, MIDDLE),
-    "copy, filtered": copying(FILTERED, Chunk("", 0, None, ("7",))),
-    "locate": locating(LINES),
+    "lock": locking(as_copied(ORDERS)),
+    "lock, partitioned": locking(as_copied(PARTS)),
+    "sample": sampling(as_copied(LINES), 12.5, 4),
+    "copy, all": copying(as_copied(ORDERS), Chunk("", 0, None, None)),
+    "copy, chunk": copying(as_copied(LINES), MIDDLE),
+    "copy, filtered": copying(as_copied(FILTERED), Chunk("", 0, None, ("7",))),
+    "locate": locating(as_copied(LINES)),
 }
 
 

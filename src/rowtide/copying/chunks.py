@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rowtide.replication.snapshot.visibility import TransactionSnapshot
+from rowtide.copying.visibility import TransactionSnapshot
 
 Key = tuple[str, ...]
-"""The values of a key's columns, in key order, in the publisher's text form."""
+"""The values of a key's columns, in key order, in the source's text form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The rows of an article with `low` < key <= `high`; None is no bound."""
+    """The rows of a table with `low` < key <= `high`; None is no bound."""
 
-    article_id: str
+    member_id: str
     number: int
     low: Key | None
     high: Key | None
@@ -23,19 +23,28 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class CopiedChunk:
-    """A chunk that the subscriber has; `generation` changes when the table is truncated or rewritten."""
+    """A chunk that was copied; `generation` changes when the table is truncated or rewritten."""
 
     chunk: Chunk
     snapshot: TransactionSnapshot
     generation: int
 
 
-def cut(article_id: str, bounds: Sequence[Key]) -> tuple[Chunk, ...]:
+@dataclass(frozen=True, slots=True)
+class OpenChunk:
+    """A chunk being read: its snapshot and generation, and its rows in COPY format."""
+
+    snapshot: TransactionSnapshot
+    generation: int
+    blocks: Iterator[bytes]
+
+
+def cut(member_id: str, bounds: Sequence[Key]) -> tuple[Chunk, ...]:
     """Return the chunks between ascending bounds: one more than there are bounds."""
     lows: list[Key | None] = [None, *bounds]
     highs: list[Key | None] = [*bounds, None]
     pairs = enumerate(zip(lows, highs, strict=True))
-    return tuple(Chunk(article_id, number, low, high) for number, (low, high) in pairs)
+    return tuple(Chunk(member_id, number, low, high) for number, (low, high) in pairs)
 
 
 def is_torn(copied: Sequence[CopiedChunk]) -> bool:

@@ -1,8 +1,8 @@
-"""The publisher's side of a snapshot: divide tables into chunks, and read them."""
+"""The source's side of a copy: divide tables into chunks, and read them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -12,18 +12,17 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import Engine
 
+from rowtide.copying.chunk_statements import copying, locating, locking, sampling
+from rowtide.copying.chunks import Chunk, CopiedChunk, Key, OpenChunk
+from rowtide.copying.errors import CopiedTableUnreadable
+from rowtide.copying.tables import CopiedTable
+from rowtide.copying.visibility import TransactionSnapshot, parse_snapshot
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
 from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.errors import RowsHidden, translated
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import describe_holder
-from rowtide.replication.articles import Article
-from rowtide.replication.errors import CopyUnreadable
-from rowtide.replication.snapshot.agent import OpenChunk
-from rowtide.replication.snapshot.chunk_statements import copying, locating, locking, sampling
-from rowtide.replication.snapshot.chunks import Chunk, CopiedChunk, Key
-from rowtide.replication.snapshot.visibility import TransactionSnapshot, parse_snapshot
 
 _XID_MASK = 0xFFFFFFFF
 """Sessions show only the lower 32 bits of transaction ids."""
@@ -46,12 +45,16 @@ from pg_prepared_xacts where database = current_database() and transaction::text
 """
 
 
-class PostgresSnapshotSource:
-    """A publisher from which tables are copied."""
+class PostgresCopySource:
+    """A database from which tables are copied; used by several threads at once."""
 
-    def __init__(self, engine: Engine, url: str) -> None:
+    def __init__(
+        self, engine: Engine, url: str, unreadable: Callable[[str, str], RowtideError] = CopiedTableUnreadable
+    ) -> None:
+        """`unreadable` is the error for a table that cannot be read, given by name, and why."""
         self._engine = engine
         self._url = url
+        self._unreadable = unreadable
 
     def take_snapshot(self) -> TransactionSnapshot:
         """Return the current transaction snapshot."""
@@ -75,44 +78,44 @@ class PostgresSnapshotSource:
         with translated(), self._engine.begin() as connection:
             return mark_log(connection)
 
-    def find_bounds(self, article: Article, chunk_bytes: int) -> Sequence[Key]:
+    def find_bounds(self, table: CopiedTable, chunk_bytes: int) -> Sequence[Key]:
         """Return the bounds that divide a table into chunks of about the given bytes."""
         with self._connect() as connection, translated():
-            size, pages = connection.execute(_SIZE, [article.source_id]).fetchone() or (0, 0)
+            size, pages = connection.execute(_SIZE, [table.source_id]).fetchone() or (0, 0)
             chunks = -(-size // chunk_bytes)
             if chunks < 2:
                 return []
             percent = min(100.0, 100.0 * _SAMPLED_PAGES / max(pages, 1))
-            rows = connection.execute(sql.SQL(sampling(article, percent, chunks))).fetchall()
+            rows = connection.execute(sql.SQL(sampling(table, percent, chunks))).fetchall()
         return [tuple(row) for row in rows]
 
     @contextmanager
-    def open_chunk(self, article: Article, chunk: Chunk) -> Iterator[OpenChunk]:
-        """Read a chunk. Raises `CopyUnreadable`."""
+    def open_chunk(self, table: CopiedTable, chunk: Chunk) -> Iterator[OpenChunk]:
+        """Read a chunk. Raises the error for unreadable tables."""
         with self._connect() as connection:
-            with _unreadable(article), translated():
+            with self._naming(table), translated():
                 connection.execute("begin isolation level repeatable read read only")
                 # Before the snapshot is taken: one from before a truncate would find the table empty all the same.
-                connection.execute(sql.SQL(locking(article)))
+                connection.execute(sql.SQL(locking(table)))
                 row = connection.execute(
                     "select pg_current_snapshot()::text, coalesce(pg_relation_filenode(%s::oid), 0)::bigint",
-                    [article.source_id],
+                    [table.source_id],
                 ).fetchone()
             assert row is not None
-            yield OpenChunk(parse_snapshot(row[0]), row[1], _read_copy(connection, article, chunk))
+            yield OpenChunk(parse_snapshot(row[0]), row[1], self._read_copy(connection, table, chunk))
 
     def locate(
-        self, article: Article, chunks: Sequence[CopiedChunk], keys: npt.NDArray[np.object_]
+        self, table: CopiedTable, chunks: Sequence[CopiedChunk], keys: npt.NDArray[np.object_]
     ) -> npt.NDArray[np.int64]:
         """Return the numbers of the chunks that contain keys; see `Locate`. The order is that of the key's index."""
         bounds = [copied.chunk.high for copied in chunks if copied.chunk.high is not None]
-        columns = range(len(article.key_columns))
+        columns = range(len(table.key_columns))
         parameters = [
             *([bound[column] for bound in bounds] for column in columns),
             *([value.decode() for value in keys[:, column]] for column in columns),
         ]
         with self._connect() as connection, translated():
-            rows = psycopg.RawCursor(connection).execute(sql.SQL(locating(article)), parameters).fetchall()
+            rows = psycopg.RawCursor(connection).execute(sql.SQL(locating(table)), parameters).fetchall()
         return np.array([row[0] for row in rows], dtype=np.int64)
 
     @contextmanager
@@ -122,18 +125,16 @@ class PostgresSnapshotSource:
         with closing(open_url(self._url, application_name=name, settings=settings)) as connection:
             yield connection
 
+    def _read_copy(self, connection: psycopg.Connection[Any], table: CopiedTable, chunk: Chunk) -> Iterator[bytes]:
+        """Yield the rows of a chunk in blocks."""
+        with self._naming(table), translated():
+            yield from copy_out(connection, copying(table, chunk))
 
-def _read_copy(connection: psycopg.Connection[Any], article: Article, chunk: Chunk) -> Iterator[bytes]:
-    """Yield the rows of a chunk in blocks."""
-    with _unreadable(article), translated():
-        yield from copy_out(connection, copying(article, chunk))
-
-
-@contextmanager
-def _unreadable(article: Article) -> Iterator[None]:
-    try:
-        yield
-    except RowtideError as error:
-        if error.remedy is Remedy.RETRY or isinstance(error, RowsHidden):
-            raise
-        raise CopyUnreadable(f"{article.schema}.{article.table}", str(error)) from error
+    @contextmanager
+    def _naming(self, table: CopiedTable) -> Iterator[None]:
+        try:
+            yield
+        except RowtideError as error:
+            if error.remedy is Remedy.RETRY or isinstance(error, RowsHidden):
+                raise
+            raise self._unreadable(table.qualified_name, str(error)) from error

@@ -1,55 +1,54 @@
-"""The publisher's SQL of a snapshot: find the bounds of chunks, copy a chunk, find the chunks of keys. Pure."""
+"""The source's SQL of a copy: find the bounds of chunks, copy a chunk, find the chunks of keys. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rowtide.copying.chunks import Chunk
+from rowtide.copying.tables import CopiedTable
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
-from rowtide.replication.articles import Article
-from rowtide.replication.filters import as_sql
-from rowtide.replication.snapshot.chunks import Chunk
 
 
-def locking(article: Article) -> str:
+def locking(table: CopiedTable) -> str:
     """Return the statement that prevents a table from being truncated or altered while a chunk is read."""
-    return f"lock table {_source_of(article)} in access share mode"
+    return f"lock table {_source_of(table)} in access share mode"
 
 
-def sampling(article: Article, percent: float, chunks: int) -> str:
+def sampling(table: CopiedTable, percent: float, chunks: int) -> str:
     """Return the statement that finds the bounds of a number of chunks in a sample of a table's pages, in key order."""
-    keys = [quote(column.name) for column in article.key_columns]
+    keys = [quote(column.name) for column in table.key_columns]
     names = [f"k{place}" for place in range(len(keys))]
     texts = ", ".join(f"{key}::text as {name}" for key, name in zip(keys, names, strict=True))
     return f"""
 select {", ".join(names)} from (
     select {texts}, row_number() over (order by {", ".join(keys)}) as place, count(*) over () as total
-    from {_source_of(article)} tablesample system ({percent:.6f})
+    from {_source_of(table)} tablesample system ({percent:.6f})
 ) as sampled
 where place * {chunks} / total > (place - 1) * {chunks} / total and place < total
 order by place
 """
 
 
-def copying(article: Article, chunk: Chunk) -> str:
-    """Return the COPY statement of a chunk of an article's rows."""
-    columns = ", ".join(quote(column.name) for column in article.columns)
-    conditions = [*_range(article, chunk)]
-    if article.condition is not None:
-        conditions.append(f"({as_sql(article.condition)})")
+def copying(table: CopiedTable, chunk: Chunk) -> str:
+    """Return the COPY statement of a chunk of a table's rows."""
+    columns = ", ".join(map(quote, table.columns))
+    conditions = [*_range(table, chunk)]
+    if table.condition is not None:
+        conditions.append(f"({table.condition})")
     where = f" where {' and '.join(conditions)}" if conditions else ""
-    return f"copy (select {columns} from {_source_of(article)}{where}) to stdout"
+    return f"copy (select {columns} from {_source_of(table)}{where}) to stdout"
 
 
-def locating(article: Article) -> str:
+def locating(table: CopiedTable) -> str:
     """Return the statement that counts, for each key, the bounds below it.
 
     Parameters are the bounds' values, one array per key column, then the keys'. The first branch of the union has no
     rows: it gives its columns' types and collations to the others.
     """
-    keys = [column.name for column in article.key_columns]
+    keys = [column.name for column in table.key_columns]
     names = [f"k{place}" for place in range(len(keys))]
     own = ", ".join(f"{quote(key)} as {name}" for key, name in zip(keys, names, strict=True))
-    cast = ", ".join(f"{name}::{column.type_text}" for name, column in zip(names, article.key_columns, strict=True))
+    cast = ", ".join(f"{name}::{column.type_text}" for name, column in zip(names, table.key_columns, strict=True))
     listed = ", ".join(names)
     bounds, values = (
         ", ".join(f"${first + place}::text[]" for place in range(len(keys))) for first in (1, 1 + len(keys))
@@ -59,7 +58,7 @@ select below from (
     select place, count(*) filter (where place is null) over (
         order by {listed}, place is null rows unbounded preceding) as below
     from (
-        select {own}, null::bigint as place from {_source_of(article)} where false
+        select {own}, null::bigint as place from {_source_of(table)} where false
         union all select {cast}, null from unnest({bounds}) as bound ({listed})
         union all select {cast}, place from unnest({values}) with ordinality as key ({listed}, place)
     ) as ordered
@@ -67,11 +66,11 @@ select below from (
 """
 
 
-def _range(article: Article, chunk: Chunk) -> Iterator[str]:
-    columns = ", ".join(quote(column.name) for column in article.key_columns)
+def _range(table: CopiedTable, chunk: Chunk) -> Iterator[str]:
+    columns = ", ".join(quote(column.name) for column in table.key_columns)
     for comparator, bound in ((">", chunk.low), ("<=", chunk.high)):
         if bound is not None:
-            pairs = zip(bound, article.key_columns, strict=True)
+            pairs = zip(bound, table.key_columns, strict=True)
             values = ", ".join(f"{_literal(value)}::{column.type_text}" for value, column in pairs)
             yield f"({columns}) {comparator} ({values})"
 
@@ -81,10 +80,7 @@ def _literal(value: str) -> str:
     return "e" + quoted.replace("\\", "\\\\") if "\\" in value else quoted
 
 
-def _source_of(article: Article) -> str:
+def _source_of(table: CopiedTable) -> str:
     """Return a table with `only`; a partitioned one has its rows in its partitions."""
-    return _table(article) if article.is_partitioned else f"only {_table(article)}"
-
-
-def _table(article: Article) -> str:
-    return quote_qualified(article.schema, article.table)
+    name = quote_qualified(table.schema, table.table)
+    return name if table.is_partitioned else f"only {name}"

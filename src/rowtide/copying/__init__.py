@@ -1,0 +1,1 @@
+"""Tables copied in chunks by key range, each in its own transaction snapshot, while they change."""

@@ -1,0 +1,16 @@
+"""Errors of copying tables."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import RowtideError, numbered
+
+
+@numbered
+class CopiedTableUnreadable(RowtideError):
+    """A table could not be read for a copy."""
+
+    number = 4200
+    fact = "table {table} could not be copied: {reason}"
+    hint = "Grant select on it to the agent's role. If the table was altered, repeat the copy."
+    table: str
+    reason: str

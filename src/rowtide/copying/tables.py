@@ -1,0 +1,35 @@
+"""What a copy has of a table. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column of a table's key, with its type as SQL writes it."""
+
+    name: str
+    type_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedTable:
+    """A table to be copied: its member id in the log, the columns, the key in key order, and an SQL condition.
+
+    Without a key it is one chunk; without a condition all rows are copied. `source_id` is its id in the source.
+    """
+
+    member_id: str
+    source_id: int
+    schema: str
+    table: str
+    columns: tuple[str, ...]
+    key_columns: tuple[KeyColumn, ...]
+    condition: str | None = None
+    is_partitioned: bool = False
+
+    @property
+    def qualified_name(self) -> str:
+        """The table's name with its schema."""
+        return f"{self.schema}.{self.table}"
