@@ -18,6 +18,7 @@ from rowtide.findings.postgres.facts import (
     ServerFacts,
     Settings,
     SlotFacts,
+    StandbySettings,
     TableFacts,
     TrackingFacts,
 )
@@ -34,6 +35,7 @@ USUAL_SETTINGS = Settings(
     sender_timeout_s=60.0,
     synchronous_standbys="",
     standby_slots="",
+    as_standby=StandbySettings(syncs_slots=False, has_feedback=False, slot="", names_database=None),
 )
 SOURCE = SourceDefinition("s1", "7001", SLOT, 99, SLOT, "/lake/log", "/lake")
 
@@ -68,14 +70,21 @@ def server(
         transactions=(),
         prepared=(),
         refusal=None,
+        standbys=(),
+        syncs_slots=False,
     )
     return replace(usual, **changes)
 
 
 def slot(
-    name: str, *, is_physical: bool = False, is_active: bool = False, has_failover: bool = False
+    name: str,
+    *,
+    is_physical: bool = False,
+    is_active: bool = False,
+    has_failover: bool = False,
+    is_kept: bool = False,
 ) -> ReplicationSlot:
-    return ReplicationSlot(name, is_physical, is_active, has_failover)
+    return ReplicationSlot(name, is_physical, is_active, has_failover, is_kept)
 
 
 def table(made: SourceTable | None = None, **changes: Any) -> TableFacts:

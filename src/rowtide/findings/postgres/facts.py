@@ -22,7 +22,8 @@ from rowtide.log.state import ManifestState
 class Settings:
     """The server's settings that capture depends on; None: without limit, switched off, or not in this version.
 
-    `standby_slots` is synchronized_standby_slots, None before PostgreSQL 17.
+    `standby_slots` is synchronized_standby_slots, None before PostgreSQL 17. `as_standby` is what the server would need
+    as a standby to keep slots.
     """
 
     replication_slots: int
@@ -32,16 +33,46 @@ class Settings:
     sender_timeout_s: float | None
     synchronous_standbys: str
     standby_slots: str | None
+    as_standby: StandbySettings
+
+
+@dataclass(frozen=True, slots=True)
+class StandbySettings:
+    """A server's settings as a standby; `syncs_slots` is sync_replication_slots, None before PostgreSQL 17.
+
+    `names_database`: primary_conninfo has a database to read slots from; None if the role may not see it.
+    """
+
+    syncs_slots: bool | None
+    has_feedback: bool
+    slot: str
+    names_database: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedStandby:
+    """A standby that receives the server's log, with its physical slot (primary_slot_name), if it uses one.
+
+    `has_feedback` is hot_standby_feedback, known only with a slot.
+    """
+
+    name: str
+    slot: str | None
+    has_feedback: bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSlot:
-    """A replication slot of the server, also those of other programs."""
+    """A replication slot of the server, also those of other programs.
+
+    `is_kept`: a standby's copy of the primary's, which outlives a promotion.
+    """
 
     name: str
     is_physical: bool
     is_active: bool
     has_failover: bool
+    is_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +101,8 @@ class ServerFacts:
     """The server, and what goes on in it.
 
     `wal_bytes_per_s` is the average since the statistics were reset, None when that was only just now. `refusal` is
-    what a replication connection was refused with.
+    what a replication connection was refused with. `syncs_slots`: a standby is connected that keeps copies of slots;
+    None if the role may not see it.
     """
 
     identity: ServerIdentity
@@ -81,6 +113,8 @@ class ServerFacts:
     transactions: tuple[OpenTransaction, ...]
     prepared: tuple[PreparedTransaction, ...]
     refusal: RowtideError | None
+    standbys: tuple[ConnectedStandby, ...]
+    syncs_slots: bool | None
 
 
 @dataclass(frozen=True, slots=True)

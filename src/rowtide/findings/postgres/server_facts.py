@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Connection, inspect, text
 
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.findings.postgres.facts import (
+    ConnectedStandby,
     OpenTransaction,
     PreparedTransaction,
     ReplicationSlot,
     RoleFacts,
     ServerFacts,
     Settings,
+    StandbySettings,
 )
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
@@ -37,6 +42,8 @@ def read_server(connection: Connection, url: str) -> ServerFacts:
         transactions=tuple(OpenTransaction(*row) for row in connection.execute(text(_TRANSACTIONS))),
         prepared=tuple(PreparedTransaction(*row) for row in connection.execute(text(_PREPARED))),
         refusal=_find_refusal(url),
+        standbys=tuple(ConnectedStandby(*row) for row in connection.execute(text(_STANDBYS))),
+        syncs_slots=connection.execute(text(_SYNCS_SLOTS)).scalar_one(),
     )
 
 
@@ -66,6 +73,17 @@ def _read_settings(connection: Connection) -> Settings:
         sender_timeout_s=int(found["wal_sender_timeout"]) / 1000 or None,
         synchronous_standbys=found["synchronous_standby_names"],
         standby_slots=found.get("synchronized_standby_slots"),
+        as_standby=_read_standby_settings(found),
+    )
+
+
+def _read_standby_settings(found: Mapping[str, str]) -> StandbySettings:
+    syncs, conninfo = found.get("sync_replication_slots"), found.get("primary_conninfo")
+    return StandbySettings(
+        syncs_slots=syncs == "on" if syncs is not None else None,
+        has_feedback=found["hot_standby_feedback"] == "on",
+        slot=found["primary_slot_name"],
+        names_database="dbname" in conninfo_to_dict(conninfo) if conninfo is not None else None,
     )
 
 
@@ -82,7 +100,8 @@ def _find_refusal(url: str) -> RowtideError | None:
 _SETTINGS = """
 select name, setting from pg_settings
 where name in ('max_replication_slots', 'max_wal_senders', 'max_slot_wal_keep_size', 'idle_replication_slot_timeout',
-               'wal_sender_timeout', 'synchronous_standby_names', 'synchronized_standby_slots')
+               'wal_sender_timeout', 'synchronous_standby_names', 'synchronized_standby_slots',
+               'sync_replication_slots', 'hot_standby_feedback', 'primary_slot_name', 'primary_conninfo')
 """
 
 _ACTIVITY = """
@@ -93,9 +112,24 @@ select (select count(*)::int from pg_stat_replication),
 
 # Through JSON, because not every version has every column.
 _SLOTS = """
-select slot_name::text, slot_type = 'physical', active, coalesce((to_jsonb(s) ->> 'failover')::boolean, false)
+select slot_name::text, slot_type = 'physical', active, coalesce((to_jsonb(s) ->> 'failover')::boolean, false),
+       coalesce((to_jsonb(s) ->> 'synced')::boolean, false) and not temporary
 from pg_replication_slots s
 order by slot_name
+"""
+
+# Programs that only copy the log or the server are no standbys; the slots of base backups are temporary.
+_STANDBYS = """
+select r.application_name, s.slot_name::text, s.xmin is not null or s.catalog_xmin is not null
+from pg_stat_replication r left join pg_replication_slots s on s.active_pid = r.pid
+where r.state = 'streaming' and s.slot_type is distinct from 'logical' and s.temporary is not true
+  and r.application_name not in ('pg_receivewal', 'pg_basebackup')
+order by r.application_name
+"""
+
+_SYNCS_SLOTS = """
+select case when pg_has_role('pg_read_all_stats', 'usage') then exists (
+    select from pg_stat_activity where application_name like '%slotsync worker') end
 """
 
 _TRANSACTIONS = """

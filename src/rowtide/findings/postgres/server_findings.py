@@ -17,7 +17,7 @@ from rowtide.findings.finding import (
     set_and_restart,
 )
 from rowtide.findings.postgres.facts import CaptureFacts, ServerFacts
-from rowtide.findings.postgres.failover_findings import find_in_failover
+from rowtide.findings.postgres.failover_findings import find_in_failover, find_on_standby
 from rowtide.findings.quantities import format_bytes, format_duration, format_names
 
 TESTED_VERSIONS = (16, 18)
@@ -47,7 +47,10 @@ def find_in_server(server: ServerFacts, capture: CaptureFacts | None) -> Iterato
     yield from _find_length_of_stop(server)
     yield from _find_idle_timeout(server)
     yield from _find_sender_timeout(server)
-    yield from find_in_failover(server, slot)
+    if not server.identity.in_recovery:
+        yield from find_in_failover(server, slot)
+    elif capture is not None:
+        yield from find_on_standby(server)
     yield from _find_prepared(server, is_enabled=capture is not None)
     yield from _find_long_transactions(server)
 

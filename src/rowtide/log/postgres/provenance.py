@@ -11,6 +11,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.lsn import format_log_position
 from rowtide.databases.postgres.catalogue import read_server_identity
+from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.log.announcements import ControlRow
 from rowtide.log.errors import HistoryDiverged, ManifestCorrupt
 from rowtide.log.manifest import Manifest
@@ -21,7 +22,10 @@ from rowtide.log.store import open_store
 
 
 def verify_provenance(connection: Connection, manifest: Manifest) -> None:
-    """Raise `HistoryDiverged` if another server wrote what was read last."""
+    """Raise `HistoryDiverged` if another server wrote what was read last, `ServerIsStandby` at a standby."""
+    if read_server_identity(connection).in_recovery:
+        # It has the identity and the slot of its primary, which is the one that is read.
+        raise ServerIsStandby
     state = manifest.refresh()
     while (difference := find_difference(connection, state)) is not None:
         # A log reader may have stored a later row meanwhile, and deleted the one that was looked for.

@@ -123,7 +123,7 @@ def rehearse_source(alterations: Rehearsing, feature: str, place: Place) -> Sour
     recorded = alterations.transact(partial(_record, feature, lambda: place, _require_free))
     name = recorded.source.slot
     if _find_manifest(recorded.source.log_store) is None and slot.find_slot(alterations.connection, name) is None:
-        alterations.run_alone(slot.create_slot_step(name))
+        alterations.run_alone(slot.create_slot_step(alterations.connection, name))
     return recorded.source
 
 

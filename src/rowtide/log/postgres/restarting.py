@@ -60,7 +60,7 @@ def rehearse_restart(alterations: Rehearsing, source: SourceDefinition, announce
     """Rehearse `restart_log`: the slot stays as it is, and no epoch is opened."""
     _, renewed = alterations.transact(partial(_renew_publication, source))
     alterations.run_alone(slot.drop_slot_step(renewed.slot))
-    alterations.run_alone(slot.create_slot_step(renewed.slot))
+    alterations.run_alone(slot.create_slot_step(alterations.connection, renewed.slot))
     announce_again(alterations, renewed)
     alterations.transact(control.mark_end)
 

@@ -20,16 +20,24 @@ from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotInvalidated
 from rowtide.log.postgres.waiting import reporting_blocker
 from rowtide.log.source_definition import SourceDefinition
 
+FAILOVER_SLOTS_SINCE = 17
+"""The first version with slots that standbys keep a copy of."""
+
 _PUBLISHES_GENERATED = 18
 
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """A replication slot as `pg_replication_slots` shows it; `confirmed` is a log position."""
+    """A replication slot as `pg_replication_slots` shows it; `confirmed` is a log position.
+
+    `has_failover`: standbys that synchronise slots keep a copy of it; None before PostgreSQL 17, which has no such
+    slots.
+    """
 
     confirmed: int
     wal_status: str
     active_pid: int | None
+    has_failover: bool | None = None
 
 
 def publication_name(database_id: int) -> str:
@@ -77,9 +85,11 @@ def publication_options(version: int) -> str:
     return f"with (publish_via_partition_root = true{generated})"
 
 
-def create_slot_step(name: str) -> Executable:
-    """Return the statement that creates the slot."""
-    return text("select pg_create_logical_replication_slot(:name, 'pgoutput')").bindparams(name=name)
+def create_slot_step(connection: Connection, name: str) -> Executable:
+    """Return the statement that creates the slot; from PostgreSQL 17 on one that standbys may keep a copy of."""
+    version = connection.execute(text("select current_setting('server_version_num')::int / 10000")).scalar_one()
+    failover = ", failover => true" if version >= FAILOVER_SLOTS_SINCE else ""
+    return text(f"select pg_create_logical_replication_slot(:name, 'pgoutput'{failover})").bindparams(name=name)
 
 
 def drop_publication(connection: Connection, name: str) -> None:
@@ -95,7 +105,7 @@ def ensure_slot(engine: Engine, name: str, on_wait: Callable[[str], None]) -> Sl
         state = find_slot(connection, name)
         if state is None:
             with reporting_blocker(engine, on_wait):
-                connection.execute(create_slot_step(name))
+                connection.execute(create_slot_step(connection, name))
             state = find_slot(connection, name)
     if state is None:
         raise SlotMissing(name)
@@ -158,9 +168,11 @@ _ROLE = "select rolname, rolreplication or rolsuper from pg_roles where rolname 
 
 _PUBLICATION = "select oid::bigint from pg_publication where pubname = :name"
 
+# Through JSON, because not every version has the column.
 _SLOT = """
-select (confirmed_flush_lsn - '0/0')::bigint, coalesce(wal_status, ''), active_pid
-from pg_replication_slots
+select (confirmed_flush_lsn - '0/0')::bigint, coalesce(wal_status, ''), active_pid,
+       (to_jsonb(s) ->> 'failover')::boolean
+from pg_replication_slots s
 where slot_name = :name and database = current_database()
 """
 

@@ -73,10 +73,13 @@ class PostgresSource:
         try:
             timeline = verify_history(stream, state)
             with translated():
-                confirmed = verify_slot_on(timeline, connection, definition.slot, state).confirmed
+                seen = verify_slot_on(timeline, connection, definition.slot, state)
                 slot.verify_publication(connection, definition)
                 if not was_read:
-                    verify_resent(connection, definition, confirmed, state)
+                    verify_resent(connection, definition, seen.confirmed, state)
+                if seen.has_failover is False and seen.active_pid is None:
+                    # Made by an earlier build, or on an earlier version of the server.
+                    stream.make_failover_slot(definition.slot)
                 # A heartbeat waits for no disk and no standby.
                 connection.execute(text("set synchronous_commit to off"))
                 _forget_stored(connection, state.control_row)

@@ -84,6 +84,13 @@ class ReplicationStream:
         lines = (line.split("\t") for line in content.splitlines() if line and not line.startswith("#"))
         return tuple(TimelineFork(int(parts[0]), parse_log_position(parts[1])) for parts in lines)
 
+    def make_failover_slot(self, slot: str) -> None:
+        """Let standbys keep a copy of a slot (ALTER_REPLICATION_SLOT, PostgreSQL 17). Waits while it is in use."""
+        with translated():
+            result = self._connection.exec_(f"ALTER_REPLICATION_SLOT {quote(slot)} (FAILOVER true)".encode())
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise _refusal(Report.of(result), slot)
+
     @property
     def misses_publication(self) -> bool:
         """Whether a publication did not exist when the next transaction was written: its changes would be missing."""

@@ -6,8 +6,8 @@ import pytest
 
 from builders.check_facts import SLOT, server, settings, slot
 from rowtide.findings.finding import Advice, Finding, Severity
-from rowtide.findings.postgres.facts import ReplicationSlot, ServerFacts
-from rowtide.findings.postgres.failover_findings import find_in_failover
+from rowtide.findings.postgres.facts import ConnectedStandby, ReplicationSlot, ServerFacts, StandbySettings
+from rowtide.findings.postgres.failover_findings import find_in_failover, find_on_standby
 
 SYNCHRONOUS = settings(synchronous_standbys="one")
 NAMED = replace(SYNCHRONOUS, standby_slots='one, "Two"')
@@ -70,6 +70,68 @@ def test_a_failover_slot_waits_for_standbys_that_are_away(
     assert finding.severity is Severity.STOPS
     assert fact in finding.fact
     assert str(finding.mend).startswith(f"alter system set synchronized_standby_slots = {rest}; ")
+
+
+def test_our_slots_of_other_databases_are_no_sign_of_standbys() -> None:
+    assert list(find_in_failover(server(slots=(slot("rowtide_6", has_failover=True), OURS)), SLOT)) == []
+
+
+STANDBY = ConnectedStandby("one", slot="one", has_feedback=True)
+HELD_BACK = settings(standby_slots="one")
+BARE = ConnectedStandby("two", slot=None, has_feedback=False)
+
+
+@pytest.mark.parametrize(
+    ("connected", "lacking"),
+    [
+        (STANDBY, "lacking there: sync_replication_slots"),
+        (BARE, "lacking there: sync_replication_slots, hot_standby_feedback, primary_slot_name"),
+    ],
+)
+def test_slot_that_no_standby_keeps_would_be_missing(connected: ConnectedStandby, lacking: str) -> None:
+    facts = server(settings=HELD_BACK, slots=(standby("one"), OURS), standbys=(connected,))
+    finding = only(facts, SLOT)
+    assert finding.severity is Severity.WARNS
+    assert finding.fact.endswith(lacking)
+    assert list(find_in_failover(replace(facts, syncs_slots=True), SLOT)) == []
+    assert list(find_in_failover(replace(facts, syncs_slots=None), SLOT)) == []
+
+
+def test_before_17_no_failover_keeps_the_slot() -> None:
+    facts = server(version=16, settings=settings(standby_slots=None), standbys=(STANDBY,), slots=(slot(SLOT),))
+    ahead, missing = find_in_failover(facts, SLOT)
+    assert "capture can be ahead" in ahead.fact
+    assert "PostgreSQL 16 has no failover slots" in missing.fact
+
+
+KEEPING = StandbySettings(syncs_slots=True, has_feedback=True, slot="one", names_database=True)
+
+
+def on_standby(as_standby: StandbySettings, *, is_kept: bool = False) -> list[Finding]:
+    facts = server(in_recovery=True, settings=settings(as_standby=as_standby), slots=(slot(SLOT, is_kept=is_kept),))
+    return list(find_on_standby(facts))
+
+
+def test_standby_that_keeps_the_slot_says_so() -> None:
+    (kept,) = on_standby(KEEPING, is_kept=True)
+    assert (kept.severity, kept.fact) == (
+        Severity.TELLS,
+        "slot rowtide_5 is kept here: capture goes on here after a promotion",
+    )
+    (not_yet,) = on_standby(KEEPING)
+    assert (not_yet.severity, "not kept here yet" in not_yet.fact) == (Severity.WARNS, True)
+
+
+def test_standby_says_which_settings_it_lacks() -> None:
+    lacking, unnamed = on_standby(StandbySettings(syncs_slots=False, has_feedback=False, slot="", names_database=False))
+    assert str(lacking.mend) == (
+        "alter system set sync_replication_slots = on; alter system set hot_standby_feedback = on; "
+        "alter system set primary_slot_name = 'standby'; select pg_reload_conf(); "
+        "-- as a superuser; primary_slot_name is a physical slot of the primary"
+    )
+    assert "primary_conninfo names no database" in unnamed.fact
+    (old,) = on_standby(replace(KEEPING, syncs_slots=None))
+    assert "no failover slots" in old.fact
 
 
 def test_any_other_slot_waits_for_nobody() -> None:
