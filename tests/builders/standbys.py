@@ -72,3 +72,9 @@ def standby_of(
     base_backup(primary, place, *options)
     with EmbeddedServer.start(place, version=version, settings={**SETTINGS, **settings}) as server:
         yield Standby(server)
+
+
+def make_ordinary(url: str, slot: str) -> None:
+    """Make a slot one that standbys keep no copy of."""
+    with psycopg.connect(url, replication="database") as session:
+        session.pgconn.exec_(f'ALTER_REPLICATION_SLOT "{slot}" (FAILOVER false)'.encode())

@@ -14,6 +14,7 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase, wait_until
 from builders.checks import matching, only, run_mend, stopping
+from builders.standbys import make_ordinary
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
 from rowtide.findings.finding import Finding, Severity
@@ -131,6 +132,7 @@ def test_printed_statements_make_capture_wait_for_live_standbys(
     plain: EmbeddedServer, url: str, tmp_path: Path
 ) -> None:
     connect(url).cdc.enable_db(str(tmp_path / "lake"))
+    make_ordinary(url, connect(url).cdc.get_source().slot)
     with altered(plain, {"synchronous_commit": "local", "synchronous_standby_names": "one"}):
         with standby_of(plain, "one", tmp_path / "standby"):
             run_mend(only(connect(url).check(), "has synchronous standbys"), url)

@@ -12,7 +12,7 @@ import pytest
 from builders.capture_processes import CaptureProcess
 from builders.captured_databases import LoggedDatabase, wait_until
 from builders.checks import matching, only, run_mend
-from builders.standbys import KEEPS_SLOTS, Standby, standby_of
+from builders.standbys import KEEPS_SLOTS, Standby, make_ordinary, standby_of
 from fixtures.servers import SETTINGS
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
 from rowtide.databases.postgres.errors import ServerIsStandby
@@ -152,9 +152,7 @@ def test_before_17_the_slot_does_not_outlive_a_failover(tmp_path: Path) -> None:
 def test_an_earlier_slot_becomes_a_failover_slot(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key)")
     logged.enable("item")
-    slot = logged.cdc.get_source().slot
-    with psycopg.connect(logged.url, replication="database") as session:
-        session.pgconn.exec_(f'ALTER_REPLICATION_SLOT "{slot}" (FAILOVER false)'.encode())
+    make_ordinary(logged.url, logged.cdc.get_source().slot)
     assert logged.execute(HAS_FAILOVER) == [(False,)]
     logged.read_log()
     assert logged.execute(HAS_FAILOVER) == [(True,)]
