@@ -12,14 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from rowtide.agents.loop import ignore
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
-from rowtide.cdc.lake_lease import LakeLease
+from rowtide.cdc.lake_lease import LakeLease, SharedLease
 from rowtide.cdc.queries.lsn_times import Bound
+from rowtide.cdc.snapshots.progress import SnapshotProgress
+from rowtide.cdc.snapshots.runner import USUAL_LIMITS, CopyLimits, SnapshotRunner
+from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.cdc.system_tables import SystemTables
+from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.delta.commits import Committer
 from rowtide.handle import connect
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseLost
@@ -65,11 +71,11 @@ class LoggedDatabase:
         with psycopg.connect(self.url) as connection:
             yield connection
 
-    def enable(self, *tables: str) -> None:
-        """Enable the database, if it is not, and tables."""
+    def enable(self, *tables: str, snapshot: bool = False) -> None:
+        """Enable the database, if it is not, and tables; with `snapshot` the rows that they have are to be copied."""
         self.cdc.enable_db(str(self.lake))
         for table in tables:
-            self.cdc.enable_table(table)
+            self.cdc.enable_table(table, snapshot=snapshot)
 
     def mark(self) -> int:
         """Return a log position behind everything that is committed."""
@@ -124,6 +130,37 @@ class CapturedDatabase(LoggedDatabase):
     """A source database and its lake."""
 
     spark: SparkSession
+    awaited: CommitLsn | None = None
+    """What `copy_tables` has covered: `capture` publishes that far."""
+
+    def copy_tables(self, limits: CopyLimits = USUAL_LIMITS) -> None:
+        """Capture, copy the tables of which snapshots are requested, and publish that: as `cdc run --once`."""
+        self.capture()
+        self.copy_requested(limits)
+        self.capture()
+
+    def copy_requested(self, limits: CopyLimits = USUAL_LIMITS) -> None:
+        """Copy the tables of which snapshots are requested, as far as they are captured."""
+        with self.open_snapshots(limits) as runner:
+            while runner.step():
+                runner.wait(0.02)
+
+    @contextmanager
+    def open_snapshots(
+        self, limits: CopyLimits = USUAL_LIMITS, on_report: Callable[[SnapshotProgress], None] = ignore
+    ) -> Iterator[SnapshotRunner]:
+        """Take the lake lease and open the runner of snapshots."""
+        source, engine = self.cdc.get_source(), open_engine(self.url)
+        with AdvisoryLease.take(engine, "lake") as lease:
+            held = SharedLease(LakeLease.take(self.store(), lease).for_thread(lease.verifier()))
+            table = SnapshotsTable(source.lake, source.source_id, held, Committer())
+            epoch = held.lease.manifest.state.epoch
+            runner = SnapshotRunner(engine, self.url, table, epoch, limits=limits, on_report=on_report)
+            try:
+                yield runner
+            finally:
+                runner.close()
+                self.awaited = runner.awaited or self.awaited
 
     def capture(self, *, most_row_bytes: int | None = None) -> None:
         """Read the log and capture all that is committed now: as `cdc run --once`, in this process."""
@@ -161,6 +198,7 @@ class CapturedDatabase(LoggedDatabase):
                 options=CaptureOptions(EngineSetting(os.environ.get("ROWTIDE_ENGINE", EngineSetting.AUTO))),
                 maxtrans=maxtrans,
                 most_row_bytes=most_row_bytes,
+                find_awaited=lambda: self.awaited,
             )
 
     def changes(

@@ -120,6 +120,33 @@ consumer_instances = Table(
     Column("member_id", Text, nullable=False, comment="the instance's member; enabling the table again makes another"),
 )
 
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("request_id", BigInteger, Identity(), primary_key=True),
+    Column("capture_instance", Text, nullable=False),
+    Column("member_id", ForeignKey(members_table.c.member_id, ondelete="cascade"), nullable=False),
+    Column("condition", Text, comment="SQL of the rows that are copied; null: all"),
+    Column("state", Text, nullable=False, server_default="requested"),
+    Column("is_paused", Boolean, nullable=False, server_default="false"),
+    Column("is_cancelled", Boolean, nullable=False, server_default="false"),
+    Column("rows_per_second", Integer, comment="null: no limit"),
+    Column("snapshot", BigInteger, comment="its number in the lake, once it is planned"),
+    Column("chunks", BigInteger, nullable=False, server_default="0", comment="copied so far"),
+    Column("of_chunks", BigInteger),
+    Column("copied_rows", BigInteger, nullable=False, server_default="0"),
+    Column("estimated_rows", BigInteger),
+    Column("copied_bytes", BigInteger, nullable=False, server_default="0", comment="as the server sent them"),
+    Column("estimated_bytes", BigInteger, comment="of the table at the source"),
+    Column("rows_a_second", BigInteger, comment="as last measured"),
+    Column("requested_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("requested_by", Text, nullable=False, server_default=func.current_user()),
+    Column("began_at", DateTime(timezone=True)),
+    Column("reported_at", DateTime(timezone=True)),
+    Column("finished_at", DateTime(timezone=True)),
+    Column("outcome", Text, comment="why it waits, began again, or failed"),
+)
+
 
 def are_made(connection: Connection) -> bool:
     """Return whether the database is enabled for capture; its log may be read for publications only."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from rowtide.log.errors import LeaseLost
@@ -43,3 +44,21 @@ class LakeLease:
         lease = (state or self.manifest.refresh()).leases.get(LAKE)
         if lease is None or lease.token != self.token:
             raise LeaseLost(LAKE, lease.holder if lease is not None else "nobody")
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLease:
+    """A lease that several threads verify, one at a time."""
+
+    lease: LakeLease
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def token(self) -> int:
+        """The lease's fencing token."""
+        return self.lease.token
+
+    def require(self) -> None:
+        """Raise unless this process still holds the lake. Raises `LeaseLost`."""
+        with self._lock:
+            self.lease.require()

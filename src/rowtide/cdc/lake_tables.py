@@ -44,6 +44,21 @@ CLEANUPS = [
     ("token", "bigint"),
     ("host", "string"),
 ]
+SNAPSHOTS = [
+    ("cycle", "bigint"),
+    ("snapshot", "bigint"),
+    ("capture_instance", "string"),
+    ("member_id", "string"),
+    ("state", "string"),
+    ("begin_lsn", "bigint"),
+    ("covered_lsn", "bigint"),
+    ("is_whole", "boolean"),
+    ("definition", "string"),
+    ("recorded_at", "timestamp"),
+    ("token", "bigint"),
+    ("host", "string"),
+]
+"""`cycle` numbers the table's own rows, the events of snapshots."""
 
 DDL_HISTORY = [
     ("cycle", "bigint"),
@@ -83,3 +98,8 @@ def system_table_path(lake: str, name: str) -> str:
 def change_table_path(lake: str, capture_instance: str) -> str:
     """Return the path of an instance's change table."""
     return f"{lake}/cdc/{capture_instance}_CT"
+
+
+def base_table_path(lake: str, capture_instance: str) -> str:
+    """Return the path of an instance's base table, whose rows lie below those of its change table."""
+    return f"{lake}/cdc/{capture_instance}_base"

@@ -125,12 +125,18 @@ def enable_table(
             show_default=False,
         ),
     ] = None,
+    snapshot: Annotated[
+        bool, typer.Option("--snapshot/--no-snapshot", help="Whether the rows that are there already are copied.")
+    ] = True,
     dry_run: DryRun = False,
 ) -> None:
     """Enable a table for capture (SQL Server: sp_cdc_enable_table), or many of them by names and patterns.
 
     Sets replica identity full, so that updates and deletes log the whole old row. With `--before-images key` the log
     does not grow, but change rows lack the old values that it does not carry.
+
+    The rows that are there already are copied into the lake by `rowtide cdc run`, while changes are captured; SQL
+    Server, and `--no-snapshot`, begin with the next change.
 
     Of many tables those that are enabled already are skipped, and one that fails does not stop the others. Each is
     locked for a moment only; one that is in use is waited for. `--dry-run` lists them.
@@ -140,6 +146,7 @@ def enable_table(
         "before_images": before_images,
         "role_name": role,
         "supports_net_changes": net_changes,
+        "snapshot": snapshot,
     }
     patterns = collect_patterns(tables or [], schema or [], file)
     if not patterns:
@@ -175,7 +182,8 @@ def _is_one(patterns: Sequence[str], excluding: Sequence[str] | None) -> bool:
 
 def _enable_one(cdc: ChangeDataCapture, table: str, options: InstanceOptions) -> None:
     name = cdc.enable_table(table, **options)
-    notes.print(f"Enabled: capture instance {name}.")
+    copying = " `rowtide cdc run` copies the rows that are there." if options.get("snapshot") else ""
+    notes.print(f"Enabled: capture instance {name}.{copying}")
     print_child_tables(table, cdc.find_child_tables(table), "captured")
     cost = cdc.find_image_cost(table) if options.get("before_images") is BeforeImages.FULL else None
     if cost is not None:

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from rowtide.core.errors import RowtideError
 if TYPE_CHECKING:
     from rowtide.cdc.capture.capture import CycleReport
     from rowtide.cdc.running.context import Watchers
+    from rowtide.cdc.snapshots.progress import SnapshotProgress
 
 
 @contextmanager
@@ -39,12 +41,34 @@ def watching(beginning: str) -> Iterator[tuple[threading.Event, Watchers]]:
     """
     from rowtide.cdc.running.context import Watchers
 
-    with stopping() as stop, progress(beginning, describe_cycles) as on_cycle:
+    with stopping() as stop, progress(beginning, describe_reports) as on_report:
 
         def on_retry(error: RowtideError, pause_s: float) -> None:
             notes.print(f"{error} Next try in {pause_s:g} s.", soft_wrap=True)
 
-        yield stop, Watchers(on_cycle, on_retry)
+        yield stop, Watchers(on_report, on_retry, on_report)
+
+
+def describe_reports(reports: Sequence[CycleReport | SnapshotProgress]) -> Sequence[str]:
+    """Describe what capture did in an interval: its cycles, and of each table's copy the last report."""
+    from rowtide.cdc.snapshots.progress import SnapshotProgress
+
+    copies = {one.capture_instance: one for one in reports if isinstance(one, SnapshotProgress)}
+    cycles = [one for one in reports if not isinstance(one, SnapshotProgress)]
+    return [*map(describe_copy, copies.values()), *(describe_cycles(cycles) if cycles else ())]
+
+
+def describe_copy(copy: SnapshotProgress) -> str:
+    """Describe how far the copy of a table is."""
+    parts = [f"{copy.rows:,} rows" + (f" of about {copy.estimated_rows:,}" if copy.estimated_rows else "")]
+    if copy.of_chunks is not None and copy.of_chunks > 1:
+        parts.append(f"{copy.chunks} of {copy.of_chunks} chunks")
+    if copy.rows_a_second:
+        parts.append(f"{copy.rows_a_second:,} rows/s")
+    if copy.remaining_s is not None:
+        parts.append(f"about {timedelta(seconds=copy.remaining_s)} left")
+    message = f": {copy.message}" if copy.message else ""
+    return f"copying {copy.capture_instance}: {', '.join(parts)}{message}"
 
 
 def describe_cycles(reports: Sequence[CycleReport]) -> Sequence[str]:

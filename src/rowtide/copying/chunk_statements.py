@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 
 from rowtide.copying.chunks import Chunk
 from rowtide.copying.tables import CopiedTable
@@ -11,7 +12,12 @@ from rowtide.databases.postgres.quoting import quote, quote_literal, quote_quali
 
 def locking(table: CopiedTable) -> str:
     """Return the statement that prevents a table from being truncated or altered while a chunk is read."""
-    return f"lock table {_source_of(table)} in access share mode"
+    return locking_name(table.schema, table.table, is_partitioned=table.is_partitioned)
+
+
+def locking_name(schema: str, table: str, *, is_partitioned: bool) -> str:
+    """Return the same of a table that is known by name."""
+    return f"lock table {_rows_of(schema, table, is_partitioned=is_partitioned)} in access share mode"
 
 
 def sampling(table: CopiedTable, percent: float, chunks: int) -> str:
@@ -29,14 +35,22 @@ order by place
 """
 
 
-def copying(table: CopiedTable, chunk: Chunk) -> str:
+class CopyForm(Enum):
+    """The form in which COPY returns rows; the value is its option."""
+
+    TEXT = ""
+    CSV = " with (format csv)"
+    """NULL is empty, an empty text is quoted."""
+
+
+def copying(table: CopiedTable, chunk: Chunk, form: CopyForm = CopyForm.TEXT) -> str:
     """Return the COPY statement of a chunk of a table's rows."""
     columns = ", ".join(map(quote, table.columns))
     conditions = [*_range(table, chunk)]
     if table.condition is not None:
         conditions.append(f"({table.condition})")
     where = f" where {' and '.join(conditions)}" if conditions else ""
-    return f"copy (select {columns} from {_source_of(table)}{where}) to stdout"
+    return f"copy (select {columns} from {_source_of(table)}{where}) to stdout{form.value}"
 
 
 def locating(table: CopiedTable) -> str:
@@ -82,5 +96,9 @@ def _literal(value: str) -> str:
 
 def _source_of(table: CopiedTable) -> str:
     """Return a table with `only`; a partitioned one has its rows in its partitions."""
-    name = quote_qualified(table.schema, table.table)
-    return name if table.is_partitioned else f"only {name}"
+    return _rows_of(table.schema, table.table, is_partitioned=table.is_partitioned)
+
+
+def _rows_of(schema: str, table: str, *, is_partitioned: bool) -> str:
+    name = quote_qualified(schema, table)
+    return name if is_partitioned else f"only {name}"

@@ -14,3 +14,13 @@ class CopiedTableUnreadable(RowtideError):
     hint = "Grant select on it to the agent's role. If the table was altered, repeat the copy."
     table: str
     reason: str
+
+
+@numbered
+class CopiedTableDropped(RowtideError):
+    """A table that is copied was dropped."""
+
+    number = 4201
+    fact = "the table with oid {source_id} was dropped while it was copied"
+    hint = "Nothing is to be done: its copy ends."
+    source_id: int

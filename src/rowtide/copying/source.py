@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import Engine
 
-from rowtide.copying.chunk_statements import copying, locating, locking, sampling
+from rowtide.copying.chunk_statements import CopyForm, copying, locating, locking, locking_name, sampling
 from rowtide.copying.chunks import Chunk, CopiedChunk, Key, OpenChunk
-from rowtide.copying.errors import CopiedTableUnreadable
+from rowtide.copying.errors import CopiedTableDropped, CopiedTableUnreadable
+from rowtide.copying.present_tables import PresentTable, find_present
 from rowtide.copying.tables import CopiedTable
 from rowtide.copying.visibility import TransactionSnapshot, parse_snapshot
 from rowtide.core.errors import Remedy, RowtideError
@@ -30,9 +32,13 @@ _SAMPLED_PAGES = 2000
 """Limit of a table's pages that are sampled to find chunk bounds, which need not be exact."""
 
 _SIZE = """
-select pg_table_size(c.oid)::bigint, pg_relation_size(c.oid) / current_setting('block_size')::bigint
-from pg_class c where c.oid = %s::oid
+select coalesce(sum(pg_table_size(c.oid)), 0)::bigint,
+       coalesce(sum(pg_relation_size(c.oid)), 0)::bigint / current_setting('block_size')::bigint
+from pg_class c
+where c.relkind <> 'p' and (c.oid = %(table)s::oid or c.oid in (select relid from pg_partition_tree(%(table)s::oid)))
 """
+
+_SNAPSHOT = "select pg_current_snapshot()::text, current_setting('server_encoding')"
 
 _UNFINISHED = """
 select format('pid %%s (%%s, %%s, %%s)', pid, usename, application_name, coalesce(state, 'of another role'))
@@ -43,6 +49,22 @@ union all
 select format('prepared transaction %%L of %%s', gid, owner)
 from pg_prepared_xacts where database = current_database() and transaction::text::bigint = any(%(xids)s)
 """
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTable:
+    """A table that cannot be truncated or altered meanwhile, with the snapshot in which it is read once."""
+
+    connection: psycopg.Connection[Any]
+    present: PresentTable
+    snapshot: TransactionSnapshot
+    is_utf8: bool
+    """Whether texts are UTF-8; otherwise of no known encoding."""
+
+    def read(self, table: CopiedTable, chunk: Chunk) -> Iterator[bytes]:
+        """Yield a chunk's rows as CSV, in blocks of whole lines. Raises `CopiedTableUnreadable`."""
+        with naming(table, CopiedTableUnreadable), translated():
+            yield from copy_out(self.connection, copying(table, chunk, CopyForm.CSV))
 
 
 class PostgresCopySource:
@@ -81,7 +103,7 @@ class PostgresCopySource:
     def find_bounds(self, table: CopiedTable, chunk_bytes: int) -> Sequence[Key]:
         """Return the bounds that divide a table into chunks of about the given bytes."""
         with self._connect() as connection, translated():
-            size, pages = connection.execute(_SIZE, [table.source_id]).fetchone() or (0, 0)
+            size, pages = connection.execute(_SIZE, {"table": table.source_id}).fetchone() or (0, 0)
             chunks = -(-size // chunk_bytes)
             if chunks < 2:
                 return []
@@ -93,7 +115,7 @@ class PostgresCopySource:
     def open_chunk(self, table: CopiedTable, chunk: Chunk) -> Iterator[OpenChunk]:
         """Read a chunk. Raises the error for unreadable tables."""
         with self._connect() as connection:
-            with self._naming(table), translated():
+            with naming(table, self._unreadable), translated():
                 connection.execute("begin isolation level repeatable read read only")
                 # Before the snapshot is taken: one from before a truncate would find the table empty all the same.
                 connection.execute(sql.SQL(locking(table)))
@@ -103,6 +125,19 @@ class PostgresCopySource:
                 ).fetchone()
             assert row is not None
             yield OpenChunk(parse_snapshot(row[0]), row[1], self._read_copy(connection, table, chunk))
+
+    def find_present(self, source_id: int, numbers: Collection[int]) -> PresentTable | None:
+        """Return a table as it is now, see `present_tables`."""
+        with self._connect() as connection, translated():
+            return find_present(connection, source_id, numbers)
+
+    @contextmanager
+    def open_present(self, source_id: int, numbers: Collection[int]) -> Iterator[OpenTable]:
+        """Open a table as it is now, to be read in one snapshot. Raises `CopiedTableDropped`."""
+        with self._connect() as connection:
+            with translated():
+                opened = _lock_present(connection, source_id, numbers)
+            yield opened
 
     def locate(
         self, table: CopiedTable, chunks: Sequence[CopiedChunk], keys: npt.NDArray[np.object_]
@@ -127,14 +162,37 @@ class PostgresCopySource:
 
     def _read_copy(self, connection: psycopg.Connection[Any], table: CopiedTable, chunk: Chunk) -> Iterator[bytes]:
         """Yield the rows of a chunk in blocks."""
-        with self._naming(table), translated():
+        with naming(table, self._unreadable), translated():
             yield from copy_out(connection, copying(table, chunk))
 
-    @contextmanager
-    def _naming(self, table: CopiedTable) -> Iterator[None]:
+
+def _lock_present(connection: psycopg.Connection[Any], source_id: int, numbers: Collection[int]) -> OpenTable:
+    """Lock a table by its oid: its name may change until it is locked."""
+    while (named := find_present(connection, source_id, ())) is not None:
+        connection.execute("begin isolation level repeatable read read only")
         try:
-            yield
-        except RowtideError as error:
-            if error.remedy is Remedy.RETRY or isinstance(error, RowsHidden):
-                raise
-            raise self._unreadable(table.qualified_name, str(error)) from error
+            connection.execute(sql.SQL(locking_name(named.schema, named.table, is_partitioned=named.is_partitioned)))
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            connection.execute("rollback")
+            continue
+        row = connection.execute(_SNAPSHOT).fetchone()
+        assert row is not None
+        present = find_present(connection, source_id, numbers)
+        if present is not None and (present.schema, present.table) == (named.schema, named.table):
+            if not (is_utf8 := row[1] != "SQL_ASCII"):
+                # Otherwise the server refuses what is not UTF-8.
+                connection.execute("set local client_encoding to sql_ascii")
+            return OpenTable(connection, present, parse_snapshot(row[0]), is_utf8)
+        connection.execute("rollback")
+    raise CopiedTableDropped(source_id)
+
+
+@contextmanager
+def naming(table: CopiedTable, unreadable: Callable[[str, str], RowtideError]) -> Iterator[None]:
+    """Raise the error for a table that cannot be read, unless a repeat may help."""
+    try:
+        yield
+    except RowtideError as error:
+        if error.remedy is Remedy.RETRY or isinstance(error, RowsHidden):
+            raise
+        raise unreadable(table.qualified_name, str(error)) from error

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rowtide.cdc.capture.appends import ChangeAppender
 from rowtide.cdc.capture.engines import find_most_row_bytes
@@ -43,7 +44,7 @@ from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors import LakeBehindLog
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import LakeLease
-from rowtide.cdc.lake_tables import change_table_path
+from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.scans.sessions import Engine, ScanFigures, ScanPhase
@@ -86,10 +87,12 @@ class Capture:
         most_row_bytes: int | None = None,
         on_cycle: Callable[[CycleReport], None] = lambda _report: None,
         compact: Callable[[Compacted], None] = compact,
+        find_awaited: Callable[[], CommitLsn | None] = lambda: None,
     ) -> None:
         """A cycle takes at most `maxtrans` transactions; None: no limit. `compact` is called for tables in turn.
 
-        Rows larger than `most_row_bytes` are left out; None: larger than memory allows.
+        Rows larger than `most_row_bytes` are left out; None: larger than memory allows. `find_awaited` returns an LSN
+        up to which something is to be published, if only a heartbeat.
         """
         self._appender = ChangeAppender(system_tables, store, options.engine)
         self._rewrites_widened = options.rewrites_widened
@@ -102,6 +105,8 @@ class Capture:
         self._manifest = lease.manifest
         self._on_cycle = on_cycle
         self._compact = compact
+        self._find_awaited = find_awaited
+        self._published: CommitLsn | None = None
         self._committer = system_tables.committer
         system_tables.ensure()
         state = self._manifest.refresh()
@@ -138,7 +143,7 @@ class Capture:
         state = self._leave_out_large(self._manifest.refresh())
         segments = SegmentReader(self._store)
         plan = self._plan(state, segments)
-        if plan.is_empty and not is_heartbeat_due(plan, self._lake_state.last_time):
+        if plan.is_empty and not (is_heartbeat_due(plan, self._lake_state.last_time) or self._is_awaited(plan)):
             self._move_to(plan, state)
             if time.monotonic() >= self._next_advance:
                 self._advance()
@@ -152,6 +157,22 @@ class Capture:
         self._compact_in_turn()
         self._is_behind = plan.to_position < state.position
         return True
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether something is still to be published up to the LSN that `find_awaited` returns."""
+        awaited = self._find_awaited()
+        return awaited is not None and (self._published is None or self._published < awaited)
+
+    def _is_awaited(self, plan: CyclePlan) -> bool:
+        """Return whether a range without changes has the heartbeat that is awaited."""
+        awaited = self._find_awaited()
+        return (
+            plan.heartbeat is not None
+            and awaited is not None
+            and plan.heartbeat.commit_lsn >= awaited
+            and self.is_awaited
+        )
 
     def _leave_out_large(self, state: ManifestState) -> ManifestState:
         """Record which transactions instances leave out, before the cycle, so that a repeat decides the same."""
@@ -239,6 +260,8 @@ class Capture:
             transactions = list_transactions(captured, self._lake_state.last_time)
         self._system_tables.record_history(cycle, history_rows(cycle, plan.history, transactions))
         self._lake_state = self._system_tables.publish(self._lake_state, recorded, transactions, events)
+        last = pc.max(transactions["start_lsn"]).as_py()
+        self._published = CommitLsn(last) if last is not None else self._published
         return _figures(plan, transactions, count_changes(captured), engine)
 
     def _carry_types(self, plan: CyclePlan) -> None:
@@ -287,6 +310,7 @@ class Capture:
     def _retire(self, instance: Instance) -> None:
         path = change_table_path(self._lake, instance.capture_instance)
         tables.retire_table(path, identity=instance.member_id)
+        tables.retire_table(base_table_path(self._lake, instance.capture_instance), identity=instance.member_id)
         self._committer.forget(path)
 
     def _compact_in_turn(self) -> None:

@@ -1,4 +1,4 @@
-"""Changes the column types of a change table to those of the source.
+"""Changes the column types of a change table, and of the base table, to those of the source.
 
 In place where Delta can widen the type; otherwise the table is rewritten in one commit: readers see the old version or
 the new one, and a repeat finds the new types. Values that the old type could not hold are in `__$exact`, and are
@@ -8,7 +8,7 @@ converted from there. `before_commit` is called in front of a commit, and may ra
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from rowtide.cdc.ddl import type_changes
 from rowtide.cdc.errors import ValuesDoNotFit
 from rowtide.cdc.instances import CapturedColumn, Instance
-from rowtide.cdc.lake_tables import change_table_path
+from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.cdc.rows.conversion import TYPED_VALUES, change_schema
 from rowtide.cdc.rows.exact_values import ExactValues, texts_by_ordinal
@@ -50,7 +50,11 @@ class _Retyped:
 
 def require_fit(lake: str, instance: Instance) -> None:
     """Raise `ValuesDoNotFit` if a stored value does not fit its column's type in the source."""
-    snapshot = _open(lake, instance)
+    for snapshot in _open_tables(lake, instance):
+        _require_fit(snapshot, instance)
+
+
+def _require_fit(snapshot: Snapshot, instance: Instance) -> None:
     narrowed = [retyped for retyped in _find_retyped(snapshot, instance) if not retyped.can_widen]
     misfits: Counter[int] = Counter()
     for batch in snapshot.stream([retyped.column.lake_name for retyped in narrowed]) if narrowed else ():
@@ -68,8 +72,14 @@ def carry_types(
 
     Raises `LakeWriteFailed`.
     """
-    path = change_table_path(lake, instance.capture_instance)
-    retyped = _find_retyped(_open(lake, instance), instance)
+    for snapshot in _open_tables(lake, instance):
+        _carry_types(snapshot, instance, rewrites_widened=rewrites_widened, before_commit=before_commit)
+
+
+def _carry_types(
+    snapshot: Snapshot, instance: Instance, *, rewrites_widened: bool, before_commit: BeforeCommit
+) -> None:
+    path, retyped = snapshot.location.path, _find_retyped(snapshot, instance)
     if not retyped:
         return
     failpoint("types_carried.before")
@@ -83,18 +93,23 @@ def carry_types(
 
 
 def require_types(lake: str, instance: Instance, before_commit: BeforeCommit) -> None:
-    """Empty the change table of an instance if its columns have other types, and give it these."""
-    if _find_retyped(_open(lake, instance), instance):
-        path = change_table_path(lake, instance.capture_instance)
-        tables.renew_table(path, _columns(instance), instance.member_id, before_commit=before_commit)
+    """Empty the tables of an instance whose columns have other types, and give them these."""
+    for snapshot in _open_tables(lake, instance):
+        if _find_retyped(snapshot, instance):
+            path = snapshot.location.path
+            tables.renew_table(path, _columns(instance), instance.member_id, before_commit=before_commit)
 
 
-def _open(lake: str, instance: Instance) -> Snapshot:
+def _open_tables(lake: str, instance: Instance) -> Iterator[Snapshot]:
+    """Return the change table of an instance, and its base table if there is one."""
     location = locate(change_table_path(lake, instance.capture_instance))
-    snapshot = open_snapshot(location)
-    if snapshot is None:
+    changes = open_snapshot(location)
+    if changes is None:
         raise LakeWriteFailed(location.path, "there is no table")
-    return snapshot
+    yield changes
+    base = open_snapshot(locate(base_table_path(lake, instance.capture_instance)))
+    if base is not None and base.properties.get(tables.IDENTITY) == instance.member_id:
+        yield base
 
 
 def _columns(instance: Instance) -> list[tuple[str, str]]:

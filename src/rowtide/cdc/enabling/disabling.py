@@ -16,7 +16,7 @@ from rowtide.cdc import access, definitions
 from rowtide.cdc.definitions import FEATURE
 from rowtide.cdc.enabling import postgres
 from rowtide.cdc.enabling.administration import require_alone
-from rowtide.cdc.lake_tables import INSTANCES, arrow_schema, change_table_path, system_table_path
+from rowtide.cdc.lake_tables import INSTANCES, arrow_schema, base_table_path, change_table_path, system_table_path
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import name_of
 from rowtide.lake import tables
@@ -29,7 +29,7 @@ from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import find_owner
 from rowtide.log.source_definition import SourceDefinition
 
-_SYSTEM_TABLES = ("lsn_time_mapping", "ddl_history", "instances", "cycles")
+_SYSTEM_TABLES = ("lsn_time_mapping", "snapshots", "ddl_history", "instances", "cycles")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,7 @@ def empty_lake(source: SourceDefinition) -> None:
         names.update(map(str, rows["capture_instance"].unique().to_pylist()))
     for name in sorted(names):
         tables.empty_table(change_table_path(source.lake, name))
+        tables.empty_table(base_table_path(source.lake, name))
     for name in _SYSTEM_TABLES:
         tables.empty_table(system_table_path(source.lake, name))
 

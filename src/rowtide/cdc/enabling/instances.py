@@ -45,8 +45,8 @@ class InstanceRequest:
 
     A name (None: `<schema>_<table>`), a column list (None: all), truncates refused by the server instead of captured,
     the before images in the log, the gating role whose members may read the changes (None: all roles that may select
-    the columns), the unique index that identifies rows (None: the primary key's), and whether net changes are supported
-    (None: if there is a key).
+    the columns), the unique index that identifies rows (None: the primary key's), whether net changes are supported
+    (None: if there is a key), and whether the rows that the table has already are copied.
     """
 
     capture_instance: str | None = None
@@ -56,6 +56,7 @@ class InstanceRequest:
     role_name: str | None = None
     index_name: str | None = None
     supports_net_changes: bool | None = None
+    snapshot: bool = True
 
 
 class SharedOptions(TypedDict, total=False):
@@ -65,6 +66,7 @@ class SharedOptions(TypedDict, total=False):
     before_images: BeforeImages
     role_name: str | None
     supports_net_changes: bool | None
+    snapshot: bool
 
 
 class InstanceOptions(SharedOptions, total=False):

@@ -22,6 +22,7 @@ from rowtide.cdc.enabling.truncation import allowance_steps, refusal_steps
 from rowtide.cdc.errors import InstanceUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
+from rowtide.cdc.snapshot_requests import has_snapshot, request_step
 from rowtide.databases.postgres.catalogue import find_by_id, find_table
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres import membership
@@ -50,6 +51,7 @@ def plan_enable_table(
         *lock,
         *first_table_steps(connection),
         *_begin_steps(connection, source, table, instance),
+        *(_snapshot_steps(instance) if request.snapshot else ()),
     ]
     return instance, steps
 
@@ -102,7 +104,13 @@ def plan_announce_again(connection: Connection, source: SourceDefinition, enable
         forget_step(enabled.member_id),
         *allowance_steps(connection, enabled),
         *_begin_steps(connection, source, table, instance),
+        # Changes of the gap are in no change table: as of later LSNs the table is known by another copy only.
+        *(_snapshot_steps(instance) if has_snapshot(connection, enabled.member_id) else ()),
     ]
+
+
+def _snapshot_steps(instance: Instance) -> list[Executable]:
+    return [request_step(instance.capture_instance, instance.member_id)]
 
 
 def _begin_steps(

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 from sqlalchemy import Engine
 
@@ -17,16 +18,19 @@ from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.errors import ScanRunning
 from rowtide.cdc.jobs.administration import read_parameters
 from rowtide.cdc.jobs.parameters import JobParameters, JobType, new_parameters
-from rowtide.cdc.lake_lease import LAKE, LakeLease
+from rowtide.cdc.lake_lease import LAKE, LakeLease, SharedLease
 from rowtide.cdc.running.context import CaptureContext
 from rowtide.cdc.running.lake_upkeep import LakeUpkeep
 from rowtide.cdc.running.scan_recorder import ScanRecorder
 from rowtide.cdc.scans.pace import LONGEST_REST_S, Pace, Scan, ScanLimits
+from rowtide.cdc.snapshots.runner import SnapshotRunner, SnapshotThread
+from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
+from rowtide.delta.commits import Committer
 from rowtide.lake.session import require_reachable, spark_loss_named
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.ownership import open_own_manifest
@@ -75,7 +79,7 @@ def scan(context: CaptureContext, maxtrans: int | None, maxscans: int | None) ->
     new_parameters(JobType.CAPTURE, JobParameters(maxtrans=maxtrans, maxscans=maxscans))
     limits = ScanLimits(maxtrans, maxscans, is_continuous=False)
     try:
-        run_capture(context, lambda _of_job: limits)
+        run_capture(replace(context, copies_tables=False), lambda _of_job: limits)
     except LeaseHeld as held:
         raise ScanRunning(held.holder) from held
 
@@ -118,6 +122,8 @@ class _Run:
             system_tables = SystemTables(
                 source.lake, source.source_id, self._context.make_spark, maintain=upkeep.maintain_log
             )
+            snapshots = self._open_snapshots(system_tables, SharedLease(held.for_thread(lease.verifier())), upkeep)
+            copying = stack.enter_context(snapshots.running()) if self._context.copies_tables else None
             capture = Capture(
                 system_tables,
                 store,
@@ -126,11 +132,19 @@ class _Run:
                 maxtrans=limits.maxtrans,
                 on_cycle=self._note_cycle,
                 compact=upkeep.compact,
+                find_awaited=lambda: copying.awaited if copying is not None else None,
             )
             self._has_captured = True
             self.recorder.watch(capture)
             housekeeping = Housekeeping.over(lease.connection, system_tables, held, upkeep.vacuum)
-            yield _Supervisor(capture, housekeeping, reader, self.recorder, pace, self._context.stop)
+            yield _Supervisor(capture, housekeeping, reader, self.recorder, pace, copying, self._context.stop)
+
+    def _open_snapshots(self, system_tables: SystemTables, lease: SharedLease, upkeep: LakeUpkeep) -> SnapshotThread:
+        committer = Committer(maintain=upkeep.maintain_log)
+        table = SnapshotsTable(system_tables.lake, system_tables.source_id, lease, committer)
+        epoch = lease.lease.manifest.state.epoch
+        watcher = self._context.watchers.on_snapshot
+        return SnapshotThread(SnapshotRunner(self._engine, self._context.url, table, epoch, on_report=watcher))
 
     def retry(self, error: RowtideError, pause_s: float) -> None:
         """Note an error after which the agent is opened again."""
@@ -170,20 +184,25 @@ class _Supervisor:
         reader: LogReaderProcess,
         recorder: ScanRecorder,
         pace: Pace,
+        snapshots: SnapshotThread | None,
         stop: threading.Event,
     ) -> None:
-        """`stop` is set when the pace says that it was the last scan."""
+        """`stop` is set when the pace says that it was the last scan, and no snapshot is being copied."""
         self._capture = capture
         self._housekeeping = housekeeping
         self._reader = reader
         self._recorder = recorder
         self._pace = pace
+        self._snapshots = snapshots
         self._stop = stop
+        self._over_at: float | None = None
         self._next_scan = 0.0
 
     def step(self) -> bool:
         """Scan if that is due, and do a piece of housekeeping; return whether there was anything to do."""
         self._reader.keep_running()
+        if self._snapshots is not None:
+            self._snapshots.verify()
         has_scanned = time.monotonic() >= self._next_scan and self._scan()
         has_kept_house = self._housekeeping.step()
         self._recorder.step()
@@ -200,8 +219,16 @@ class _Supervisor:
         scan = Scan(worked, worked and self._capture.is_behind, self._capture.position.log, ended - begun)
         self._next_scan = ended + self._pace.pause_after(scan)
         if self._pace.is_over:
-            self._stop.set()
+            self._over_at = self._over_at or ended
+            if not self._is_copying(self._over_at):
+                self._stop.set()
         return worked
+
+    def _is_copying(self, since: float) -> bool:
+        """Return whether snapshots are still to be copied, or to be published."""
+        if self._snapshots is None:
+            return False
+        return not self._snapshots.was_idle_since(since) or self._capture.is_awaited
 
 
 def _verify_source(engine: Engine, url: str) -> SourceDefinition:

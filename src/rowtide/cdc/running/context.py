@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rowtide.agents.loop import OnRetry, ignore
 from rowtide.cdc.capture.capture import CycleReport
 from rowtide.cdc.capture.options import USUAL, CaptureOptions
+from rowtide.cdc.snapshots.progress import SnapshotProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Watchers:
-    """Called from the threads of a run: at each cycle, and at each retry."""
+    """Called from the threads of a run: at each cycle, at each retry, and as the copy of a table advances."""
 
     on_cycle: Callable[[CycleReport], None] = ignore
     on_retry: OnRetry = ignore
+    on_snapshot: Callable[[SnapshotProgress], None] = ignore
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +38,5 @@ class CaptureContext:
     watchers: Watchers = field(default_factory=Watchers)
     options: CaptureOptions = USUAL
     has_run: bool = False
+    copies_tables: bool = True
+    """Whether snapshots that are requested are copied beside capture."""

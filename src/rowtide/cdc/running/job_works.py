@@ -60,7 +60,7 @@ def _capture(context: CaptureContext, run: JobRun) -> str:
         cycles[:] = [cycles[0] if cycles else report.cycle, report.cycle]
         context.watchers.on_cycle(report)
 
-    watchers = Watchers(on_cycle, _retry_watcher(context, run))
+    watchers = Watchers(on_cycle, _retry_watcher(context, run), context.watchers.on_snapshot)
     run_capture(replace(context, stop=run.stop, watchers=watchers, has_run=True), as_the_job_says)
     return f"cycles {cycles[0]} to {cycles[1]}" if cycles else "nothing to capture"
 

@@ -1,0 +1,231 @@
+"""Copies chunks of captured tables into base tables: read, converted, written, and committed once.
+
+A chunk is copied once the base table's log has its transaction; before that, its files count for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_lease import SharedLease
+from rowtide.cdc.lake_tables import base_table_path
+from rowtide.cdc.recorded_snapshots import RecordedSnapshot
+from rowtide.cdc.rows.change_columns import change_columns
+from rowtide.cdc.snapshots.base_rows import BaseRows
+from rowtide.copying.chunks import Chunk, cut
+from rowtide.copying.present_tables import PresentTable
+from rowtide.copying.source import OpenTable
+from rowtide.copying.tables import CopiedTable
+from rowtide.core.failpoints import failpoint
+from rowtide.delta.actions import AddFile
+from rowtide.delta.appends import name_data_file, write_stream
+from rowtide.delta.changes import Change, commit_change
+from rowtide.delta.commits import Committer, TableState
+from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
+from rowtide.lake import tables
+from rowtide.lake.stores import locate
+
+SNAPSHOT_TAG = "rowtide.snapshot"
+"""Tag of data files: the number of the snapshot whose rows they have."""
+FILE_BYTES = 512 * 1024 * 1024
+"""A file ends after rows of so many bytes in memory, which are about a quarter of that in Parquet."""
+_BATCH_BYTES = 4 * 1024 * 1024
+_COMMITTED = 1
+
+
+class CopyOutdated(Exception):
+    """The table was altered, or its instance has ended: the snapshot is void."""
+
+
+class BaseAltered(Exception):
+    """The base table has other columns by now: the chunk is copied again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkReport:
+    """How much a chunk was: rows, and bytes as the server sent them."""
+
+    chunk: int
+    rows: int
+    size: int
+
+
+def captured_numbers(instance: Instance) -> tuple[int, ...]:
+    """Return the numbers of the columns that are copied: computed ones are null, as in change rows."""
+    return tuple(column.column_id for column in instance.columns if not column.is_computed)
+
+
+def as_copied(instance: Instance, present: PresentTable, condition: str | None) -> CopiedTable:
+    """Return an instance's table as it is copied; without a column of its key that was dropped, it has no key."""
+    keys = [present.columns.get(column.column_id) for column in instance.index_columns]
+    return CopiedTable(
+        member_id=instance.member_id,
+        source_id=instance.source_id,
+        schema=present.schema,
+        table=present.table,
+        columns=tuple(present.columns[number].name for number in _copied_numbers(instance, present)),
+        key_columns=tuple(key for key in keys if key is not None) if None not in keys else (),
+        condition=condition,
+        is_partitioned=present.is_partitioned,
+    )
+
+
+def ensure_base(lake: str, instance: Instance, lease: SharedLease) -> None:
+    """Create the base table of an instance if it is not there."""
+    columns = [(column.name, column.type_name) for column in change_columns(instance)]
+    path = base_table_path(lake, instance.capture_instance)
+    tables.ensure_table(path, columns, identity=instance.member_id, before_commit=lease.require)
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedSoFar:
+    """The chunks of a snapshot that the base table has, and their rows."""
+
+    chunks: frozenset[int] = frozenset()
+    rows: int = 0
+
+
+def find_copied(lake: str, snapshot: RecordedSnapshot) -> CopiedSoFar:
+    """Return what the base table has of a snapshot."""
+    base = open_snapshot(locate(base_table_path(lake, snapshot.capture_instance)))
+    if base is None or base.properties.get(tables.IDENTITY) != snapshot.member_id:
+        return CopiedSoFar()
+    chunks = range(snapshot.definition.of_chunks)
+    copied = (one for one in chunks if base.get_transaction(snapshot.chunk_identity(one)) is not None)
+    own = (file for file in base.files.values() if _snapshot_of(file) == str(snapshot.number))
+    return CopiedSoFar(frozenset(copied), sum(int(file.statistics.get("numRecords") or 0) for file in own))
+
+
+def remove_void(lake: str, capture_instance: str, numbers: Iterable[int], lease: SharedLease) -> None:
+    """Remove the rows of void snapshots from a base table. Idempotent; no effect on a missing table."""
+    location = locate(base_table_path(lake, capture_instance))
+    tags = {str(number) for number in numbers}
+    if not tags or open_snapshot(location) is None:
+        return
+
+    def plan(base: Snapshot) -> Change | None:
+        removed = [file for file in base.files.values() if _snapshot_of(file) in tags]
+        if not removed:
+            return None
+        lease.require()
+        return Change("DELETE", removed=removed)
+
+    failpoint("snapshot_removal.before")
+    commit_change(location, plan)
+    failpoint("snapshot_removal.after")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkCopier:
+    """Copies the chunks of one snapshot; used by several threads. `take` is called with the rows of each batch, and may
+    wait or raise.
+    """
+
+    lake: str
+    instance: Instance
+    snapshot: RecordedSnapshot
+    committer: Committer
+    lease: SharedLease
+    take: Callable[[int], None]
+
+    def copy(self, number: int, opened: OpenTable) -> ChunkReport:
+        """Copy a chunk from an open table; its rows are in the base table when this returns.
+
+        Raises `CopyOutdated`, `BaseAltered`, `LeaseLost`, and errors of the server and the lake.
+        """
+        if opened.present.generation != self.snapshot.definition.generation:
+            raise CopyOutdated
+        location = locate(base_table_path(self.lake, self.instance.capture_instance))
+        state = self._require_own(self.committer.read_state(location))
+        batches = _Batches(self._converter(opened.present, is_utf8=opened.is_utf8), self.take)
+        table = as_copied(self.instance, opened.present, self.snapshot.definition.condition)
+        chunk = self._chunk(number)
+        files = list(self._write(location, state, batches.of(opened.read(table, chunk))))
+        opened.connection.close()
+        self._commit(location, state, number, files)
+        return ChunkReport(number, batches.rows, batches.size)
+
+    def _commit(self, location: Location, state: TableState, number: int, files: list[AddFile]) -> None:
+        def write(present: TableState) -> list[AddFile]:
+            if self._require_own(present).columns != state.columns:
+                raise BaseAltered
+            return files
+
+        self.lease.require()
+        failpoint("snapshot_chunk.before")
+        self.committer.commit_once(
+            location,
+            identity=self.snapshot.chunk_identity(number),
+            cycle=_COMMITTED,
+            write=write,
+            tags={"rowtide.token": str(self.lease.token)},
+        )
+        failpoint("snapshot_chunk.after")
+
+    def _require_own(self, state: TableState) -> TableState:
+        if state.metadata.properties.get(tables.IDENTITY) != self.instance.member_id:
+            raise CopyOutdated
+        return state
+
+    def _converter(self, present: PresentTable, *, is_utf8: bool) -> BaseRows:
+        copied = set(_copied_numbers(self.instance, present))
+        columns = [column for column in self.instance.columns if column.column_id in copied and not column.is_computed]
+        return BaseRows(self.instance, columns, self.snapshot.begin, is_utf8)
+
+    def _chunk(self, number: int) -> Chunk:
+        return cut(self.instance.member_id, self.snapshot.definition.bounds)[number]
+
+    def _write(self, location: Location, state: TableState, batches: Iterator[pa.RecordBatch]) -> Iterator[AddFile]:
+        for first in batches:
+            name = name_data_file(self.snapshot.number)
+            written = write_stream(location, state.columns, state.metadata, _up_to_a_file(first, batches), name)
+            yield replace(written, tags={SNAPSHOT_TAG: str(self.snapshot.number)})
+
+
+@dataclass(slots=True)
+class _Batches:
+    """Joins blocks of lines to batches of rows, and counts them."""
+
+    converter: BaseRows
+    take: Callable[[int], None]
+    rows: int = 0
+    size: int = 0
+
+    def of(self, blocks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        gathered: list[bytes] = []
+        size = 0
+        for block in blocks:
+            gathered.append(block)
+            size += len(block)
+            if size >= _BATCH_BYTES:
+                yield self._convert(b"".join(gathered))
+                gathered, size = [], 0
+        if gathered:
+            yield self._convert(b"".join(gathered))
+
+    def _convert(self, lines: bytes) -> pa.RecordBatch:
+        batch = self.converter.convert(lines)
+        self.rows += batch.num_rows
+        self.size += len(lines)
+        self.take(batch.num_rows)
+        return batch
+
+
+def _up_to_a_file(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    size = first.nbytes
+    while size < FILE_BYTES and (batch := next(rest, None)) is not None:
+        size += batch.nbytes
+        yield batch
+
+
+def _copied_numbers(instance: Instance, present: PresentTable) -> Iterator[int]:
+    return (number for number in captured_numbers(instance) if number in present.columns)
+
+
+def _snapshot_of(file: AddFile) -> str | None:
+    return (file.tags or {}).get(SNAPSHOT_TAG)

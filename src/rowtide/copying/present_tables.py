@@ -1,0 +1,73 @@
+"""A table as it is in a transaction: what it is called, its columns by number, and what their values depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.copying.tables import KeyColumn
+from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
+
+
+@dataclass(frozen=True, slots=True)
+class PresentTable:
+    """A table with some of its columns, by number.
+
+    `generation` changes when one of these columns is altered, whose values may then be others without a change in the
+    log. `rows` (None: never counted) and `size` in bytes are estimates.
+    """
+
+    schema: str
+    table: str
+    is_partitioned: bool
+    columns: Mapping[int, KeyColumn]
+    generation: str
+    rows: int | None
+    size: int
+
+
+def find_present(connection: psycopg.Connection[Any], source_id: int, numbers: Collection[int]) -> PresentTable | None:
+    """Return a table by its oid; None if it was dropped."""
+    wanted = {"table": source_id, "numbers": sorted(numbers)}
+    row = connection.execute(sql.SQL(_TABLE), wanted).fetchone()
+    if row is None:
+        return None
+    columns = connection.execute(sql.SQL(_COLUMNS), wanted).fetchall()
+    return PresentTable(
+        schema=row[0],
+        table=row[1],
+        is_partitioned=row[2],
+        columns={number: KeyColumn(name, type_text) for number, name, type_text in columns},
+        generation=row[3] or "",
+        rows=row[4],
+        size=row[5],
+    )
+
+
+# A column's row of the catalogue is written again by statements that alter the column, and by no others: a truncated
+# or vacuumed table has another file, and the same values.
+_TABLE = """
+with held as (
+    select h.oid, h.reltuples from pg_class h
+    where h.relkind <> 'p'
+      and (h.oid = %(table)s::oid or h.oid in (select relid from pg_partition_tree(%(table)s::oid)))
+)
+select n.nspname::text, c.relname::text, c.relkind = 'p',
+       (select md5(string_agg(concat_ws(' ', a.attnum, a.atttypid, a.atttypmod, a.xmin), ',' order by a.attnum))
+        from pg_attribute a
+        where a.attrelid = c.oid and a.attnum = any(%(numbers)s::int[]) and not a.attisdropped),
+       (select case when bool_and(reltuples >= 0) then sum(reltuples)::bigint end from held),
+       (select coalesce(sum(pg_table_size(oid)), 0)::bigint from held)
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.oid = %(table)s::oid
+"""
+
+_COLUMNS = f"""
+select a.attnum::int, a.attname::text, {COLUMN_TYPE_TEXT}
+from pg_attribute a
+where a.attrelid = %(table)s::oid and a.attnum = any(%(numbers)s::int[]) and not a.attisdropped
+"""
