@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from rowtide.cdc.queries.wrappers import WrapperFunction
     from rowtide.cdc.running.context import Watchers
     from rowtide.cdc.scans.sessions import Engine, ScanError, ScanFigures, ScanSession
+    from rowtide.cdc.snapshots.administration import ListedSnapshot
+    from rowtide.cdc.snapshots.progress import SnapshotProgress
     from rowtide.cdc.status import Status
     from rowtide.core.tables import BeforeImages
     from rowtide.databases.postgres.catalogue import ImageCost
@@ -75,6 +77,7 @@ __all__ = [
     "ListedConsumer",
     "ListedInstance",
     "ListedJob",
+    "ListedSnapshot",
     "MissingTransaction",
     "Outcome",
     "Publication",
@@ -87,6 +90,7 @@ __all__ = [
     "ScanSession",
     "SeenColumn",
     "SharedOptions",
+    "SnapshotProgress",
     "SourceDefinition",
     "Status",
     "TableOutcome",
@@ -129,6 +133,7 @@ _HOMES = {
     "ListedConsumer": "rowtide.cdc.consumers.consumers",
     "ListedInstance": "rowtide.cdc.introspection",
     "ListedJob": "rowtide.cdc.jobs.administration",
+    "ListedSnapshot": "rowtide.cdc.snapshots.administration",
     "MissingTransaction": "rowtide.cdc.published",
     "Outcome": "rowtide.cdc.enabling.table_sets",
     "Publication": "rowtide.cdc.published",
@@ -141,6 +146,7 @@ _HOMES = {
     "ScanSession": "rowtide.cdc.scans.sessions",
     "SeenColumn": "rowtide.cdc.instances",
     "SharedOptions": "rowtide.cdc.enabling.instances",
+    "SnapshotProgress": "rowtide.cdc.snapshots.progress",
     "SourceDefinition": "rowtide.log.source_definition",
     "Status": "rowtide.cdc.status",
     "TableOutcome": "rowtide.cdc.enabling.table_sets",

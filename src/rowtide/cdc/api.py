@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from rowtide.cdc.capture.options import USUAL, CaptureOptions
 from rowtide.cdc.consumers.consuming import Consuming
-from rowtide.cdc.job_functions import JobFunctions
+from rowtide.cdc.snapshot_functions import SnapshotFunctions
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.urls import parse_url
@@ -84,8 +84,8 @@ class CaptureRehearsal(TableEnabling):
         return rehearsing(self._engine, self.statements)
 
 
-class ChangeDataCapture(TableEnabling, Consuming, JobFunctions):
-    """Change data capture of one source database: its administration, jobs, and the functions on its changes."""
+class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
+    """Change data capture of one database: its administration, jobs, snapshots, and the functions on its changes."""
 
     def rehearsal(self) -> CaptureRehearsal:
         """Return what enables and disables without effect, to see what would be done."""

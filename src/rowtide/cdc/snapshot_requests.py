@@ -69,10 +69,13 @@ class SnapshotRequest:
         return max(self.estimated_rows - self.copied_rows, 0) // self.rows_a_second
 
 
-def request_step(capture_instance: str, member_id: str, condition: str | None = None) -> Executable:
+def request_step(
+    capture_instance: str, member_id: str, condition: str | None = None, rows_per_second: int | None = None
+) -> Executable:
     """Return the statement that requests a snapshot of an instance."""
-    values = {"capture_instance": capture_instance, "member_id": member_id, "condition": condition}
-    return insert(snapshots).values(values)
+    return insert(snapshots).values(
+        capture_instance=capture_instance, member_id=member_id, condition=condition, rows_per_second=rows_per_second
+    )
 
 
 def has_snapshot(connection: Connection, member_id: str) -> bool:

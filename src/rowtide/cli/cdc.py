@@ -17,6 +17,7 @@ from rowtide.cli import (
     cdc_masks,
     cdc_running,
     cdc_scans,
+    cdc_snapshots,
     cdc_status,
 )
 
@@ -25,6 +26,7 @@ app.add_typer(cdc_enabling.app)
 app.add_typer(cdc_running.app)
 app.add_typer(cdc_changes.app)
 app.add_typer(cdc_follow.app)
+app.add_typer(cdc_snapshots.app)
 app.add_typer(cdc_status.app)
 app.add_typer(cdc_lsn.app, name="lsn")
 app.add_typer(cdc_listings.app)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rowtide.cli.cdc_snapshots import RowsPerSecond
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, Group, ListingFormat, TableName
 from rowtide.cli.output import Format, notes, print_child_tables, print_wait
@@ -115,6 +116,7 @@ def enable_table(
     wait: Annotated[
         float, typer.Option("--wait-seconds", min=0, help="So long many tables are waited for while they are in use.")
     ] = 900,
+    rows_per_second: RowsPerSecond = None,
     form: ListingFormat = Format.TABLE,
     *,
     net_changes: Annotated[
@@ -147,6 +149,7 @@ def enable_table(
         "role_name": role,
         "supports_net_changes": net_changes,
         "snapshot": snapshot,
+        "rows_per_second": rows_per_second,
     }
     patterns = collect_patterns(tables or [], schema or [], file)
     if not patterns:

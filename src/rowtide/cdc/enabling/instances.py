@@ -46,7 +46,8 @@ class InstanceRequest:
     A name (None: `<schema>_<table>`), a column list (None: all), truncates refused by the server instead of captured,
     the before images in the log, the gating role whose members may read the changes (None: all roles that may select
     the columns), the unique index that identifies rows (None: the primary key's), whether net changes are supported
-    (None: if there is a key), and whether the rows that the table has already are copied.
+    (None: if there is a key), whether the rows that the table has already are copied, and how many of them a second at
+    most (None: no limit).
     """
 
     capture_instance: str | None = None
@@ -57,6 +58,7 @@ class InstanceRequest:
     index_name: str | None = None
     supports_net_changes: bool | None = None
     snapshot: bool = True
+    rows_per_second: int | None = None
 
 
 class SharedOptions(TypedDict, total=False):
@@ -67,6 +69,7 @@ class SharedOptions(TypedDict, total=False):
     role_name: str | None
     supports_net_changes: bool | None
     snapshot: bool
+    rows_per_second: int | None
 
 
 class InstanceOptions(SharedOptions, total=False):

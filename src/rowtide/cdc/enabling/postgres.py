@@ -51,7 +51,7 @@ def plan_enable_table(
         *lock,
         *first_table_steps(connection),
         *_begin_steps(connection, source, table, instance),
-        *(_snapshot_steps(instance) if request.snapshot else ()),
+        *(_snapshot_steps(instance, request.rows_per_second) if request.snapshot else ()),
     ]
     return instance, steps
 
@@ -109,8 +109,9 @@ def plan_announce_again(connection: Connection, source: SourceDefinition, enable
     ]
 
 
-def _snapshot_steps(instance: Instance) -> list[Executable]:
-    return [request_step(instance.capture_instance, instance.member_id)]
+def _snapshot_steps(instance: Instance, rows_per_second: int | None = None) -> list[Executable]:
+    step = request_step(instance.capture_instance, instance.member_id, rows_per_second=rows_per_second)
+    return [step]
 
 
 def _begin_steps(

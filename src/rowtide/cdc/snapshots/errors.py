@@ -1,0 +1,56 @@
+"""Errors of snapshots of captured tables."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import AlreadyExists, Invalid, NotFound, numbered
+
+
+@numbered
+class SnapshotOpen(AlreadyExists):
+    """A snapshot of the instance is requested already, or being copied."""
+
+    number = 4210
+    fact = "a snapshot of capture instance {instance} is requested already, and not finished"
+    hint = "Wait until it has ended (`rowtide cdc snapshots`), or run `rowtide cdc snapshots --cancel {instance}`."
+    instance: str
+
+
+@numbered
+class SnapshotNotOpen(NotFound):
+    """No snapshot of the instance is requested or being copied."""
+
+    number = 4211
+    fact = "no snapshot of {name} is requested or being copied"
+    hint = "`rowtide cdc snapshots` lists those that are; `rowtide cdc resnapshot` requests one."
+    name: str
+
+
+@numbered
+class SnapshotNeedsKey(Invalid):
+    """Only of tables with a key some rows can be copied again."""
+
+    number = 4212
+    fact = "capture instance {instance} has no key by which copied rows replace others"
+    hint = "Leave --where out: the whole table is copied again."
+    instance: str
+
+
+@numbered
+class SnapshotConditionInvalid(Invalid):
+    """The server does not take the condition of a snapshot."""
+
+    number = 4213
+    fact = "the server refuses the condition {condition}: {reason}"
+    hint = "Write it as SQL has it after `where`, of columns of the table alone."
+    condition: str
+    reason: str
+
+
+@numbered
+class SnapshotRateInvalid(Invalid):
+    """The rate of a snapshot is at least one row a second."""
+
+    number = 4214
+    fact = "{rows_per_second} rows a second is no rate of a snapshot"
+    hint = "Name at least 1; to stop for a while, pause the snapshot."
+    rows_per_second: int

@@ -1,0 +1,86 @@
+"""`rowtide cdc`: snapshots of captured tables."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowtide.cli.options import MOST_ROWS, Db, ListingFormat, Wide
+from rowtide.cli.output import Format, notes, print_listed
+from rowtide.handle import connect
+
+app = typer.Typer()
+
+_LISTED_SNAPSHOT = {
+    "instance": "capture_instance",
+    "state": "state",
+    "rows": "copied_rows",
+    "of_about": "estimated_rows",
+    "chunks": "chunks",
+    "of": "of_chunks",
+    "rows_a_second": "rows_a_second",
+    "seconds_left": "remaining_seconds",
+    "outcome": "outcome",
+}
+Named = Annotated[str | None, typer.Option(metavar="TABLE", help="That of a table or capture instance.")]
+RowsPerSecond = Annotated[
+    int | None, typer.Option("--rows-per-second", min=1, max=MOST_ROWS, help="Copy at most so fast.")
+]
+
+
+@app.command(epilog="Example: rowtide cdc resnapshot public.orders --db postgresql://localhost/shop")
+def resnapshot(
+    db: Db,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="schema.table, or a capture instance")],
+    where: Annotated[
+        str | None, typer.Option(help="SQL condition: only these rows, which replace those of the same keys.")
+    ] = None,
+    rows_per_second: RowsPerSecond = None,
+) -> None:
+    """Copy a captured table again: after a gap, after DDL that changed values, or to mend some rows.
+
+    `rowtide cdc run` copies it, while changes are captured. What was copied before stays until then.
+    """
+    names = connect(db).cdc.resnapshot(table, where=where, rows_per_second=rows_per_second)
+    notes.print(f"Requested: a snapshot of {', '.join(names)}. `rowtide cdc run` copies it.")
+
+
+@app.command(epilog="Example: rowtide cdc snapshots --pause public.orders --db postgresql://localhost/shop")
+def snapshots(
+    db: Db,
+    pause: Named = None,
+    resume: Named = None,
+    cancel: Named = None,
+    limit: Annotated[
+        str | None, typer.Option(metavar="TABLE", help="Change the rate to --rows-per-second, or to none.")
+    ] = None,
+    rows_per_second: RowsPerSecond = None,
+    form: ListingFormat = Format.TABLE,
+    *,
+    wide: Wide = False,
+) -> None:
+    """List the snapshots of captured tables and how far they are, or pause, resume, cancel or limit one.
+
+    One that is cancelled is removed from the lake. Without a key, one that is paused begins again.
+    """
+    from rowtide.cdc.snapshots.administration import ListedSnapshot
+
+    cdc = connect(db).cdc
+    changed = False
+    for name, change, what in (
+        (pause, cdc.pause_snapshot, "Paused"),
+        (resume, cdc.resume_snapshot, "Resumed"),
+        (cancel, cdc.cancel_snapshot, "Cancelled"),
+    ):
+        if name is not None:
+            changed = True
+            notes.print(f"{what}: the snapshot of {', '.join(change(name))}.")
+    if limit is not None:
+        changed = True
+        rate = f"{rows_per_second:,} rows a second" if rows_per_second is not None else "no limit"
+        notes.print(f"The snapshot of {', '.join(cdc.limit_snapshot(limit, rows_per_second))}: {rate} from now on.")
+    elif rows_per_second is not None:
+        raise typer.BadParameter("--rows-per-second goes with --limit TABLE")
+    if not changed:
+        print_listed(ListedSnapshot, cdc.list_snapshots(), form, _LISTED_SNAPSHOT, wide=wide)
