@@ -249,8 +249,7 @@ def test_values_are_those_of_captured_rows(copied: CapturedDatabase) -> None:
          '{}', '[]', false, 'ffffffff-ffff-ffff-ffff-ffffffffffff', '-00:00:01'),
         (4, '\\.', '', 12345678901234567890.123, 'infinity', 1e308, '4713-01-01 BC', null, null, null, null, null)""",
     )
-    copied.enable('"Odd Table"')
-    copied.cdc.disable_table('"Odd Table"')
+    copied.cdc.enable_db(str(copied.lake))
     copied.cdc.enable_table('"Odd Table"', capture_instance="odd")
     copied.copy_tables()
     copied.execute('update "Odd Table" set id = id + 10')

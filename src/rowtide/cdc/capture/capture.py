@@ -37,6 +37,7 @@ from rowtide.cdc.capture.transactions import (
     find_end,
     list_transactions,
     read_captured,
+    with_heartbeat,
 )
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.history import history_rows
@@ -258,6 +259,8 @@ class Capture:
             transactions = dummy_transaction(plan.heartbeat)
         else:
             transactions = list_transactions(captured, self._lake_state.last_time)
+            if plan.heartbeat is not None and self._is_awaited(plan):
+                transactions = with_heartbeat(transactions, plan.heartbeat)
         self._system_tables.record_history(cycle, history_rows(cycle, plan.history, transactions))
         self._lake_state = self._system_tables.publish(self._lake_state, recorded, transactions, events)
         last = pc.max(transactions["start_lsn"]).as_py()

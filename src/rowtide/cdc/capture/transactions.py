@@ -69,11 +69,20 @@ def find_end(segments: SegmentReader, plan: CyclePlan, maxtrans: int) -> Positio
     return plan.to_position
 
 
-def dummy_transaction(heartbeat: Heartbeat) -> pa.Table:
-    """Return the row for a range without changes: tran_id 0, with the heartbeat's LSN and time."""
+def dummy_transaction(heartbeat: Heartbeat, last_time: datetime | None = None) -> pa.Table:
+    """Return the row for a heartbeat: tran_id 0, with its LSN and time, which is not before `last_time`."""
     time = heartbeat.committed_at
-    row = {"start_lsn": heartbeat.commit_lsn.value, "tran_end_time": time, "tran_id": 0, "tran_commit_time": time}
+    end_time = time if last_time is None else max(time, last_time)
+    row = {"start_lsn": heartbeat.commit_lsn.value, "tran_end_time": end_time, "tran_id": 0, "tran_commit_time": time}
     return pa.Table.from_pylist([row], schema=TRANSACTION)
+
+
+def with_heartbeat(transactions: pa.Table, heartbeat: Heartbeat) -> pa.Table:
+    """Return transactions followed by a heartbeat, if that came last."""
+    last = pc.max(transactions["start_lsn"]).as_py()
+    if last is not None and last >= heartbeat.commit_lsn.value:
+        return transactions
+    return pa.concat_tables([transactions, dummy_transaction(heartbeat, pc.max(transactions["tran_end_time"]).as_py())])
 
 
 def _captured(segments: SegmentReader, plan: CyclePlan) -> Iterator[tuple[str, pa.Table]]:
