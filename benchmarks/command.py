@@ -17,10 +17,14 @@ from benchmarks.report import describe_goals, describe_latency, describe_table, 
 from benchmarks.table import Sizes, Table
 from benchmarks.throughput import Throughput, measure, warm_up
 from benchmarks.tracking import TRACKING
+from benchmarks.workers import WORKERS
 from benchmarks.workloads import DEFAULT, LATENCY, WORKLOADS
 from rowtide.lake.session import build_session
 
-_KNOWN = [*WORKLOADS, LATENCY, *CYCLES, *CHANGES, *READING, *TRACKING, *REPLICATION, *MERGE, *COMMANDS, *OBJECT_STORE]
+_KNOWN = [
+    *(*WORKLOADS, LATENCY, *CYCLES, *CHANGES, *READING, *TRACKING, *REPLICATION, *MERGE, *COMMANDS),
+    *(*OBJECT_STORE, *WORKERS),
+]
 
 OVER_SOCKET = ("inserts", "inserts-5m")
 CAPTURE = (LATENCY, *CYCLES, *CHANGES, *OVER_SOCKET, "50-tables", "2-kb-rows", "20-columns", "net-changes")
@@ -37,7 +41,7 @@ def main() -> None:
     throughputs = list(_measure([name for name in names if name in WORKLOADS], arguments))
     tables = [*_read([name for name in names if name in READING])]
     sizes = Sizes(arguments.rows, arguments.runs, arguments.seconds)
-    for workloads in (CYCLES, CHANGES, TRACKING, REPLICATION, MERGE, COMMANDS, OBJECT_STORE):
+    for workloads in (CYCLES, CHANGES, TRACKING, REPLICATION, MERGE, COMMANDS, OBJECT_STORE, WORKERS):
         tables += _compare(workloads, [name for name in names if name in workloads], sizes)
     _print(describe_goals(throughputs, latency, tables))
 

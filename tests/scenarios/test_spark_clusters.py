@@ -13,7 +13,7 @@ from builders.captured_databases import LoggedDatabase
 from builders.device_files import Fleet
 from builders.object_servers import Bucket
 from builders.replicated_databases import ReplicatedDatabase
-from fixtures.spark_clusters import SparkCluster
+from builders.spark_clusters import SparkCluster
 
 ORDERS = "create table orders (id int primary key, qty int)"
 SOME, MANY = 5000, 60_000

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+import pyarrow as pa
+
 from rowtide.cdc.capture.change_files import ChangeFile, Destination, Part, convert_part, write_change_rows
 from rowtide.cdc.capture.options import EngineSetting
 from rowtide.cdc.capture.segment_reader import SegmentReader
@@ -126,6 +128,11 @@ def _run_task(
     store: Store, part: Part, destinations: Mapping[str, Destination], cycle: int
 ) -> tuple[list[bytes], bytes | None]:
     """Convert a part in a task of Spark; return its files, or the error, whose number a task's failure would lose."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    # As many threads as the task has cores: the others belong to the executor's other tasks.
+    pa.set_cpu_count(context.cpus() if context is not None else 1)
     try:
         rows = convert_part(SegmentReader(store, most_kept_bytes=0), part)
         files = [
