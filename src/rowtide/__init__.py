@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError
     from rowtide.core.lsn import CommitLsn, Position
     from rowtide.findings.finding import Finding, Mend, Severity
-    from rowtide.handle import Database, DatabaseRehearsal, connect, copy_lake, open_lake, register
+    from rowtide.handle import Database, DatabaseRehearsal, connect, copy_lake, open_lake, register, register_source
     from rowtide.health import Judgement
     from rowtide.lake.session import build_session
     from rowtide.relocation import Copied, CopyProgress
@@ -46,6 +46,7 @@ __all__ = [
     "copy_lake",
     "open_lake",
     "register",
+    "register_source",
 ]
 
 _HOMES = {
@@ -75,6 +76,7 @@ _HOMES = {
     "copy_lake": "rowtide.handle",
     "open_lake": "rowtide.handle",
     "register": "rowtide.handle",
+    "register_source": "rowtide.handle",
 }
 
 if not TYPE_CHECKING:

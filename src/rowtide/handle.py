@@ -226,6 +226,18 @@ def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
     return register_functions(spark, lake)
 
 
+def register_source(spark: SparkSession) -> None:
+    """Register the data source `rowtide`: streams and batches of published changes, of any lake.
+
+    `spark.readStream.format("rowtide").option("instance", name).load(lake)`, and `spark.read` alike. Object stores are
+    reached by the environment's variables of now. The permissions of the lake's files decide who may read it.
+    """
+    with naming_extras():
+        from rowtide.cdc.spark_source.registration import register_source as register
+
+    register(spark)
+
+
 def copy_lake(
     source: str,
     target: str,

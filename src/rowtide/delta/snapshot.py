@@ -89,6 +89,11 @@ class Snapshot:
         found = self.state.transactions.get(application)
         return found.version if found is not None else None
 
+    def of_files(self, files: Iterable[AddFile]) -> Snapshot:
+        """Return the same version with some of its data files only, small enough to be sent to another process."""
+        state = replace(self.state, files={file.path: file for file in files}, removed={}, transactions={})
+        return replace(self, state=state)
+
     def list_files(self, *ranges: Between) -> list[AddFile]:
         """Return the data files, without those that by their statistics have no rows in the ranges.
 

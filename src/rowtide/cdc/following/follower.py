@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from rowtide.cdc.access import read_role_access
 from rowtide.cdc.definitions import read_source
-from rowtide.cdc.errors import InstanceUnknown, LakeUnknown
+from rowtide.cdc.errors import InstanceUnknown
 from rowtide.cdc.following.formats import NOTHING, EventFormat, Making, format_events
 from rowtide.cdc.following.positions import Position
 from rowtide.cdc.following.row_events import Origin, as_row_events
@@ -130,9 +130,8 @@ class Follower:
                 self._position.note_idle(opened.published.time)
         else:
             published = read_visible_publication(opened.lake.lake)
-            if published is None:
-                raise LakeUnknown(opened.lake.lake)
-            if published.lsn is not None and self._is_new(published.lsn):
+            # The lake may have been switched, and the old one removed.
+            if published is None or (published.lsn is not None and self._is_new(published.lsn)):
                 opened = self._opened = self._open()
         return opened if opened.end is not None and self._is_new(opened.end) else None
 

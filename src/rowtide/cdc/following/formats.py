@@ -20,9 +20,9 @@ from rowtide.cdc.following.json_images import (
     take,
 )
 from rowtide.cdc.following.row_events import Origin, RowEvents, lsn_texts
-from rowtide.cdc.lake_readers.json_texts import as_json, quoted
+from rowtide.cdc.lake_readers.json_texts import as_json, quoted, with_whole_numbers
 from rowtide.cdc.lake_readers.ordering import ORDER
-from rowtide.cdc.lake_readers.presentation import Kind, PresentedColumn
+from rowtide.cdc.lake_readers.presentation import PresentedColumn
 from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
@@ -156,11 +156,7 @@ def _debezium_value(column: PresentedColumn, *, is_time: bool) -> Any:
     if is_time:
         iso = kernels.replace_substring_regex(column.texts, _TIME_TEXT, r"\1T\2Z")
         column = PresentedColumn(column.name, column.kind, iso, column.is_text)
-    elif column.kind is Kind.NUMBER and column.is_text is not None:
-        is_integer = kernels.match_substring_regex(kernels.fill_null(column.texts, ""), r"^-?\d+$")
-        is_text = kernels.and_(column.is_text, kernels.invert(is_integer))
-        column = PresentedColumn(column.name, column.kind, column.texts, is_text)
-    return as_json(column)
+    return as_json(with_whole_numbers(column))
 
 
 def _debezium_source(origin: Origin, events: RowEvents, ids: Any, making: Making) -> dict[str, Texts]:

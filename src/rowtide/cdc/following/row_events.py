@@ -91,11 +91,12 @@ def _as_events(rows: pa.RecordBatch, instance: Instance, transactions: Transacti
     after = np.where(np.isin(operations, (INSERT, UPDATE_AFTER)), places, -1)
     kept = operations != UPDATE_BEFORE
     ends, numbers = transactions.look_up(lsns[kept])
-    values = RowValues(present_values(rows, instance), _find_absent(rows, len(instance.columns)))
+    values = RowValues(present_values(rows, instance), find_absent(rows, len(instance.columns)))
     return RowEvents(lsns[kept], seqvals[kept], operations[kept], ends, numbers, values, before[kept], after[kept])
 
 
-def _find_absent(rows: pa.RecordBatch, columns: int) -> Sequence[Booleans] | None:
+def find_absent(rows: pa.RecordBatch, columns: int) -> Sequence[Booleans] | None:
+    """Return which values the log did not carry, by column; None if it carried all."""
     masks = rows.column("__$absent_mask")
     if masks.null_count == len(masks):
         return None

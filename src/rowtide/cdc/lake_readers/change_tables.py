@@ -77,6 +77,28 @@ class ChangeTable:
         physical = self.snapshot.select([_LSN]).fields[0].physical_name
         yield from gather(merge(self._source(file, physical, part, columns) for file in self._list_files(part)))
 
+    def cut(self, part: Part, most_bytes: int) -> Iterator[tuple[ChangeTable, int]]:
+        """Yield tables of some of the files that may have the part's rows, and the files' sizes together.
+
+        Neighbours by LSN are together, up to `most_bytes`.
+        """
+        held: list[AddFile] = []
+        for file in sorted(self._list_files(part), key=self._least):
+            if held and sum(each.size for each in held) + file.size > most_bytes:
+                yield self._of(held), sum(each.size for each in held)
+                held = []
+            held.append(file)
+        if held:
+            yield self._of(held), sum(each.size for each in held)
+
+    def _of(self, files: Sequence[AddFile]) -> ChangeTable:
+        return ChangeTable(self.snapshot.of_files(files))
+
+    def _least(self, file: AddFile) -> int:
+        physical = self.snapshot.select([_LSN]).fields[0].physical_name
+        least = (file.statistics.get("minValues") or {}).get(physical)
+        return least if isinstance(least, int) else _LEAST
+
     def _list_files(self, part: Part) -> list[AddFile]:
         return self.snapshot.list_files(Between(_LSN, part.low.value, part.high.value))
 

@@ -7,7 +7,6 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
 from rowtide.cdc.lake_readers.net_changes import NetChanges
@@ -17,7 +16,7 @@ from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_changes import share_out, unite
 from rowtide.cdc.queries.windows import Asked, Window, choose_option, open_window, require_net_changes
-from rowtide.cdc.rows.change_columns import change_columns
+from rowtide.cdc.rows.change_columns import shown_columns
 from rowtide.cdc.rows.operations import ROW_FILTERS
 from rowtide.core.lsn import CommitLsn
 
@@ -57,7 +56,7 @@ class Lake(PublishedLake):
         operations = ROW_FILTERS[choose_option(row_filter_option, ROW_FILTERS)]
         window = self._open(capture_instance, from_lsn, to_lsn)
         table, part = window.table, Part(window.low, window.high, operations)
-        columns = _all_columns(window.instance)
+        columns = [name for name, _ in shown_columns(window.instance)]
         return ArrowChanges(table.schema(columns), window.instance, lambda: table.stream(part, columns))
 
     def get_net_changes(
@@ -107,7 +106,3 @@ class Lake(PublishedLake):
     def _open(self, capture_instance: str, start: Bound | None, end: Bound | None) -> Window[ChangeTable]:
         asked = Asked(capture_instance, *LsnTimes(self.lake).find_window(capture_instance, start, end))
         return open_window(self, asked, open_change_table)
-
-
-def _all_columns(instance: Instance) -> list[str]:
-    return [column.name for column in change_columns(instance) if column.name != "__$end_lsn"]

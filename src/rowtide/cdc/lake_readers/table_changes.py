@@ -12,7 +12,7 @@ from rowtide.cdc.lake_readers.exact_texts import EXACT
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_readers.packed_bits import Bits
 from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN
-from rowtide.cdc.rows.change_columns import change_columns
+from rowtide.cdc.rows.change_columns import shown_columns
 from rowtide.cdc.rows.exact_values import EXACT as EXACT_TYPE
 from rowtide.cdc.rows.masks import as_binary, empty_masks, set_bits
 from rowtide.databases.lake_values.arrow_types import arrow_schema
@@ -22,8 +22,7 @@ _MASKS = ("__$update_mask", "__$absent_mask")
 
 def united_schema(united: Instance) -> pa.Schema:
     """Return the columns of the united changes of a table."""
-    columns = [(column.name, column.type_name) for column in change_columns(united) if column.name != "__$end_lsn"]
-    return arrow_schema([*columns, (INSTANCE_COLUMN, "string")])
+    return arrow_schema([*shown_columns(united), (INSTANCE_COLUMN, "string")])
 
 
 def as_united(rows: pa.RecordBatch, instance: Instance, united: Instance) -> pa.RecordBatch:

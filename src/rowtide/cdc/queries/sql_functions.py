@@ -16,7 +16,7 @@ from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED
 from rowtide.cdc.queries.lsn_times import TIME_OPERATORS, visible_mapping
 from rowtide.cdc.queries.net_changes import ALL, NET_ROW_FILTERS, Truncates, net_columns, net_select
-from rowtide.cdc.rows.change_columns import change_columns
+from rowtide.cdc.rows.change_columns import shown_columns
 from rowtide.cdc.rows.operations import ROW_FILTERS
 from rowtide.lake.sql_text import literal, quote, table_at
 
@@ -96,11 +96,9 @@ def _all_changes(lake: str, visible: str, recorded: str, instance: Instance) -> 
     name = f"fn_cdc_get_all_changes_{instance.capture_instance}"
     asked_from, asked_to, option = _arguments(name)
     shown_as = instance.for_readers()
-    columns = [(column.name, column.type_name) for column in change_columns(shown_as) if column.name != "__$end_lsn"]
+    columns = shown_columns(shown_as)
     names = ", ".join(
-        f"{quote(column.name)} as {quote(instance.reader_names.get(column.name, column.name))}"
-        for column in change_columns(instance)
-        if column.name != "__$end_lsn"
+        f"{quote(name)} as {quote(instance.reader_names.get(name, name))}" for name, _ in shown_columns(instance)
     )
     shown = " or ".join(
         f"{option} = {literal(words)} and `__$operation` in ({', '.join(map(str, operations))})"

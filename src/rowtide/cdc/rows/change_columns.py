@@ -33,6 +33,11 @@ def change_columns(instance: Instance) -> list[ChangeColumn]:
     ]
 
 
+def shown_columns(instance: Instance) -> list[tuple[str, str]]:
+    """Return the columns that readers of all changes see, names and types: `__$end_lsn` is always null."""
+    return [(column.name, column.type_name) for column in change_columns(instance) if column.name != "__$end_lsn"]
+
+
 def column_type(instance: Instance, column: CapturedColumn) -> LakeType:
     """Return a captured column's type in the lake."""
     return _LAKE_TYPES[instance.database_kind](column.value_type_text)

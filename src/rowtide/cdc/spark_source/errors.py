@@ -1,0 +1,97 @@
+"""The numbered errors of the Spark source: 4300 to 4319."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import DataLoss, Invalid, numbered
+
+
+@numbered
+class SourceOptionInvalid(Invalid):
+    """An option of the Spark source is unknown, missing, or has a value that it cannot have."""
+
+    number = 4300
+    fact = "the option {option} of the Spark source {problem}"
+    hint = "{advice}."
+    option: str
+    problem: str
+    advice: str
+
+
+@numbered
+class StreamOvertaken(DataLoss):
+    """Changes that a streaming query has not read were removed by a cleanup, or are lost in a gap."""
+
+    number = 4301
+    fact = "the query goes on at LSN {at}, but {instance} begins at {low} now: {reason}"
+    hint = (
+        "The changes between are gone. Load the table's rows as of LSN {before} or later, then start the query with "
+        "another checkpointLocation and startingLsn={low}."
+    )
+    at: str
+    instance: str
+    low: str
+    reason: str
+    before: str
+
+
+@numbered
+class StreamAhead(Invalid):
+    """A query's checkpoint is ahead of the lake: it is another lake's, or the lake was restored to an earlier state."""
+
+    number = 4302
+    fact = "the query goes on behind LSN {at}, but the lake {lake} ends at {high}"
+    hint = (
+        "If the path is that of another lake, name the one of the checkpoint. If the lake was restored, load the "
+        "tables' rows again, and start the query with another checkpointLocation."
+    )
+    at: str
+    lake: str
+    high: str
+
+
+@numbered
+class StreamedInstanceReplaced(DataLoss):
+    """An instance of a streaming query was disabled; one enabled under its name since is a different instance."""
+
+    number = 4303
+    fact = "{instance} is not the instance that the query has read up to LSN {at}: it was disabled and enabled again"
+    hint = (
+        "Changes between are missing. Load the table's rows as of LSN {low} or later, then start the query with "
+        "another checkpointLocation."
+    )
+    instance: str
+    at: str
+    low: str
+
+
+@numbered
+class StreamColumnsChanged(Invalid):
+    """The columns of the changes are no longer those that the query was planned with."""
+
+    number = 4304
+    fact = "the changes have other columns than the query: {difference}"
+    hint = "Start the query again with the same checkpointLocation, and without .schema(): it takes the columns of now."
+    difference: str
+
+
+@numbered
+class StreamOffsetUnknown(Invalid):
+    """A checkpoint has an offset that is none of this source's."""
+
+    number = 4305
+    fact = "the checkpoint has the offset {offset}, which is not one of rowtide's"
+    hint = "Give each query a checkpointLocation of its own; it belongs to the query's sources."
+    offset: str
+
+
+@numbered
+class StreamedTransactionMissing(DataLoss):
+    """The next transaction of a streaming query is one whose changes are missing."""
+
+    number = 4306
+    fact = "everything before LSN {missing} was read, whose changes {instance} lacks: {note}"
+    hint = "To go on without them, start the query with another checkpointLocation and startingLsn={after}."
+    missing: str
+    instance: str
+    note: str
+    after: str

@@ -1,0 +1,193 @@
+"""A stream of published changes: what its next batch ends with, and what a batch reads. Without Spark.
+
+Spark keeps the offsets; it tells them to nobody after a restart but by asking for a batch's partitions, and takes
+offsets that go back as they are.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import datetime
+
+from rowtide.cdc.errors import LakeUnknown
+from rowtide.cdc.following.transactions import read_transactions
+from rowtide.cdc.published import Publication, RecordedInstance, read_publication, read_visible_publication
+from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.spark_source.errors import (
+    StreamAhead,
+    StreamedInstanceReplaced,
+    StreamedTransactionMissing,
+    StreamOvertaken,
+)
+from rowtide.cdc.spark_source.offsets import StreamedInstance, StreamOffset
+from rowtide.cdc.spark_source.options import LATEST, SourceOptions
+from rowtide.cdc.spark_source.shapes import Columns, require_columns
+from rowtide.cdc.spark_source.slices import Planned, cut
+from rowtide.cdc.spark_source.windows import (
+    Bounds,
+    Recorded,
+    find_begin,
+    find_shape,
+    open_slices,
+    order_instances,
+    require_enabled,
+    share,
+)
+from rowtide.core.lsn import CommitLsn
+from rowtide.lake.paths import local_folder
+
+_LOCAL_LOOKS_S, _REMOTE_LOOKS_S = 0.2, 1.0
+"""A lake is looked at no more often: Spark asks a hundred times a second, and a look at a bucket is a paid request."""
+
+
+class ChangeStream:
+    """One streaming query's view of a lake.
+
+    Calls raise `LakeUnknown`, `LakeReadFailed`, `TableUnreadable`, `InstanceUnknown`, and the errors of this package.
+    """
+
+    def __init__(self, options: SourceOptions, columns: Columns) -> None:
+        """`columns` are those that the query was planned with."""
+        self._options, self._columns = options, columns
+        self._lake = PublishedLake(options.lake)
+        self._looks_s = _REMOTE_LOOKS_S if local_folder(options.lake) is None else _LOCAL_LOOKS_S
+        self._looked_at: float | None = None
+        self._position: StreamOffset | None = None
+
+    def find_beginning(self) -> StreamOffset:
+        """Return the offset before the first batch. Raises `LsnOutOfRange`, `TimeOutOfRange` too."""
+        if self._position is None:
+            self._position = self._begin()
+        return self._position
+
+    def find_latest(self) -> StreamOffset:
+        """Return the offset that the next batch ends with; that of the last one if there is nothing new."""
+        position = self.find_beginning()
+        self._pause()
+        published = read_visible_publication(self._lake.lake)
+        if published is None:
+            raise LakeUnknown(self._lake.lake)
+        high = min((lsn for lsn in (published.lsn, self._options.end) if isinstance(lsn, CommitLsn)), default=None)
+        if high is None or high <= position.read_to:
+            self._require_reached(position, published)
+            return position
+        _, recorded = self._lake.get_published_instances()
+        following = self._carry_on(position, recorded)
+        require_columns(self._columns, find_shape(recorded, self._options).columns)
+        high = self._cap(published, position.read_to, high)
+        bounds = share(recorded, _find_begins(position, following), high)
+        return replace(following, lsn=_stop_before_missing(recorded, bounds, position.read_to, high))
+
+    def plan(self, start: StreamOffset, end: StreamOffset) -> Planned | None:
+        """Return a batch, which is the same each time; None if it is empty. Raises `StreamAhead` if it goes back."""
+        if end.lsn is None or start == end:
+            self._position = end
+            return None
+        if start.lsn is not None and end.lsn < start.lsn:
+            raise StreamAhead(str(start.lsn), self._lake.lake, str(end.lsn))
+        self._position = end
+        _, recorded = self._lake.get_published_instances()
+        shape = find_shape(recorded, self._options)
+        require_columns(self._columns, shape.columns)
+        bounds = share(recorded, _find_begins(start, self._carry_on(end, recorded)), end.lsn)
+        slices = open_slices(self._lake, recorded, bounds, self._options.operations, _require_whole)
+        return Planned(shape, cut(slices))
+
+    def _begin(self) -> StreamOffset:
+        published, recorded = self._lake.get_published_instances()
+        names = order_instances(recorded, self._options.instances)
+        begins = {name: self._find_begin(published, recorded[name]) for name in names}
+        members = {name: recorded[name].instance.member_id for name in names}
+        return StreamOffset(None, {name: StreamedInstance(members[name], begins[name]) for name in names})
+
+    def _find_begin(self, published: Publication, found: RecordedInstance) -> CommitLsn:
+        start, high = self._options.start, published.lsn or found.lsn
+        if start == LATEST:
+            return max(high.increment(), found.lsn)
+        if isinstance(start, datetime):
+            start, _ = LsnTimes(self._lake.lake).find_window(found.instance.capture_instance, start, None)
+        return find_begin(found, start, high)
+
+    def _pause(self) -> None:
+        now = time.monotonic()
+        if self._looked_at is not None:
+            time.sleep(max(0.0, self._looked_at + self._looks_s - now))
+        self._looked_at = time.monotonic()
+
+    def _require_reached(self, position: StreamOffset, visible: Publication) -> None:
+        """Raise `StreamAhead` if the lake ends before what was read."""
+        if position.lsn is None or _reaches(visible, position.lsn):
+            return
+        # Another host's clock may hide the end for a moment.
+        published = read_publication(self._lake.lake)
+        if published is None or not _reaches(published, position.lsn):
+            high = published.lsn if published is not None else None
+            raise StreamAhead(str(position.lsn), self._lake.lake, str(high) if high is not None else "no LSN")
+
+    def _carry_on(self, position: StreamOffset, recorded: Recorded) -> StreamOffset:
+        """Return the offset with the instances that are asked for now; an added one begins behind the offset."""
+        following = {}
+        for name in [
+            *(name for name in position.instances if name in self._options.instances),
+            *(name for name in self._options.instances if name not in position.instances),
+        ]:
+            found, known = require_enabled(recorded, name), position.instances.get(name)
+            if known is None:
+                begin = max(position.read_to.increment(), found.lsn)
+                known = StreamedInstance(found.instance.member_id, begin)
+            elif known.member_id != found.instance.member_id:
+                raise StreamedInstanceReplaced(name, str(position.read_to), str(found.lsn))
+            following[name] = known
+        return replace(position, instances=following)
+
+    def _cap(self, published: Publication, read_to: CommitLsn, high: CommitLsn) -> CommitLsn:
+        """Return the LSN that leaves at most as many transactions as a batch may have."""
+        left = self._options.max_transactions
+        if left is None:
+            return high
+        for part in read_transactions(self._lake.lake, published.cycle, read_to.increment(), high):
+            if len(part.lsns) >= left:
+                return CommitLsn(int(part.lsns[left - 1]))
+            left -= len(part.lsns)
+        return high
+
+
+def _reaches(published: Publication, lsn: CommitLsn) -> bool:
+    return published.lsn is not None and published.lsn >= lsn
+
+
+def _find_begins(after: StreamOffset, following: StreamOffset) -> dict[str, CommitLsn]:
+    """Return the first LSN of each instance in the batch that goes on behind an offset."""
+    if after.lsn is None:
+        return {name: one.begin for name, one in following.instances.items()}
+    following_lsn = after.lsn.increment()
+    return {name: max(following_lsn, one.begin) for name, one in following.instances.items()}
+
+
+def _stop_before_missing(recorded: Recorded, bounds: Bounds, read_to: CommitLsn, high: CommitLsn) -> CommitLsn:
+    """Return the LSN before the first transaction that an instance lacks. Raises `StreamedTransactionMissing`."""
+    lacks = [
+        (missing.lsn, name, missing.note or "")
+        for name, (low, last) in bounds.items()
+        for missing in recorded[name].missing
+        if low <= missing.lsn <= last
+    ]
+    if not lacks:
+        return high
+    first, name, note = min(lacks)
+    if first.decrement() <= read_to:
+        raise StreamedTransactionMissing(str(first), name, note, str(first.increment()))
+    return first.decrement()
+
+
+def _require_whole(found: RecordedInstance, low: CommitLsn, high: CommitLsn) -> None:
+    """Raise unless an instance has all changes in [low, high]."""
+    name = found.instance.capture_instance
+    if low < found.lsn:
+        reason = found.note or "its earlier changes were removed"
+        raise StreamOvertaken(str(low), name, str(found.lsn), reason, str(found.lsn.decrement()))
+    for missing in found.missing:
+        if low <= missing.lsn <= high:
+            raise StreamedTransactionMissing(str(missing.lsn), name, missing.note or "", str(missing.lsn.increment()))

@@ -1,0 +1,100 @@
+"""Which LSNs are read of each instance, and the change tables' versions that have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from rowtide.cdc.errors import InstanceUnknown, LsnOutOfRange
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
+from rowtide.cdc.lake_tables import change_table_path
+from rowtide.cdc.published import ENABLED, RecordedInstance
+from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.spark_source.options import SourceOptions
+from rowtide.cdc.spark_source.shapes import Shape, choose_shape
+from rowtide.cdc.spark_source.slices import Slice
+from rowtide.core.lsn import CommitLsn
+
+Recorded = Mapping[str, RecordedInstance]
+Bounds = Mapping[str, tuple[CommitLsn, CommitLsn]]
+"""First and last LSN by instance; none is beyond the other."""
+
+
+def require_enabled(recorded: Recorded, name: str) -> RecordedInstance:
+    """Return an instance. Raises `InstanceUnknown`."""
+    found = recorded.get(name)
+    if found is None or found.state != ENABLED:
+        raise InstanceUnknown(name)
+    return found
+
+
+def order_instances(recorded: Recorded, names: Sequence[str]) -> list[str]:
+    """Return instances with the older of a table's first; where that is unknown, as they are named.
+
+    Raises `InstanceUnknown`.
+    """
+    return sorted(names, key=lambda name: require_enabled(recorded, name).lsn)
+
+
+def find_shape(recorded: Recorded, options: SourceOptions) -> Shape:
+    """Return what all changes look like. Raises `InstanceUnknown`."""
+    names = order_instances(recorded, options.instances)
+    instances = [recorded[name].instance.for_readers() for name in names]
+    return choose_shape(instances, are_several=options.are_several)
+
+
+def find_begin(found: RecordedInstance, wanted: CommitLsn | None, high: CommitLsn) -> CommitLsn:
+    """Return the first LSN that is read of an instance if `wanted` is asked for; None: its low endpoint.
+
+    An instance that was enabled later has everything since. Raises `LsnOutOfRange` if changes were removed.
+    """
+    if wanted is None or (wanted < found.lsn and found.note is None):
+        return found.lsn
+    if wanted < found.lsn:
+        raise LsnOutOfRange(
+            instance=found.instance.capture_instance,
+            from_lsn=str(wanted),
+            to_lsn=str(high),
+            low=str(found.lsn),
+            high=str(high),
+            gap=f" Below it, {found.note}.",
+        )
+    return wanted
+
+
+def share(recorded: Recorded, begins: Mapping[str, CommitLsn], high: CommitLsn) -> Bounds:
+    """Return what is read of each instance up to an LSN; of a table's, the newer one's begin ends the older.
+
+    Instances of which nothing is read are left out.
+    """
+    names, bounds = list(begins), {}
+    tables = {name: recorded[name].instance.source_id for name in names}
+    for place, name in enumerate(names):
+        later = [begins[other].decrement() for other in names[place + 1 :] if tables[other] == tables[name]]
+        last = min([*later, high])
+        if begins[name] <= last:
+            bounds[name] = (begins[name], last)
+    return bounds
+
+
+def open_slices(
+    lake: PublishedLake,
+    recorded: Recorded,
+    bounds: Bounds,
+    operations: tuple[int, ...],
+    require_whole: Callable[[RecordedInstance, CommitLsn, CommitLsn], None],
+) -> Iterator[Slice]:
+    """Return the rows in bounds, of the tables' current versions.
+
+    The instances are read again after the tables were opened, and `require_whole` raises for those of which a cleanup
+    removed rows before. Raises `InstanceUnknown` too.
+    """
+    tables: dict[str, ChangeTable | None] = {
+        name: open_change_table(change_table_path(lake.lake, name), recorded[name].instance) for name in bounds
+    }
+    _, again = lake.get_published_instances()
+    for name, (low, high) in bounds.items():
+        found, table = require_enabled(again, name), tables[name]
+        if table is None or found.instance.member_id != recorded[name].instance.member_id:
+            raise InstanceUnknown(name)
+        require_whole(found, low, high)
+        yield Slice(found.instance.for_readers(), table, Part(low, high, operations))
