@@ -126,7 +126,10 @@ class Cleanup:
         if mark is not None and retention.below(chosen, mark):
             number = last.number + 1 if last is not None else 1
             cleanup = RecordedCleanup(number, state.cycle, order.capture_instance, mark, datetime.now(UTC))
-            cleanups.record(cleanup, self._lease.token)
+            if not cleanups.record(cleanup, self._lease.token):
+                # By another process, which holds the lake now, or held it a moment ago.
+                self.begin(order)
+                return
             self._move(cleanups, cleanup, state)
         # Also where nothing moved now: another process may have moved it just before it died.
         self._not_before = time.monotonic() + READER_GRACE_S

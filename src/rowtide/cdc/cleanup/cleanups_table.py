@@ -54,8 +54,8 @@ class CleanupsTable:
         mark = Mark(CommitLsn(last["low_water_mark"]), last["mark_time"])
         return RecordedCleanup(last["cleanup"], last["cycle"], last["capture_instance"], mark, last["began_at"])
 
-    def record(self, cleanup: RecordedCleanup, token: int) -> None:
-        """Record a cleanup, before anything moves."""
+    def record(self, cleanup: RecordedCleanup, token: int) -> bool:
+        """Record a cleanup, before anything moves; return False if its number is recorded already."""
         values: dict[str, object] = {
             "cleanup": cleanup.number,
             "cycle": cleanup.cycle,
@@ -67,8 +67,9 @@ class CleanupsTable:
             "host": self._system_tables.host,
         }
         failpoint("cleanup_record.before")
-        self._append("cleanups", CLEANUPS, [values], cleanup.number)
+        is_new = self._append("cleanups", CLEANUPS, [values], cleanup.number)
         failpoint("cleanup_record.after")
+        return is_new
 
     def move(self, cleanup: RecordedCleanup, instances: Iterable[Instance]) -> None:
         """Move the low endpoints of instances to a cleanup's mark, all at once. Idempotent."""
@@ -81,8 +82,8 @@ class CleanupsTable:
             self._append("instances", INSTANCES, rows, cleanup.number)
             failpoint("low_endpoints.after")
 
-    def _append(self, name: str, columns: list[tuple[str, str]], rows: list[dict[str, object]], number: int) -> None:
-        append_small(
+    def _append(self, name: str, columns: list[tuple[str, str]], rows: list[dict[str, object]], number: int) -> bool:
+        return append_small(
             self._system_tables.committer,
             rows_of(columns, rows),
             system_table_path(self._system_tables.lake, name),
