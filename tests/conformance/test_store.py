@@ -21,7 +21,7 @@ from builders.object_servers import Bucket
 from rowtide.core.errors import Remedy
 from rowtide.log.errors import LogStoreNotWritable, LogStoreReadFailed, LogStoreWriteFailed
 from rowtide.log.store import LocalStore, open_store, probe_store
-from rowtide.storage import objects
+from rowtide.storage import buckets, objects
 from rowtide.storage.errors import StorageSchemeUnsupported, StoreForked
 from rowtide.storage.local import LocalFolder
 from rowtide.storage.objects import ObjectFolder
@@ -291,8 +291,8 @@ def test_a_bucket_that_is_not_there_is_refused(bucket: Bucket) -> None:
 
 
 def test_a_server_that_is_not_there_is_refused_soon(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "_RETRIED_FOR", timedelta(seconds=1))
-    monkeypatch.setattr(objects, "_FIRST_PATIENCE_S", 0.5)
+    monkeypatch.setattr(buckets, "_RETRIED_FOR", timedelta(seconds=1))
+    monkeypatch.setattr(buckets, "_FIRST_PATIENCE_S", 0.5)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")

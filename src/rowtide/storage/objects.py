@@ -8,27 +8,21 @@ from __future__ import annotations
 
 import io
 import os
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
-from rowtide.core.errors import ExtraMissing
 from rowtide.core.secrets import redact
-from rowtide.storage.errors import PutIfAbsentIgnored, StoreForked
-from rowtide.storage.object_urls import ObjectUrl, Provider, allows_http, choose_settings, parse_object_url
+from rowtide.storage.buckets import Bucket
+from rowtide.storage.errors import PutIfAbsentIgnored
+from rowtide.storage.object_urls import parse_object_url
 from rowtide.storage.store import Missing, StoreErrors
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from obstore import GetResult, ObjectMeta
-    from obstore.store import ObjectStore
-
-_Result = TypeVar("_Result")
 
 _ATTEMPT = "rowtideattempt"
 """Metadata of an object that was put if absent: the attempt that made it. Azure takes identifiers of C# only."""
@@ -38,32 +32,6 @@ _PART_BYTES = 8 * 1024 * 1024
 _LARGEST_PUT = 2 * _PART_BYTES
 _PARTS_AT_ONCE = 4
 _LISTED_AT_ONCE = 1000
-
-_TIMEOUT = timedelta(seconds=30)
-_RETRIED_FOR = timedelta(seconds=8)
-_PATIENCE_S = 150.0
-_FIRST_PATIENCE_S = 5.0
-"""A store that never answered may have the wrong URL."""
-_PAUSE_S = 0.2
-_LONGEST_PAUSE_S = 5.0
-
-_users: set[int] = set()
-"""The processes that used an object store: this one, or the one that it was forked from."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Bucket:
-    """What connections are shared by: a bucket, and how it is reached."""
-
-    url: ObjectUrl
-    settings: tuple[tuple[str, str], ...]
-
-    def __repr__(self) -> str:
-        return str(self.url)
-
-
-_reached: set[_Bucket] = set()
-"""The buckets that answered this process."""
 
 
 class ObjectFolder:
@@ -78,8 +46,7 @@ class ObjectFolder:
         parsed = parse_object_url(url)
         self._url = str(parsed)
         self._folder = f"{parsed.path}/" if parsed.path else ""
-        bucket = ObjectUrl(parsed.provider, parsed.bucket, "", parsed.account)
-        self._bucket = _Bucket(bucket, tuple(sorted(choose_settings(parsed, os.environ).items())))
+        self._bucket = Bucket.of(parsed)
         self._errors = errors
 
     def __repr__(self) -> str:
@@ -103,7 +70,7 @@ class ObjectFolder:
         token = uuid.uuid4().hex
         with self._write_errors(path):
             try:
-                self._repeated(
+                self._bucket.call(
                     lambda store: store.put(
                         self._folder + path, data, mode="create", use_multipart=False, attributes={_ATTEMPT: token}
                     )
@@ -115,13 +82,13 @@ class ObjectFolder:
 
     def get(self, path: str) -> bytes:
         with self._read_errors(path):
-            return bytes(self._repeated(lambda store: store.get(self._folder + path).bytes()))
+            return bytes(self._bucket.call(lambda store: store.get(self._folder + path).bytes()))
 
     def open(self, path: str) -> pa.NativeFile:
         import pyarrow as pa
 
         with self._read_errors(path):
-            size, content = self._repeated(lambda store: _read_whole(store.get(self._folder + path)))
+            size, content = self._bucket.call(lambda store: _read_whole(store.get(self._folder + path)))
         if content is not None:
             return pa.BufferReader(pa.py_buffer(content))
         return pa.PythonFile(_LargeFile(lambda start, end: self._get_range(path, start, end), size), mode="r")
@@ -135,7 +102,7 @@ class ObjectFolder:
 
     def delete(self, path: str) -> None:
         with self._write_errors(path), suppress(FileNotFoundError):
-            self._repeated(lambda store: store.delete(self._folder + path))
+            self._bucket.call(lambda store: store.delete(self._folder + path))
 
     def sweep(self, before: datetime) -> None:
         """Nothing is left under temporary names; the parts of an upload that was cut go by the bucket's lifecycle."""
@@ -143,7 +110,7 @@ class ObjectFolder:
     def list_folders(self, prefix: str) -> Sequence[str]:
         inner = f"{self._folder}{prefix}".rstrip("/")
         with self._read_errors(prefix):
-            found = self._repeated(lambda store: store.list_with_delimiter(inner or None)["common_prefixes"])
+            found = self._bucket.call(lambda store: store.list_with_delimiter(inner or None)["common_prefixes"])
         return sorted(folder.rstrip("/").rpartition("/")[2] for folder in found)
 
     def list_sizes(self, prefix: str) -> Mapping[str, int]:
@@ -164,7 +131,7 @@ class ObjectFolder:
                 raise
 
         with self._write_errors(path):
-            self._repeated(put)
+            self._bucket.call(put)
 
     def url(self, path: str) -> str:
         return f"{self._url}/{path}" if path else self._url
@@ -194,19 +161,19 @@ class ObjectFolder:
             "max_concurrency": _PARTS_AT_ONCE,
         }
         with self._write_errors(path):
-            self._repeated(lambda store: store.put(self._folder + path, content, **how))
+            self._bucket.call(lambda store: store.put(self._folder + path, content, **how))
 
     def _read_token(self, path: str) -> str | None:
         """Return the attempt that made an object; None of one that was deleted meanwhile."""
         try:
-            found = self._repeated(lambda store: store.get(self._folder + path).attributes)
+            found = self._bucket.call(lambda store: store.get(self._folder + path).attributes)
         except FileNotFoundError:
             return None
         return {name.lower(): value for name, value in found.items()}.get(_ATTEMPT)
 
     def _get_range(self, path: str, start: int, end: int) -> Any:
         with self._read_errors(path):
-            return self._repeated(lambda store: store.get_range(self._folder + path, start=start, end=end))
+            return self._bucket.call(lambda store: store.get_range(self._folder + path, start=start, end=end))
 
     def _list(self, folder: str, after: str) -> Iterator[tuple[str, ObjectMeta]]:
         """Yield the paths below a folder, in the order of their bytes, with what the store says of each file."""
@@ -218,32 +185,9 @@ class ObjectFolder:
             return [found for page in pages for found in page]
 
         with self._read_errors(folder):
-            found = self._repeated(find)
+            found = self._bucket.call(find)
         for meta in found:
             yield meta["path"].removeprefix(self._folder), meta
-
-    def _repeated(self, call: Callable[[Any], _Result]) -> _Result:
-        """Call with the bucket's client; again if it failed for a reason that passes.
-
-        The client repeats requests itself, but none that it cannot know to be harmless.
-        """
-        from obstore.exceptions import GenericError
-
-        client = _connect(self._bucket)
-        begun = time.monotonic()
-        pause = _PAUSE_S
-        while True:
-            try:
-                found = call(client)
-            except GenericError:
-                patience = _PATIENCE_S if self._bucket in _reached else _FIRST_PATIENCE_S
-                if time.monotonic() - begun + pause > patience:
-                    raise
-            else:
-                _reached.add(self._bucket)
-                return found
-            time.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_S)
 
     @contextmanager
     def _read_errors(self, path: str) -> Iterator[None]:
@@ -314,39 +258,6 @@ def _read_whole(found: GetResult) -> tuple[int, Any]:
     """Return a file's size, and its content unless it is large."""
     size = found.meta["size"]
     return size, found.bytes() if size <= _WHOLE_BYTES else None
-
-
-def _connect(bucket: _Bucket) -> ObjectStore:
-    """Return the client of a bucket, which its folders share. Raises `StoreForked`, `ExtraMissing`."""
-    if _users and os.getpid() not in _users:
-        raise StoreForked(str(bucket.url))
-    _users.add(os.getpid())
-    return _make_client(bucket)
-
-
-@lru_cache(maxsize=64)
-def _make_client(bucket: _Bucket) -> ObjectStore:
-    try:
-        from obstore.store import AzureStore, GCSStore, S3Store
-    except ImportError as error:
-        raise ExtraMissing("obstore", "object-store") from error
-    settings = dict(bucket.settings)
-    given: Any = {name.lower(): value for name, value in settings.items()}
-    options: Any = {
-        "client_options": {"allow_http": allows_http(settings), "timeout": _TIMEOUT},
-        "retry_config": {"retry_timeout": _RETRIED_FOR, "max_retries": 20},
-    }
-    match bucket.url.provider:
-        case Provider.S3:
-            # One request for each file: not every store has the request for many.
-            given["aws_disable_bulk_delete"] = "true"
-            return S3Store(bucket.url.bucket, config=given, **options)
-        case Provider.GCS:
-            return GCSStore(bucket.url.bucket, config=given, **options)
-        case Provider.AZURE:
-            if bucket.url.account is not None:
-                given["azure_storage_account_name"] = bucket.url.account
-            return AzureStore(bucket.url.bucket, config=given, **options)
 
 
 def _reason_of(error: Exception) -> str:

@@ -19,7 +19,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.lake.stores import open_folder
 from rowtide.relocation import CopyProgress, transfer
 from rowtide.relocation.errors import CopyReadFailed, CopyWriteFailed
-from rowtide.storage import objects
+from rowtide.storage import buckets
 from rowtide.storage.local import LocalFolder
 
 
@@ -55,8 +55,8 @@ def test_requests_that_fail_are_repeated(
 
 @pytest.mark.exhaustive
 def test_a_copy_that_was_cut_off_goes_on(filled: FilledLake, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "_PATIENCE_S", 0.5)
-    monkeypatch.setattr(objects, "_FIRST_PATIENCE_S", 0.5)
+    monkeypatch.setattr(buckets, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(buckets, "_FIRST_PATIENCE_S", 0.5)
     target, reports = f"{bucket.url}/a", list[CopyProgress]()
     with FaultyProxy(bucket.endpoint) as proxy, ExitStack() as cut:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)

@@ -15,7 +15,7 @@ from builders.object_servers import Bucket
 from rowtide.core.errors import Remedy
 from rowtide.log.errors import LogStoreReadFailed, LogStoreWriteFailed
 from rowtide.log.store import open_store, probe_store
-from rowtide.storage import objects
+from rowtide.storage import buckets
 from rowtide.storage.errors import PutIfAbsentIgnored
 from rowtide.storage.store import Store
 
@@ -120,8 +120,8 @@ def test_a_cut_network_is_waited_for(store: Store, proxy: FaultyProxy) -> None:
 def test_patience_ends_with_an_error_to_be_retried(
     bucket: Bucket, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "_RETRIED_FOR", timedelta(seconds=0.2))
-    monkeypatch.setattr(objects, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(buckets, "_RETRIED_FOR", timedelta(seconds=0.2))
+    monkeypatch.setattr(buckets, "_PATIENCE_S", 0.5)
     monkeypatch.setenv("AWS_REGION", "other")  # a client of its own
     store = open_store(f"{bucket.url}/log")
     store.put_durable("a", b"1")
@@ -135,9 +135,9 @@ def test_patience_ends_with_an_error_to_be_retried(
 
 def test_keys_are_in_no_error(bucket: Bucket, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-hidden")
-    monkeypatch.setattr(objects, "_FIRST_PATIENCE_S", 0.0)
+    monkeypatch.setattr(buckets, "_FIRST_PATIENCE_S", 0.0)
     proxy.inject(Fault.INTERNAL_ERROR, one_in=1)
-    monkeypatch.setattr(objects, "_RETRIED_FOR", timedelta(seconds=0.2))
+    monkeypatch.setattr(buckets, "_RETRIED_FOR", timedelta(seconds=0.2))
     with pytest.raises(LogStoreWriteFailed) as raised:
         probe_store(f"{bucket.url}/log")
 
