@@ -8,13 +8,22 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_tables import INSTANCES, LSN_TIME_MAPPING, change_table_path, system_table_path
+from rowtide.cdc.lake_tables import (
+    INSTANCES,
+    LSN_TIME_MAPPING,
+    SNAPSHOTS,
+    base_table_path,
+    change_table_path,
+    system_table_path,
+)
 from rowtide.cdc.published import ENABLED
+from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.rows.conversion import change_schema
 from rowtide.cdc.system_tables import InstanceEvent, instance_row, rows_of
@@ -24,7 +33,7 @@ from rowtide.delta.appends import write_rows
 from rowtide.delta.commits import Committer, TableState
 from rowtide.delta.creation import create_table
 from rowtide.lake.stores import locate
-from rowtide.lake.tables import IDENTITY
+from rowtide.lake.tables import IDENTITY, is_table
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 SECONDS_PER_CYCLE = 5
@@ -40,14 +49,15 @@ class MadeLake:
         self.cycle = 0
         self._committer = Committer()
         self._events: list[InstanceEvent] = []
+        self._snapshots: dict[tuple[str, int], dict[str, Any]] = {}
+        self._snapshot_events = self._chunks = 0
         for name, columns in (("instances", INSTANCES), ("lsn_time_mapping", LSN_TIME_MAPPING)):
             _create(system_table_path(self.path, name), columns, name)
 
     def enable(self, instance: Instance, lsn: int, *, is_mapped: bool = False) -> None:
         """Let an instance begin at an LSN with the next cycle."""
-        columns = [(column.name, column.type_name) for column in change_columns(instance)]
         path = change_table_path(self.path, instance.capture_instance)
-        _create(path, columns, instance.member_id, is_mapped=is_mapped)
+        _create(path, _columns(instance), instance.member_id, is_mapped=is_mapped)
         self.record(InstanceEvent(instance, ENABLED, CommitLsn(lsn)))
 
     def record(self, *events: InstanceEvent) -> None:
@@ -67,6 +77,50 @@ class MadeLake:
         mapped = rows_of(LSN_TIME_MAPPING, [self._transaction(lsn) for lsn in sorted(found if lsns is None else lsns)])
         self._append(system_table_path(self.path, "lsn_time_mapping"), "lsn_time_mapping", [mapped])
 
+    def begin_snapshot(
+        self, instance: Instance, number: int, begin: int, *, is_whole: bool = True, visible: str | None = None
+    ) -> None:
+        """Record that a snapshot begins, whose rows have an LSN."""
+        for path, columns, identity in (
+            (system_table_path(self.path, "snapshots"), SNAPSHOTS, "snapshots"),
+            (base_table_path(self.path, instance.capture_instance), _columns(instance), instance.member_id),
+        ):
+            if not is_table(path):
+                _create(path, columns, identity)
+        values = {"begin_lsn": begin, "is_whole": is_whole, "definition": json.dumps(_definition(visible))}
+        self._snapshots[instance.member_id, number] = values
+        self._record_snapshot(instance, number, SnapshotState.PLANNED)
+
+    def copy_chunk(self, instance: Instance, number: int, rows: Sequence[dict[str, Any]]) -> None:
+        """Append captured values that a chunk of a snapshot has."""
+        begin = self._snapshots[instance.member_id, number]["begin_lsn"]
+        stamp = {"__$start_lsn": begin, "__$seqval": 0, "__$operation": 2}
+        self._chunks += 1
+        identity = f"{instance.member_id}:snapshot:{number}:{self._chunks}"
+        path = base_table_path(self.path, instance.capture_instance)
+        self._append(path, identity, [make_rows(instance, [stamp | row for row in rows])], cycle=1)
+
+    def end_snapshot(self, instance: Instance, number: int, covered: int | None) -> None:
+        """Record that a snapshot is complete as of an LSN; None: that it was given up."""
+        state = SnapshotState.CANCELLED if covered is None else SnapshotState.COVERED
+        self._record_snapshot(instance, number, state, covered)
+
+    def _record_snapshot(
+        self, instance: Instance, number: int, state: SnapshotState, covered: int | None = None
+    ) -> None:
+        self._snapshot_events += 1
+        row = {
+            **self._snapshots[instance.member_id, number],
+            "cycle": self._snapshot_events,
+            "snapshot": number,
+            "capture_instance": instance.capture_instance,
+            "member_id": instance.member_id,
+            "state": state.value,
+            "covered_lsn": covered,
+        }
+        path = system_table_path(self.path, "snapshots")
+        self._append(path, "snapshots", [rows_of(SNAPSHOTS, [row])], cycle=self._snapshot_events)
+
     def _transaction(self, lsn: int) -> dict[str, object]:
         time = BEGIN + timedelta(seconds=SECONDS_PER_CYCLE * self.cycle)
         return {
@@ -79,23 +133,31 @@ class MadeLake:
             "host": socket.gethostname(),
         }
 
-    def _append(self, path: str, identity: str, files: Sequence[pa.Table]) -> None:
+    def _append(self, path: str, identity: str, files: Sequence[pa.Table], cycle: int | None = None) -> None:
         location = locate(path)
 
         def write(state: TableState) -> list[AddFile]:
-            names = (f"{self.cycle:06d}-{place}.parquet" for place in range(len(files)))
+            names = (f"{self.cycle:06d}-{uuid4().hex}.parquet" for _ in files)
             return [
                 write_rows(location, state.columns, state.metadata, rows, name)
                 for name, rows in zip(names, files, strict=True)
                 if rows.num_rows
             ]
 
-        assert self._committer.commit_once(location, identity=identity, cycle=self.cycle, write=write)
+        assert self._committer.commit_once(location, identity=identity, cycle=cycle or self.cycle, write=write)
 
 
 def make_rows(instance: Instance, rows: Iterable[dict[str, Any]]) -> pa.Table:
     """Return change rows of an instance from values by column; a column without value is null."""
     return pa.Table.from_pylist(list(rows), schema=change_schema(instance))
+
+
+def _columns(instance: Instance) -> list[tuple[str, str]]:
+    return [(column.name, column.type_name) for column in change_columns(instance)]
+
+
+def _definition(visible: str | None) -> dict[str, object]:
+    return {"request_id": 1, "condition": None, "bounds": [], "visible": visible, "rows": 0, "size": 0}
 
 
 def _create(path: str, columns: Sequence[tuple[str, str]], identity: str, *, is_mapped: bool = False) -> None:

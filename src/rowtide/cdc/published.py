@@ -53,13 +53,18 @@ class MissingTransaction:
 
 @dataclass(frozen=True, slots=True)
 class RecordedInstance:
-    """The latest state of an instance: `lsn` is its low endpoint while it is enabled; `missing` in log order."""
+    """The latest state of an instance: `lsn` is its low endpoint while it is enabled.
+
+    `whole_from` is the low endpoint with which it was enabled, or resumed after a gap: its changes are whole from there
+    on, but for the transactions in `missing`, in log order. Cleanup moves `lsn` alone.
+    """
 
     instance: Instance
     state: str
     lsn: CommitLsn
     note: str | None
     missing: tuple[MissingTransaction, ...] = ()
+    whole_from: CommitLsn | None = None
 
 
 def read_publication(lake: str) -> Publication | None:
@@ -128,14 +133,12 @@ def apply_event(
         latest[name] = replace(latest[name], missing=missing)
     elif state == ALTERED:
         latest[name] = replace(latest[name], instance=instance)
+    elif (known := latest.get(name)) is not None and _is_moved(known, instance, state):
+        latest[name] = replace(known, instance=instance, lsn=lsn, note=note)
     else:
-        latest[name] = RecordedInstance(instance, state, lsn, note, _still_missing(latest.get(name), instance, lsn))
+        latest[name] = RecordedInstance(instance, state, lsn, note, whole_from=lsn if state == ENABLED else None)
 
 
-def _still_missing(
-    known: RecordedInstance | None, instance: Instance, lsn: CommitLsn
-) -> tuple[MissingTransaction, ...]:
-    """Return the missing transactions above a low endpoint that moves; an instance that begins misses none."""
-    if known is None or known.state != ENABLED or known.instance.member_id != instance.member_id:
-        return ()
-    return tuple(missing for missing in known.missing if missing.lsn >= lsn)
+def _is_moved(known: RecordedInstance, instance: Instance, state: str) -> bool:
+    """Return whether an event only moves the low endpoint."""
+    return known.state == state == ENABLED and known.instance.member_id == instance.member_id

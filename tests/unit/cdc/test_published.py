@@ -12,6 +12,7 @@ from rowtide.cdc.published import (
     CLOCK_MARGIN,
     ENABLED,
     SKIPPED,
+    SUSPENDED,
     MissingTransaction,
     RecordedInstance,
     apply_event,
@@ -48,17 +49,28 @@ def test_skipped_transactions_are_listed_until_a_new_instance() -> None:
     for lsn in (20, 30):
         apply_event(latest, first, SKIPPED, CommitLsn(lsn), "too large")
     missing = tuple(MissingTransaction(CommitLsn(lsn), "too large") for lsn in (20, 30))
-    assert latest == {"public_t1": RecordedInstance(first, ENABLED, CommitLsn(10), None, missing)}
+    assert latest == {"public_t1": RecordedInstance(first, ENABLED, CommitLsn(10), None, missing, CommitLsn(10))}
     apply_event(latest, again, ENABLED, CommitLsn(40), None)
     assert latest["public_t1"].missing == ()
 
 
-def test_raised_low_endpoint_keeps_missing_transactions_above_it() -> None:
+def test_cleanup_moves_the_low_endpoint_alone() -> None:
     made = instance("m1")
     latest: dict[str, RecordedInstance] = {}
     apply_event(latest, made, ENABLED, CommitLsn(10), None)
-    for lsn in (20, 30):
-        apply_event(latest, made, SKIPPED, CommitLsn(lsn), "too large")
+    apply_event(latest, made, SKIPPED, CommitLsn(20), "too large")
     apply_event(latest, made, ENABLED, CommitLsn(25), "cleaned up")
-    left = (MissingTransaction(CommitLsn(30), "too large"),)
-    assert latest == {"public_t1": RecordedInstance(made, ENABLED, CommitLsn(25), "cleaned up", left)}
+    missing = (MissingTransaction(CommitLsn(20), "too large"),)
+    expected = RecordedInstance(made, ENABLED, CommitLsn(25), "cleaned up", missing, whole_from=CommitLsn(10))
+    assert latest == {"public_t1": expected}
+
+
+def test_changes_are_whole_again_after_a_gap() -> None:
+    made = instance("m1")
+    latest: dict[str, RecordedInstance] = {}
+    apply_event(latest, made, ENABLED, CommitLsn(10), None)
+    apply_event(latest, made, SKIPPED, CommitLsn(20), "too large")
+    apply_event(latest, made, SUSPENDED, CommitLsn(30), "the slot was lost")
+    apply_event(latest, made, ENABLED, CommitLsn(40), "the slot was lost")
+    expected = RecordedInstance(made, ENABLED, CommitLsn(40), "the slot was lost", whole_from=CommitLsn(40))
+    assert latest == {"public_t1": expected}

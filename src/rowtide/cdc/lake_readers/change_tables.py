@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -37,11 +37,12 @@ _COMPRESSION = 4
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of a change table in [low, high] that have one of these operations."""
+    """The rows of a change table in [low, high] that have one of these operations, but for those at some LSNs."""
 
     low: CommitLsn
     high: CommitLsn
     operations: tuple[int, ...]
+    without: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,16 @@ class ChangeTable:
         Memory is bounded, whatever the part's size: what overlaps and is large passes through temporary files. Raises
         `LakeReadFailed`, `TableUnreadable`.
         """
+        yield from stream_parts([(self, part)], columns)
+
+    def sources(self, part: Part, columns: Sequence[str] | None) -> Iterator[Source]:
+        """Yield the part's rows by file, each in order. Raises as `stream`."""
         if part.low > part.high:
             return
         self.snapshot.require_readable()
         physical = self.snapshot.select([_LSN]).fields[0].physical_name
-        yield from gather(merge(self._source(file, physical, part, columns) for file in self._list_files(part)))
+        for file in self._list_files(part):
+            yield self._source(file, physical, part, columns)
 
     def cut(self, part: Part, most_bytes: int) -> Iterator[tuple[ChangeTable, int]]:
         """Yield tables of some of the files that may have the part's rows, and the files' sizes together.
@@ -126,6 +132,13 @@ class ChangeTable:
         return (_only(part, batch) for batch in batches)
 
 
+def stream_parts(
+    parts: Iterable[tuple[ChangeTable, Part]], columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of parts of several tables with the same columns as one; see `ChangeTable.stream`."""
+    yield from gather(merge(source for table, part in parts for source in table.sources(part, columns)))
+
+
 def open_change_table(path: str, instance: Instance) -> ChangeTable | None:
     """Return the current version of an instance's change table; None unless it has the instance's identity.
 
@@ -140,4 +153,6 @@ def open_change_table(path: str, instance: Instance) -> ChangeTable | None:
 def _only(part: Part, rows: pa.RecordBatch) -> pa.RecordBatch:
     lsns, operations = (rows.column(name).to_numpy() for name in (_LSN, _OPERATION))
     is_part = (lsns >= part.low.value) & (lsns <= part.high.value) & np.isin(operations, part.operations)
+    if part.without:
+        is_part &= ~np.isin(lsns, part.without)
     return rows if is_part.all() else rows.filter(pa.array(is_part))

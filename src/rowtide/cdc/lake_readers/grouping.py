@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,9 @@ import pyarrow as pa
 from rowtide.cdc.errors import QueryFailed
 from rowtide.cdc.rows.operations import DELETE, INSERT
 from rowtide.core.errors import RowtideError
+
+if TYPE_CHECKING:
+    import duckdb
 
 _MEMORY = "96MB"
 _GROUPS_AT_A_TIME = 64 * 1024
@@ -29,11 +33,13 @@ _Settings = dict[str, str | bool | int | float | list[str]]
 class Group:
     """Keys in the order of their last rows: places of these, the operations of the first rows, parts of the masks.
 
-    `sources` has, for each fillable column, the place of the last row that carries its value, negative if none does.
+    `has_insert`: a row of the key is an insert. `sources` has, for each fillable column, the place of the last row that
+    carries its value, negative if none does.
     """
 
     last: Numbers
     first: Numbers
+    has_insert: Numbers
     masks: tuple[Numbers, ...]
     sources: tuple[Numbers, ...]
 
@@ -45,8 +51,9 @@ class Group:
     def slice(self, begin: int, end: int | None = None) -> Group:
         """Return some of the keys."""
         taken = slice(begin, end)
+        last, first, has_insert = (one[taken] for one in (self.last, self.first, self.has_insert))
         masks, sources = (tuple(one[taken] for one in many) for many in (self.masks, self.sources))
-        return Group(self.last[taken], self.first[taken], masks, sources)
+        return Group(last, first, has_insert, masks, sources)
 
 
 def group_rows(
@@ -57,28 +64,122 @@ def group_rows(
     Each batch has the rows' places, then the keys' columns, the parts of masks, and whether a row carries the value of
     each fillable column. Raises `QueryFailed`, and what `batches` raises.
     """
-    first = next(batches, None)
-    if first is None:
-        return
+    is_nothing = f"max(place) & {_OPERATION} = {DELETE} and min(place) & {_OPERATION} = {INSERT}"
+    grouped = _grouped(keys, masks, fillable)
+    with open_engine() as engine:
+        if engine.register("change_rows", _names(keys, masks, fillable), batches):
+            found = engine.query(f"select {grouped} having not ({is_nothing}) order by last")
+            yield from (_as_group(batch, masks) for batch in found)
+
+
+class KeyGroups:
+    """The keys of rows, all of them, in an engine's tables; and the rows below that they hide.
+
+    Calls raise `QueryFailed`, and what the batches raise.
+    """
+
+    def __init__(self, engine: Engine, keys: Sequence[str]) -> None:
+        self._engine = engine
+        self._keys = keys
+
+    @classmethod
+    def of(
+        cls, engine: Engine, batches: Iterator[list[Any]], keys: Sequence[str], fillable: Sequence[int]
+    ) -> KeyGroups | None:
+        """Group batches, which are as those of `group_rows` without masks; None if they have no rows."""
+        if not engine.register("change_rows", _names(keys, 0, fillable), batches):
+            return None
+        selected = "".join(f"{key}, " for key in keys)
+        engine.execute(f"create table groups as select {selected}{_grouped(keys, 0, fillable)}")
+        return cls(engine, keys)
+
+    def read(self) -> Iterator[Group]:
+        """Yield the keys in the order of their last rows."""
+        found = self._engine.read(f"select * exclude ({', '.join(self._keys)}) from groups order by last")
+        return (_as_group(batch, 0) for batch in found)
+
+    def hide(self, batches: Iterator[list[Any]]) -> None:
+        """Find the rows below that have one of the keys; each batch has the rows' numbers, then the keys' columns."""
+        is_same = " and ".join(f"below.{key} is not distinct from groups.{key}" for key in self._keys)
+        hidden = "select number, last from below join groups on "
+        if not self._engine.register("below", ["number", *self._keys], batches):
+            hidden, is_same = "select 0::bigint as number, last from groups where ", "false"
+        self._engine.execute(f"create table hidden as {hidden}{is_same}")
+
+    def read_hidden(self) -> Iterator[Numbers]:
+        """Yield the numbers of the hidden rows, which ascend."""
+        found = self._engine.read("select number from hidden order by number")
+        return (np.asarray(batch.column(0).to_numpy()) for batch in found)
+
+    def read_hidden_by_group(self) -> Iterator[tuple[Numbers, Numbers]]:
+        """Yield the places of the keys' last rows, which ascend, and the numbers of the rows that these hide."""
+        found = self._engine.read("select last, number from hidden order by last")
+        return ((np.asarray(batch.column(0).to_numpy()), np.asarray(batch.column(1).to_numpy())) for batch in found)
+
+
+@contextmanager
+def open_engine() -> Iterator[Engine]:
+    """Open an engine, and remove what it has written to temporary files."""
     import duckdb
 
-    names = ["place", *keys, *(f"mask_{part}" for part in range(masks)), *(f"carries_{one}" for one in fillable)]
-    rows = _Rows(names, first, batches)
     with tempfile.TemporaryDirectory(prefix="rowtide-") as folder:
         settings: _Settings = {"memory_limit": _MEMORY, "temp_directory": folder, "preserve_insertion_order": False}
         with duckdb.connect(config=settings) as connection:
             # DuckDB prints it to standard output, where it takes the program for an interactive one.
             connection.execute("set enable_progress_bar = false")
-            try:
-                connection.register("change_rows", rows.as_reader())
-                found = connection.sql(_statement(keys, masks, fillable)).to_arrow_reader(_GROUPS_AT_A_TIME)
-                for batch in found:
-                    if batch.num_rows:
-                        yield _as_group(batch, masks)
-            except (duckdb.Error, OSError) as error:
+            # The side that a query names last is the small one; DuckDB cannot know it of a stream.
+            connection.execute("set disabled_optimizers = 'join_order,build_side_probe_side'")
+            yield Engine(connection)
+
+
+class Engine:
+    """A DuckDB of its own, whose memory is bounded."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._registered: list[_Rows] = []
+
+    def register(self, name: str, columns: Sequence[str], batches: Iterator[list[Any]]) -> bool:
+        """Let statements read batches of columns, once, as a relation of a name; return False if there are none."""
+        first = next(batches, None)
+        if first is None:
+            return False
+        rows = _Rows(columns, first, batches)
+        self._registered.append(rows)
+        self._connection.register(name, rows.as_reader())
+        return True
+
+    def execute(self, statement: str) -> None:
+        """Run a statement. Raises `QueryFailed`, and what the registered batches raise."""
+        with self._failures():
+            self._connection.execute(statement)
+
+    def query(self, statement: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a query. Raises as `execute`."""
+        yield from self._stream(self._connection, statement)
+
+    def read(self, statement: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a query on tables, beside other queries. Raises as `execute`."""
+        with self._connection.cursor() as cursor:
+            yield from self._stream(cursor, statement)
+
+    def _stream(self, connection: duckdb.DuckDBPyConnection, statement: str) -> Iterator[pa.RecordBatch]:
+        with self._failures():
+            for batch in connection.sql(statement).to_arrow_reader(_GROUPS_AT_A_TIME):
+                if batch.num_rows:
+                    yield batch
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        import duckdb
+
+        try:
+            yield
+        except (duckdb.Error, OSError) as error:
+            for rows in self._registered:
                 if rows.error is not None:
                     raise rows.error from None
-                raise QueryFailed(str(error).splitlines()[0]) from error
+            raise QueryFailed(str(error).splitlines()[0]) from error
 
 
 class _Rows:
@@ -102,17 +203,22 @@ class _Rows:
             raise
 
 
-def _statement(keys: Sequence[str], masks: int, fillable: Sequence[int]) -> str:
+def _names(keys: Sequence[str], masks: int, fillable: Sequence[int]) -> list[str]:
+    return ["place", *keys, *(f"mask_{part}" for part in range(masks)), *(f"carries_{one}" for one in fillable)]
+
+
+def _grouped(keys: Sequence[str], masks: int, fillable: Sequence[int]) -> str:
+    """Return what is selected of the keys, and from where."""
     parts = [f"bit_or(mask_{part})" for part in range(masks)]
-    sources = [f"coalesce(max(place) filter (where carries_{one}), {_NOWHERE})" for one in fillable]
-    found = ["max(place) as last", f"min(place) & {_OPERATION} as first", *parts, *sources]
-    grouped = f"group by {', '.join(keys)}" if keys else ""
-    return (
-        f"select {', '.join(found)} from change_rows {grouped} "
-        f"having not (max(place) & {_OPERATION} = {DELETE} and min(place) & {_OPERATION} = {INSERT}) order by last"
-    )
+    sources = [f"coalesce(max(place) filter (where carries_{one}), {_NOWHERE}) as source_{one}" for one in fillable]
+    first, has_insert = f"min(place) & {_OPERATION} as first", f"bool_or(place & {_OPERATION} = {INSERT}) as has_insert"
+    found = ["max(place) as last", first, has_insert, *parts, *sources]
+    grouped = f" group by {', '.join(keys)}" if keys else ""
+    return f"{', '.join(found)} from change_rows{grouped}"
 
 
 def _as_group(batch: pa.RecordBatch, masks: int) -> Group:
-    last, first, *others = (np.asarray(column.to_numpy(zero_copy_only=False)) for column in batch.columns)
-    return Group(last, first, tuple(others[:masks]), tuple(others[masks:]))
+    last, first, has_insert, *others = (
+        np.asarray(column.to_numpy(zero_copy_only=False)) for column in batch.columns
+    )
+    return Group(last, first, has_insert, tuple(others[:masks]), tuple(others[masks:]))

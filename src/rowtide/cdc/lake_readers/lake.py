@@ -8,9 +8,11 @@ from datetime import datetime
 import pyarrow as pa
 
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
+from rowtide.cdc.lake_readers.as_of import KeyedTable
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.lake_readers.table_changes import as_united, united_schema
+from rowtide.cdc.queries.as_of import as_of_columns, open_as_of
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
 from rowtide.cdc.queries.published_lake import PublishedLake
@@ -102,6 +104,21 @@ class Lake(PublishedLake):
             return (as_united(batch, part.instance, united) for part in parts for batch in part.batches())
 
         return ArrowChanges(united_schema(united), united, read)
+
+    def get_table_as_of(
+        self, capture_instance: str, at: Bound | None = None, columns: Sequence[str] | None = None
+    ) -> ArrowChanges:
+        """Return the rows of an instance's table as of an LSN or a time, by default the last published LSN, unordered.
+
+        Columns: the captured ones, or those of them that are named as readers know them, then `__$absent_mask`,
+        `__$exact`. A time stands for the last transaction up to it. Raises `NeverCopied`, `BeforeSnapshot`,
+        `OutsideInterval`, `RewrittenSinceSnapshot`, `ChangesMissingSinceSnapshot`, `TimeOutOfRange`,
+        `ColumnNotCaptured`; reading the rows raises `QueryFailed`.
+        """
+        _, lsn = LsnTimes(self.lake).find_window(capture_instance, None, at)
+        as_of = open_as_of(self, capture_instance, lsn, open_change_table)
+        table = KeyedTable(as_of, as_of_columns(as_of.instance, columns))
+        return ArrowChanges(table.schema, as_of.instance, table.read)
 
     def _open(self, capture_instance: str, start: Bound | None, end: Bound | None) -> Window[ChangeTable]:
         asked = Asked(capture_instance, *LsnTimes(self.lake).find_window(capture_instance, start, end))

@@ -1,0 +1,302 @@
+"""The last row of each key, completed from the key's rows before it: what net changes and tables as of an LSN are of.
+
+Rows have numbers, by their order, and places: the number, in which the operation is packed. In one pass over the key's
+columns DuckDB finds each key's first and last place, within bounded memory; in a second the rows at the last places
+are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rowtide.cdc.instances import CapturedColumn, Instance
+from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, stream_parts
+from rowtide.cdc.lake_readers.exact_texts import EXACT, kernels, read_exact_texts
+from rowtide.cdc.lake_readers.grouping import Group
+from rowtide.cdc.lake_readers.ordering import ORDER, join
+from rowtide.cdc.lake_readers.packed_bits import Bits, pack_rows
+from rowtide.cdc.rows.change_columns import column_type
+from rowtide.cdc.rows.exact_values import ExactValues
+from rowtide.cdc.rows.masks import as_binary, empty_masks, set_bits
+from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
+from rowtide.core.lsn import CommitLsn
+from rowtide.core.mask import mask_length
+
+LSN, SEQVAL, OPERATION = ORDER
+MASK, ABSENT = "__$update_mask", "__$absent_mask"
+MASK_PART = 8
+"""So many bytes of a mask are one number."""
+
+_OPERATION_BITS = 3
+_STANDING = (DELETE, INSERT, UPDATE_AFTER)
+_SLICE_BYTES = 64 * 1024 * 1024
+"""So much of the rows that keys take values from is in memory at a time."""
+
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """The rows of a version of a change table in [low, high], but for those at some LSNs."""
+
+    table: ChangeTable
+    low: CommitLsn
+    high: CommitLsn
+    without: tuple[int, ...] = ()
+
+    def of(self, *operations: int) -> Part:
+        """Return the rows that have one of some operations."""
+        return Part(self.low, self.high, operations, self.without)
+
+
+@dataclass(frozen=True, slots=True)
+class StandingRows:
+    """The rows of parts behind their last truncate, without the old rows of updates; numbered by their order."""
+
+    parts: tuple[TablePart, ...]
+    truncate: tuple[int, int] | None
+    """LSN and seqval of the last truncate."""
+
+    @classmethod
+    def of(cls, *parts: TablePart) -> StandingRows:
+        """Find the last truncate. Raises as `ChangeTable.stream`."""
+        last = None
+        truncates = [(part.table, part.of(TRUNCATE)) for part in parts]
+        if any(table.may_have(part, TRUNCATE) for table, part in truncates):
+            for rows in stream_parts(truncates, ORDER):
+                if rows.num_rows:
+                    last = rows.column(LSN)[-1].as_py(), rows.column(SEQVAL)[-1].as_py()
+        return cls(parts, last)
+
+    def stream(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield columns of the rows, `ORDER` among them."""
+        low = CommitLsn(self.truncate[0]) if self.truncate is not None else None
+        parts = (part if low is None or part.low >= low else replace(part, low=low) for part in self.parts)
+        for batch in stream_parts([(part.table, part.of(*_STANDING)) for part in parts], columns):
+            yield batch if self.truncate is None else _only_after(self.truncate, batch)
+
+    def take(self, numbers: Places, columns: Sequence[str]) -> pa.RecordBatch:
+        """Return the rows of these numbers, which ascend."""
+        begin, taken = 0, []
+        for batch in self.stream(columns):
+            end = begin + batch.num_rows
+            inside = numbers[np.searchsorted(numbers, begin) : np.searchsorted(numbers, end)]
+            if len(inside):
+                taken.append(batch.take(inside - begin))
+            begin = end
+        return join(taken)
+
+    def row_bytes(self) -> int:
+        """Return about how many bytes a row has in memory."""
+        return max(part.table.row_bytes() for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Last rows and their keys; `values` are the columns that are not as in the rows."""
+
+    group: Group
+    last: pa.RecordBatch
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LastRows:
+    """The last rows of keys; `columns`, `ORDER` among them, are wanted of them. `has_masks`: so are updated columns."""
+
+    instance: Instance
+    rows: StandingRows
+    columns: Sequence[str]
+    has_masks: bool = False
+
+    @property
+    def key_names(self) -> list[str]:
+        """The names of what identifies a key, in `key_values`."""
+        return key_names(self.instance)
+
+    @property
+    def mask_parts(self) -> range:
+        """Where the parts of an update mask begin."""
+        return range(0, mask_length(len(self.instance.columns)) if self.has_masks else 0, MASK_PART)
+
+    @property
+    def fillable(self) -> list[int]:
+        """The ordinals of the columns whose values the log may leave out."""
+        if not self.instance.may_lack_values:
+            return []
+        return [ordinal for ordinal, column in enumerate(self.instance.columns, 1) if column.index_ordinal is None]
+
+    def numbered(self) -> Iterator[list[Any]]:
+        """Yield what groups are made of: places, keys, parts of masks, and which rows carry each fillable value."""
+        instance = self.instance
+        wanted = [*ORDER, *key_columns(instance), *self._needed_beside_keys()]
+        begin = 0
+        for batch in self.rows.stream(wanted):
+            operations = batch.column(OPERATION).to_numpy()
+            places = np.arange(begin, begin + batch.num_rows, dtype=np.int64) << _OPERATION_BITS | operations
+            begin += batch.num_rows
+            columns = [pa.array(places), *key_values(instance, batch)]
+            if parts := self.mask_parts:
+                columns += _mask_numbers(batch.column(MASK), parts, mask_length(len(instance.columns)))
+            if fillable := self.fillable:
+                is_absent = Bits(batch.column(ABSENT), len(instance.columns))
+                columns += [pa.array((operations == INSERT) | ~is_absent.of(ordinal)) for ordinal in fillable]
+            yield columns
+
+    def read(self, groups: Iterator[Group]) -> Iterator[Completed]:
+        """Yield the last rows of groups, in the order of the rows, with values from the rows before that carry them."""
+        yield from self._filled(groups) if self.fillable else self._last_rows(groups)
+
+    def _needed_beside_keys(self) -> Iterator[str]:
+        if self.mask_parts:
+            yield MASK
+        if self.fillable:
+            yield ABSENT
+
+    def _last_rows(self, groups: Iterator[Group]) -> Iterator[Completed]:
+        following = _Following(groups)
+        begin = 0
+        for batch in self.rows.stream(self.columns):
+            end = begin + batch.num_rows
+            for group in following.take(end << _OPERATION_BITS):
+                yield Completed(group, batch.take((group.last >> _OPERATION_BITS) - begin), {})
+            begin = end
+            if following.is_at_end():
+                return
+
+    def _filled(self, groups: Iterator[Group]) -> Iterator[Completed]:
+        for group in _cut(groups, max(1, _SLICE_BYTES // max(self.rows.row_bytes(), 1))):
+            sources = [group.last, *group.sources]
+            numbers = np.unique(np.concatenate([found[found >= 0] for found in sources]) >> _OPERATION_BITS)
+            needed = self.rows.take(numbers, self._columns_to_fill())
+            last = needed.take(np.searchsorted(numbers, group.last >> _OPERATION_BITS))
+            yield Completed(group, last, self._taken(needed, numbers, last, group))
+
+    def _columns_to_fill(self) -> list[str]:
+        return list(dict.fromkeys([*self.columns, ABSENT, EXACT]))
+
+    def _taken(self, needed: pa.RecordBatch, numbers: Places, last: pa.RecordBatch, group: Group) -> dict[str, Any]:
+        """Return values, absent masks and exact texts from the rows that each column's values are taken from."""
+        instance, count = self.instance, len(group.last)
+        is_absent = Bits(needed.column(ABSENT), len(instance.columns))
+        fillable = dict(zip(self.fillable, group.sources, strict=True))
+        texts, texts_of_last = exact_columns(needed), exact_columns(last)
+        there = set(needed.schema.names)
+        masks, exact, taken = empty_masks(count, len(instance.columns)), ExactValues(count), {}
+        for ordinal, column in enumerate(instance.columns, 1):
+            if ordinal not in fillable:
+                found = texts_of_last.get(ordinal)
+            else:
+                has_source = fillable[ordinal] >= 0
+                rows = np.where(has_source, np.searchsorted(numbers, fillable[ordinal] >> _OPERATION_BITS), 0)
+                source: Any = pa.array(rows, mask=~has_source)
+                if column.lake_name in there:
+                    taken[column.lake_name] = needed.column(column.lake_name).take(source)
+                set_bits(masks, ordinal, ~has_source | is_absent.of(ordinal)[rows])
+                found = texts[ordinal].take(source) if ordinal in texts else None
+            if found is not None:
+                exact.add(ordinal, found, pa.nulls(count))
+        return {**taken, ABSENT: as_binary(masks, np.asarray(~masks.any(axis=1))), EXACT: exact.as_maps()}
+
+
+def key_columns(instance: Instance) -> list[str]:
+    """Return the columns of a change table that identify rows."""
+    keys = [column for _, column in _numbered_keys(instance)]
+    needs_texts = not all(column_type(instance, column).holds_all for column in keys)
+    return [*(column.lake_name for column in keys), *([EXACT] if needs_texts else [])]
+
+
+def key_names(instance: Instance) -> list[str]:
+    """Return names for `key_values`."""
+    names = []
+    for ordinal, column in _numbered_keys(instance):
+        names.append(f"key_{ordinal}")
+        if not column_type(instance, column).holds_all:
+            names.append(f"exact_{ordinal}")
+    return names
+
+
+def key_values(instance: Instance, batch: pa.RecordBatch) -> Iterator[Any]:
+    """Yield what identifies a key: its values, and the exact texts of those that their types cannot hold."""
+    texts: dict[int, Any] | None = None
+    for ordinal, column in _numbered_keys(instance):
+        yield _comparable(batch.column(column.lake_name))
+        if not column_type(instance, column).holds_all:
+            texts = exact_columns(batch) if texts is None else texts
+            yield texts.get(ordinal, pa.nulls(batch.num_rows, pa.string()))
+
+
+def exact_columns(batch: pa.RecordBatch) -> dict[int, Any]:
+    """Return the exact texts by ordinal, a value for each row."""
+    nothing = pa.nulls(batch.num_rows, pa.string())
+    return {ordinal: found.put_into(nothing) for ordinal, found in read_exact_texts(batch.column(EXACT)).items()}
+
+
+def _numbered_keys(instance: Instance) -> list[tuple[int, CapturedColumn]]:
+    return [(ordinal, one) for ordinal, one in enumerate(instance.columns, 1) if one.index_ordinal is not None]
+
+
+def _only_after(truncate: tuple[int, int], batch: pa.RecordBatch) -> pa.RecordBatch:
+    lsns, seqvals = batch.column(LSN).to_numpy(), batch.column(SEQVAL).to_numpy()
+    is_after = (lsns > truncate[0]) | ((lsns == truncate[0]) & (seqvals > truncate[1]))
+    return batch if is_after.all() else batch.filter(pa.array(is_after))
+
+
+@dataclass(slots=True)
+class _Following:
+    """Groups in the order of their last rows, taken up to a place at a time."""
+
+    groups: Iterator[Group]
+    held: Group | None = field(default=None)
+
+    def take(self, end: int) -> Iterator[Group]:
+        """Yield the groups whose last row is before a place."""
+        while not self.is_at_end():
+            assert self.held is not None
+            count = int(np.searchsorted(self.held.last, end))
+            if count:
+                yield self.held.slice(0, count)
+            if count < len(self.held.last):
+                self.held = self.held.slice(count)
+                return
+            self.held = None
+
+    def is_at_end(self) -> bool:
+        """Return whether there are no more groups."""
+        while self.held is None or not len(self.held.last):
+            self.held = next(self.groups, None)
+            if self.held is None:
+                return True
+        return False
+
+
+def _cut(groups: Iterator[Group], most: int) -> Iterator[Group]:
+    for group in groups:
+        for begin in range(0, len(group.last), most):
+            yield group.slice(begin, min(begin + most, len(group.last)))
+
+
+def _comparable(values: Any) -> Any:
+    """Return values of a type in which equal ones are equal to any program."""
+    if pa.types.is_floating(values.type):
+        # No negative zero.
+        return kernels.add(values.cast(pa.float64()), 0.0)
+    if pa.types.is_timestamp(values.type):
+        return values.cast(pa.int64())
+    return values.cast(pa.int32()) if pa.types.is_date(values.type) else values
+
+
+def _mask_numbers(masks: Any, begins: range, length: int) -> Iterator[pa.Array[Any]]:
+    """Yield the parts of masks as numbers."""
+    packed = pack_rows(masks, length)
+    padded = np.zeros((len(packed), len(begins) * MASK_PART), np.uint8)
+    padded[:, :length] = packed
+    for begin in begins:
+        part = np.ascontiguousarray(padded[:, begin : begin + MASK_PART])
+        yield pa.array(part.view(">u8").reshape(-1).astype(np.uint64))

@@ -1,0 +1,200 @@
+"""Tables as of an LSN: a snapshot of the table, and the changes since (docs/decisions/0052).
+
+The base of an instance is a table of layers below its change rows: the rows of snapshots, and the net effect of the
+change rows that cleanup removed. Cleanup moves the low endpoint, then adds to the base, then removes change rows; so
+whoever opens the change table before the base misses nothing, and finds in the base up to where it is to be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from rowtide.cdc.ddl.history import ListedChange
+from rowtide.cdc.errors import InstanceUnknown
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_tables import base_table_path, change_table_path
+from rowtide.cdc.published import RecordedInstance
+from rowtide.cdc.queries.errors import (
+    BeforeSnapshot,
+    ChangesMissingSinceSnapshot,
+    ColumnNotCaptured,
+    NeverCopied,
+    OutsideInterval,
+    RewrittenSinceSnapshot,
+)
+from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
+from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
+from rowtide.core.lsn import CommitLsn
+from rowtide.delta.snapshot import Snapshot
+
+
+class TableOfVersion(Protocol):
+    """A version of a table, however its rows are read."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version's files and transactions."""
+        ...
+
+
+Table = TypeVar("Table", bound=TableOfVersion)
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """What a base has, by its version: changes below `rolled_to` are in it; the rows at `folded_at` are one layer.
+
+    None: nothing was rolled or folded.
+    """
+
+    rolled_to: CommitLsn | None
+    folded_at: CommitLsn | None
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf(Generic[Table]):
+    """An instance at an LSN: a version of its change table, and one of its base."""
+
+    instance: Instance
+    lsn: CommitLsn
+    snapshot: RecordedSnapshot
+    base: Table
+    changes: Table
+    layers: Layers
+    excluded: tuple[int, ...]
+    """LSNs of rows of the base that are not to be read: of snapshots that are not complete at the LSN."""
+
+    @property
+    def lowest(self) -> CommitLsn:
+        """The LSN of the lowest layer, in which a key is at most once; the base's rows above it are later ones."""
+        folded_at = self.layers.folded_at
+        return self.snapshot.begin if folded_at is None else max(folded_at, self.snapshot.begin)
+
+    @property
+    def first_change(self) -> CommitLsn:
+        """The first LSN of which changes are read from the change table."""
+        above = self.snapshot.begin.increment()
+        return above if self.layers.rolled_to is None else max(above, self.layers.rolled_to)
+
+
+def rolled_application(member_id: str) -> str:
+    """Return the identifier under which a base records up to which LSN changes are in it."""
+    return f"{member_id}:rolled"
+
+
+def folded_application(member_id: str) -> str:
+    """Return the identifier under which a base records the LSN of the rows that its layers were folded into."""
+    return f"{member_id}:folded"
+
+
+def read_layers(base: Snapshot, member_id: str) -> Layers:
+    """Return what a version of a base has."""
+    found = (base.get_transaction(name(member_id)) for name in (rolled_application, folded_application))
+    rolled_to, folded_at = (CommitLsn(lsn) if lsn is not None else None for lsn in found)
+    return Layers(rolled_to, folded_at)
+
+
+def open_as_of(
+    lake: PublishedLake,
+    capture_instance: str,
+    lsn: CommitLsn | None,
+    open_table: Callable[[str, Instance], Table | None],
+) -> AsOf[Table]:
+    """Return what an instance's table as of an LSN, by default the last published one, is read from.
+
+    `open_table` is that of `open_window`. Raises `InstanceUnknown`, and the errors of `rowtide.cdc.queries.errors`.
+    """
+    known, high = lake.read_instance_and_high(capture_instance)
+    member_id = known.instance.member_id
+    while True:
+        snapshots = read_snapshots(lake.lake).get(member_id, ())
+        changes = open_table(change_table_path(lake.lake, capture_instance), known.instance)
+        base = open_table(base_table_path(lake.lake, capture_instance), known.instance)
+        if read_snapshots(lake.lake).get(member_id, ()) == snapshots:
+            break
+    recorded, _ = lake.read_instance_and_high(capture_instance)
+    if changes is None or recorded.instance.member_id != member_id:
+        # Disabled since it was read.
+        raise InstanceUnknown(capture_instance)
+    at = lsn if lsn is not None else high
+    snapshot = choose_snapshot(recorded, snapshots, ValidityInterval(recorded.lsn, high), at)
+    if base is None:
+        raise NeverCopied(capture_instance)
+    _require_whole(recorded, lake.get_ddl_history(capture_instance), snapshot, at)
+    layers, excluded = read_layers(base.snapshot, member_id), excluded_begins(snapshots, at)
+    return AsOf(recorded.instance.for_readers(), at, snapshot, base, changes, layers, excluded)
+
+
+def find_interval(lake: PublishedLake, capture_instance: str) -> ValidityInterval | None:
+    """Return the LSNs as of which a table can be read, both inclusive; None if there is no complete snapshot.
+
+    Statements that rewrote values and missing transactions inside it are not considered. Raises `InstanceUnknown`.
+    """
+    recorded, high = lake.read_instance_and_high(capture_instance)
+    snapshots = read_snapshots(lake.lake).get(recorded.instance.member_id, ())
+    earliest = _find_earliest(recorded, snapshots)
+    if earliest is None or earliest > high:
+        return None
+    return ValidityInterval(max(recorded.lsn, earliest), high)
+
+
+def as_of_columns(instance: Instance, wanted: Sequence[str] | None = None) -> list[str]:
+    """Return the columns of a table as of an LSN: captured ones, by default all, and what they lack and hold.
+
+    Raises `ColumnNotCaptured`.
+    """
+    captured = [column.lake_name for column in instance.columns]
+    for name in wanted if wanted is not None else ():
+        if name not in captured:
+            raise ColumnNotCaptured(instance.capture_instance, name, ", ".join(captured))
+    chosen = captured if wanted is None else list(dict.fromkeys(wanted))
+    return [*chosen, "__$absent_mask", "__$exact"]
+
+
+def choose_snapshot(
+    recorded: RecordedInstance, snapshots: Sequence[RecordedSnapshot], interval: ValidityInterval, at: CommitLsn
+) -> RecordedSnapshot:
+    """Return the snapshot from which an instance is read as of an LSN.
+
+    Raises `OutsideInterval`, `NeverCopied`, `BeforeSnapshot`.
+    """
+    name = recorded.instance.capture_instance
+    if not interval.low <= at <= interval.high:
+        gap = f" Below it, {recorded.note}." if recorded.note else ""
+        raise OutsideInterval(name, str(at), str(interval.low), str(interval.high), gap)
+    earliest = _find_earliest(recorded, snapshots)
+    if earliest is None:
+        raise NeverCopied(name)
+    found = find_base(_of_whole_changes(recorded, snapshots), at)
+    if found is None:
+        raise BeforeSnapshot(name, str(at), str(earliest))
+    return found
+
+
+def _find_earliest(recorded: RecordedInstance, snapshots: Sequence[RecordedSnapshot]) -> CommitLsn | None:
+    """Return the lowest LSN at which a usable snapshot is complete."""
+    usable = (one for one in _of_whole_changes(recorded, snapshots) if one.is_whole)
+    covered = (one.covered for one in usable if one.state is SnapshotState.COVERED)
+    return min((lsn for lsn in covered if lsn is not None), default=None)
+
+
+def _of_whole_changes(recorded: RecordedInstance, snapshots: Sequence[RecordedSnapshot]) -> list[RecordedSnapshot]:
+    """Return the snapshots since the last gap."""
+    return [one for one in snapshots if recorded.whole_from is None or one.begin >= recorded.whole_from]
+
+
+def _require_whole(
+    recorded: RecordedInstance, history: Sequence[ListedChange], snapshot: RecordedSnapshot, at: CommitLsn
+) -> None:
+    """Raise if the table as of an LSN is not the snapshot and its changes."""
+    name = recorded.instance.capture_instance
+    for missing in recorded.missing:
+        if snapshot.begin < missing.lsn <= at:
+            raise ChangesMissingSinceSnapshot(name, str(at), str(missing.lsn), missing.note or "")
+    for change in history:
+        if change.rewrites_values and snapshot.begin < change.ddl_lsn <= at:
+            first = max(recorded.lsn, snapshot.covered or recorded.lsn)
+            before = f" As of {first} to below {change.ddl_lsn} it can be read." if first < change.ddl_lsn else ""
+            raise RewrittenSinceSnapshot(name, str(at), str(change.ddl_lsn), change.ddl_command, before)
