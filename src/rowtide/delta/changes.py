@@ -31,6 +31,8 @@ class Change:
     added: Collection[AddFile] = ()
     protocol: Protocol | None = None
     metadata: Metadata | None = None
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    """Versions of applications that the commit records."""
     changes_rows: bool = True
     """Whether the rows are others afterwards, not only their files."""
     sees_all_files: bool = False
@@ -43,9 +45,10 @@ class Change:
             changed.append(("protocol", self.protocol.values()))
         if self.metadata is not None:
             changed.append(("metaData", self.metadata.found))
+        transactions = [("txn", {"appId": name, "version": version}) for name, version in self.transactions.items()]
         gone = [("remove", RemoveFile.of(file).values(changes_data=self.changes_rows)) for file in self.removed]
         added = [("add", file.values(changes_data=self.changes_rows)) for file in self.added]
-        return [*changed, *gone, *added]
+        return [*changed, *transactions, *gone, *added]
 
 
 def commit_change(location: Location, plan: Callable[[Snapshot], Change | None]) -> bool:

@@ -1,5 +1,7 @@
 """Cleanup: first all low endpoints move at once, then the rows below them are deleted, one table at a time.
 
+What an instance's base needs of the rows goes there in between (`rolling`).
+
 (SQL Server: the cleanup job, sp_cdc_cleanup_change_table.) After a failure or crash at any point, readers see all rows
 of their interval or an error: a failed deletion does not move endpoints back, and the next cleanup completes it.
 """
@@ -8,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -16,6 +19,7 @@ from rowtide.cdc.cleanup import retention
 from rowtide.cdc.cleanup.cleanups_table import CleanupsTable, RecordedCleanup
 from rowtide.cdc.cleanup.marks import Marks
 from rowtide.cdc.cleanup.retention import CleanupOrder, Hold, Mark, Reference
+from rowtide.cdc.cleanup.rolling import Base, BeforeCommit
 from rowtide.cdc.consumers.consumers import Consumer
 from rowtide.cdc.errors import (
     CleanupImplausible,
@@ -23,15 +27,17 @@ from rowtide.cdc.errors import (
     InstanceUnknown,
     LowWaterMarkOutOfRange,
     LowWaterMarkUnknown,
+    QueryFailed,
 )
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.system_tables import LakeState, SystemTables
+from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.deletion import Below
-from rowtide.delta.errors import LakeWriteFailed
+from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed, TableUnreadable
 from rowtide.lake.deletion import delete_rows, vacuum
 from rowtide.log.entries import LsnText
 
@@ -55,6 +61,25 @@ class Cleaned:
 
 
 @dataclass(frozen=True, slots=True)
+class _BaseWork:
+    """Work on an instance's base: what the change rows to be deleted amount to is added; or its layers are tidied."""
+
+    name: str
+    base: Base
+    is_roll: bool
+
+    def run(self, before_commit: BeforeCommit) -> None:
+        if self.is_roll:
+            self.base.roll(before_commit)
+        else:
+            self.base.tidy(before_commit)
+
+
+Start = Callable[[Callable[[BeforeCommit], None]], "Future[None]"]
+"""Starts long work, which calls what it is given in front of each commit."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Piece:
     """A table and the rows to delete."""
 
@@ -73,28 +98,35 @@ class Cleanup:
         lease: LakeLease,
         list_consumers: Callable[[], Iterable[Consumer]] = tuple,
         vacuum: Callable[[str], None] = vacuum,
+        start: Start | None = None,
     ) -> None:
-        """`list_consumers` returns the consumers for which cleanup waits; `vacuum` is called for each cleaned table."""
+        """`list_consumers` returns the consumers for which cleanup waits; `vacuum` is called for each cleaned table.
+
+        `start` starts work on bases, None: it is done in `step`.
+        """
         self._lake = system_tables.lake
         self._system_tables = system_tables
         self._lease = lease
         self._list_consumers = list_consumers
         self._vacuum = vacuum
         self._marks = Marks(system_tables.lake)
-        self._pieces: deque[_Piece] = deque()
+        self._start = start or self._run_now
+        self._works: deque[_Piece | _BaseWork] = deque()
+        self._running: Future[None] | None = None
         self._not_before = 0.0
+        self._failures: dict[str, str] = {}
         self._cleaned: list[Cleaned] = []
         self._notes: list[str] = []
 
     @property
     def is_done(self) -> bool:
         """The last order has been completed."""
-        return not self._pieces
+        return not self._works
 
     @property
     def remaining(self) -> int:
         """The number of tables that are still to be cleaned."""
-        return len(self._pieces)
+        return sum(isinstance(work, _Piece) for work in self._works)
 
     @property
     def cleaned(self) -> tuple[Cleaned, ...]:
@@ -114,6 +146,7 @@ class Cleanup:
         self._lease.require()
         self._cleaned.clear()
         self._notes.clear()
+        self._failures.clear()
         cleanups = CleanupsTable(self._system_tables)
         last = cleanups.read_last()
         if last is not None:
@@ -136,12 +169,48 @@ class Cleanup:
         self._plan_deletions(order)
 
     def step(self) -> bool:
-        """Clean the next table; return whether one was ready. Raises `LeaseLost`."""
-        if self.is_done or time.monotonic() < self._not_before:
+        """Do the next piece of work; return whether one was ready. Raises `LeaseLost`."""
+        if self.is_done:
+            return False
+        work = self._works[0]
+        if isinstance(work, _BaseWork):
+            return self._advance(work)
+        if time.monotonic() < self._not_before:
             return False
         self._lease.require()
-        self._cleaned.append(self._clean(self._pieces.popleft()))
+        self._works.popleft()
+        self._cleaned.append(self._clean(work))
         return True
+
+    def _advance(self, work: _BaseWork) -> bool:
+        """Start work on a base, or end it; return whether it has ended."""
+        if self._running is None:
+            self._lease.require()
+            self._running = self._start(work.run)
+        if not self._running.done():
+            return False
+        ended, self._running = self._running, None
+        self._works.popleft()
+        try:
+            ended.result()
+        except (LakeWriteFailed, LakeReadFailed, TableUnreadable, QueryFailed) as error:
+            if work.is_roll:
+                self._failures[work.name] = str(error)
+            else:
+                self._cleaned.append(Cleaned(f"{work.name}_base", None, 0, str(error)))
+        # A statement of SQL may have opened the base before, and the change table later.
+        self._not_before = max(self._not_before, time.monotonic() + READER_GRACE_S if work.is_roll else 0.0)
+        return True
+
+    def _run_now(self, work: Callable[[BeforeCommit], None]) -> Future[None]:
+        done: Future[None] = Future()
+        try:
+            work(self._lease.require)
+        except RowtideError as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+        return done
 
     def _find_mark(
         self, order: CleanupOrder, chosen: Iterable[RecordedInstance], last: RecordedCleanup | None
@@ -192,22 +261,31 @@ class Cleanup:
 
     def _plan_deletions(self, order: CleanupOrder) -> None:
         instances = self._system_tables.read().instances.values()
-        self._pieces = deque(_change_rows(self._lake, recorded) for recorded in retention.choose(instances, order))
+        chosen = retention.choose(instances, order)
+        bases = {one.instance.capture_instance: Base(self._lake, one.instance, one.lsn) for one in chosen}
+        copied = {name: base for name, base in bases.items() if base.has_snapshots()}
+        ends = {name: base.find_end() for name, base in copied.items()}
+        self._works = deque(_BaseWork(name, base, is_roll=True) for name, base in copied.items())
+        self._works += (_change_rows(self._lake, one, ends.get(one.instance.capture_instance)) for one in chosen)
         if order.capture_instance is None:
-            self._pieces += self._system_rows(instances)
+            self._works += self._system_rows(chosen, ends)
+        self._works += (_BaseWork(name, base, is_roll=False) for name, base in copied.items())
 
-    def _system_rows(self, instances: Iterable[RecordedInstance]) -> Iterable[_Piece]:
-        """Return the rows of the lake's system tables that lie below every instance's low endpoint."""
-        enabled = retention.choose(instances, CleanupOrder())
+    def _system_rows(self, enabled: Collection[RecordedInstance], ends: Mapping[str, CommitLsn]) -> Iterator[_Piece]:
+        """Yield the rows of the lake's system tables that lie below all change rows that are kept."""
         low = min((recorded.lsn for recorded in enabled), default=None)
         cycle = self._marks.cycle_of(low) if low is not None else None
         if low is None or cycle is None:
             return
         older = Below("cycle", cycle)
-        for name, rows in (("lsn_time_mapping", Below("start_lsn", low.value, if_null=older)), ("cycles", older)):
+        transactions = Below("start_lsn", min(low, *ends.values()).value if ends else low.value, if_null=older)
+        for name, rows in (("lsn_time_mapping", transactions), ("cycles", older)):
             yield _Piece(name, system_table_path(self._lake, name), rows)
 
     def _clean(self, piece: _Piece) -> Cleaned:
+        if piece.name in self._failures:
+            # The base lacks what the rows amount to.
+            return Cleaned(piece.name, piece.low, 0, self._failures[piece.name])
         try:
             failpoint("rows_removal.before")
             removed = delete_rows(piece.path, piece.rows)
@@ -221,6 +299,8 @@ class Cleanup:
         return Cleaned(piece.name, piece.low, removed)
 
 
-def _change_rows(lake: str, recorded: RecordedInstance) -> _Piece:
+def _change_rows(lake: str, recorded: RecordedInstance, end: CommitLsn | None) -> _Piece:
+    """Return an instance's rows below its low endpoint, or below an LSN before that."""
     name = recorded.instance.capture_instance
-    return _Piece(name, change_table_path(lake, name), Below("__$start_lsn", recorded.lsn.value), recorded.lsn)
+    rows = Below("__$start_lsn", (end or recorded.lsn).value)
+    return _Piece(name, change_table_path(lake, name), rows, recorded.lsn)

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import Connection, Engine, func, insert, select, update
 
 from rowtide.cdc.access import own_source
-from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup, Refusal
+from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup, Refusal, Start
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.consumers.consumers import list_consumers
 from rowtide.cdc.definitions import cleanup_requests
@@ -84,9 +84,10 @@ class Housekeeping:
         system_tables: SystemTables,
         lease: LakeLease,
         vacuum: Callable[[str], None] = vacuum,
+        start: Start | None = None,
     ) -> Housekeeping:
         """Open for a lake whose lease is held; cleanup waits for the consumers of the source database."""
-        return cls(connection, Cleanup(system_tables, lease, lambda: list_consumers(connection), vacuum))
+        return cls(connection, Cleanup(system_tables, lease, lambda: list_consumers(connection), vacuum, start))
 
     @property
     def remaining(self) -> int:

@@ -158,9 +158,7 @@ def _complete(rows: pa.RecordBatch, below: pa.RecordBatch, instance: Instance) -
             found = kernels.if_else(taken, texts_below.get(ordinal, nothing), texts.get(ordinal, nothing))
             exact.add(ordinal, found, pa.nulls(count))
         if column.lake_name in values:
-            values[column.lake_name] = kernels.if_else(
-                taken, below.column(column.lake_name), values[column.lake_name]
-            )
+            values[column.lake_name] = kernels.if_else(taken, below.column(column.lake_name), values[column.lake_name])
     values |= {ABSENT: as_binary(masks, np.asarray(~masks.any(axis=1))), EXACT: exact.as_maps()}
     return pa.RecordBatch.from_arrays(list(values.values()), names=list(values))
 

@@ -218,7 +218,5 @@ def _grouped(keys: Sequence[str], masks: int, fillable: Sequence[int]) -> str:
 
 
 def _as_group(batch: pa.RecordBatch, masks: int) -> Group:
-    last, first, has_insert, *others = (
-        np.asarray(column.to_numpy(zero_copy_only=False)) for column in batch.columns
-    )
+    last, first, has_insert, *others = (np.asarray(column.to_numpy(zero_copy_only=False)) for column in batch.columns)
     return Group(last, first, has_insert, tuple(others[:masks]), tuple(others[masks:]))

@@ -12,6 +12,8 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.instances import Instance
+from rowtide.cdc.queries.as_of import open_as_of
+from rowtide.cdc.queries.as_of_rows import table_as_of
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_select
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_changes import share_out, unite, united_columns
@@ -118,19 +120,27 @@ class Changes(PublishedLake):
         net = reduce_changes(*_without_empty(window), option, may_truncate=may_truncate)
         return (net.orderBy(*_ORDER) if is_ordered else net).drop("__$seqval")
 
+    def get_table_as_of(self, capture_instance: str, lsn: CommitLsn | None = None) -> DataFrame:
+        """Return the rows of an instance's table as of an LSN, by default the last published one, unordered.
+
+        Columns: the captured ones, `__$absent_mask`, `__$exact`. Raises `NeverCopied`, `BeforeSnapshot`,
+        `OutsideInterval`, `RewrittenSinceSnapshot`, `ChangesMissingSinceSnapshot`.
+        """
+        return table_as_of(open_as_of(self, capture_instance, lsn, self._open_table))
+
     def _window(self, capture_instance: str, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None) -> _AskedWindow:
         """Return an instance and its change rows in [from, to]."""
-
-        def open_table(path: str, instance: Instance) -> TableVersion | None:
-            table = tables.read_identified(self._spark, path, identity=instance.member_id)
-            if table is None:
-                return None
-            return replace(table, rows=table.rows.withColumnsRenamed(dict(instance.reader_names)))
-
-        window = open_window(self, Asked(capture_instance, from_lsn, to_lsn), open_table)
+        window = open_window(self, Asked(capture_instance, from_lsn, to_lsn), self._open_table)
         lsns = Between(_LSN, window.low.value, window.high.value)
         rows = window.table.rows.where(f"`{_LSN}` between {lsns.low} and {lsns.high}")
         return _AskedWindow(window.instance, window.table, lsns, rows)
+
+    def _open_table(self, path: str, instance: Instance) -> TableVersion | None:
+        """Return the current version of an instance's table under the readers' names; None if it is not its own."""
+        table = tables.read_identified(self._spark, path, identity=instance.member_id)
+        if table is None:
+            return None
+        return replace(table, rows=table.rows.withColumnsRenamed(dict(instance.reader_names)))
 
 
 def _without_empty(window: _AskedWindow) -> tuple[DataFrame, Instance]:

@@ -46,7 +46,9 @@ class RewrittenSinceSnapshot(DataLoss):
     """A statement changed values without change rows, after the snapshot."""
 
     number = 4253
-    fact = "{instance} cannot be read as of {lsn}: a statement changed values without change rows at {ddl_lsn}: {command}"
+    fact = (
+        "{instance} cannot be read as of {lsn}: a statement changed values without change rows at {ddl_lsn}: {command}"
+    )
     hint = "`rowtide cdc resnapshot {instance}` copies the rows again; then it can be read as of that snapshot.{before}"
     instance: str
     lsn: str

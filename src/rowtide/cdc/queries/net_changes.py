@@ -56,7 +56,37 @@ def net_select(rows: str, instance: Instance, option: str, truncates: Truncates)
     `rows` is a table, or a function's call, with an instance's change rows of the window; the instance has a key.
     `option` is an expression: one of `NET_ROW_FILTERS`. Columns: `__$seqval`, to sort by, and `net_columns`.
     """
-    truncate = f"(select max({_POSITION}) as `__$net_truncated_at` from {rows} where `__$operation` = {TRUNCATE})"
+    last = _last_rows(rows, instance, truncates)
+    net = (
+        f"select `__$net_last`.`__$seqval` as `__$seqval`, {', '.join(_net_row(instance, option))} from ({last}) "
+        f"where not ({_last('__$operation')} = {DELETE} and `__$net_first_operation` = {INSERT})"
+    )
+    if truncates is Truncates.NONE:
+        return net
+    shown = ", ".join(_truncate_row(instance))
+    removal = f"select {shown} from {_truncate(rows)} where `__$net_truncated_at` is not null"
+    return f"{net} union all {removal}"
+
+
+IS_DELETED, LACKS_VALUES = "__$is_deleted", "__$lacks_values"
+
+
+def last_select(rows: str, instance: Instance, truncates: Truncates) -> str:
+    """Return the query for each key's last row after the last truncate, completed as `net_select` does.
+
+    Columns: the captured ones, `__$absent_mask`, `__$exact`, `IS_DELETED`, and `LACKS_VALUES`: none of the rows has the
+    values of some columns, and none is an insert.
+    """
+    values = _completed_row(instance)
+    names = [*(column.lake_name for column in instance.columns), "__$absent_mask", "__$exact"]
+    shown = [f"{values.get(name, _last(name))} as {quote(name)}" for name in names]
+    lacks = " or ".join(f"{_filled(ordinal)} is null" for ordinal, _ in _fillable(instance)) or "false"
+    marks = f"{_last('__$operation')} = {DELETE} as `{IS_DELETED}`, {lacks} as `{LACKS_VALUES}`"
+    return f"select {', '.join(shown)}, {marks} from ({_last_rows(rows, instance, truncates)})"
+
+
+def _last_rows(rows: str, instance: Instance, truncates: Truncates) -> str:
+    truncate = _truncate(rows)
     source, is_standing = {
         Truncates.NONE: (rows, "true"),
         Truncates.SOUGHT: (rows, f"({truncate} is null or {_POSITION} > {truncate})"),
@@ -65,21 +95,17 @@ def net_select(rows: str, instance: Instance, option: str, truncates: Truncates)
             f"(`__$net_truncated_at` is null or {_POSITION} > `__$net_truncated_at`)",
         ),
     }[truncates]
-    key = ", ".join(_key(instance))
+    key = ", ".join(key_expressions(instance))
     # All rows of a key are in one partition before grouping: partial aggregation would only add cost.
     standing = (
         f"select * from {source} where `__$operation` in ({DELETE}, {INSERT}, {UPDATE_AFTER}) and {is_standing} "
         f"distribute by {key}"
     )
-    last = f"select {', '.join(_over_key(instance))} from ({standing}) group by {key}"
-    net = (
-        f"select `__$net_last`.`__$seqval` as `__$seqval`, {', '.join(_net_row(instance, option))} from ({last}) "
-        f"where not ({_last('__$operation')} = {DELETE} and `__$net_first_operation` = {INSERT})"
-    )
-    if truncates is Truncates.NONE:
-        return net
-    removal = f"select {', '.join(_truncate_row(instance))} from {truncate} where `__$net_truncated_at` is not null"
-    return f"{net} union all {removal}"
+    return f"select {', '.join(_over_key(instance))} from ({standing}) group by {key}"
+
+
+def _truncate(rows: str) -> str:
+    return f"(select max({_POSITION}) as `__$net_truncated_at` from {rows} where `__$operation` = {TRUNCATE})"
 
 
 def _over_key(instance: Instance) -> Iterator[str]:
@@ -124,7 +150,7 @@ def _filled(ordinal: int) -> str:
     return f"`__$net_value_{ordinal}`"
 
 
-def _key(instance: Instance) -> Iterator[str]:
+def key_expressions(instance: Instance) -> Iterator[str]:
     """Return what identifies a key: the columns, and the exact texts of values that their types cannot hold."""
     for ordinal, column in enumerate(instance.columns, 1):
         if column.index_ordinal is not None:
@@ -153,13 +179,18 @@ def _chunks(instance: Instance) -> Iterator[tuple[int, int, str]]:
 
 
 def _net_row(instance: Instance, option: str) -> Iterator[str]:
-    values = {"__$operation": _operation(option), "__$update_mask": _mask(instance, option)}
-    if instance.may_lack_values:
-        values |= {"__$absent_mask": _absent_mask(instance), "__$exact": _exact(instance)}
-        values |= {column.lake_name: f"{_filled(ordinal)}.value" for ordinal, column in _fillable(instance)}
-    values |= {name: quote(name) for name in _grouped(instance)}
+    values = {"__$operation": _operation(option), "__$update_mask": _mask(instance, option), **_completed_row(instance)}
     for name, _ in net_columns(instance):
         yield f"{values.get(name, _last(name))} as {quote(name)}"
+
+
+def _completed_row(instance: Instance) -> dict[str, str]:
+    """Return the columns of a key's last row that are not as in the row."""
+    values = {}
+    if instance.may_lack_values:
+        values = {"__$absent_mask": _absent_mask(instance), "__$exact": _exact(instance)}
+        values |= {column.lake_name: f"{_filled(ordinal)}.value" for ordinal, column in _fillable(instance)}
+    return values | {name: quote(name) for name in _grouped(instance)}
 
 
 def _operation(option: str) -> str:

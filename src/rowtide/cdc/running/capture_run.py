@@ -136,7 +136,7 @@ class _Run:
             )
             self._has_captured = True
             self.recorder.watch(capture)
-            housekeeping = Housekeeping.over(lease.connection, system_tables, held, upkeep.vacuum)
+            housekeeping = Housekeeping.over(lease.connection, system_tables, held, upkeep.vacuum, upkeep.start)
             yield _Supervisor(capture, housekeeping, reader, self.recorder, pace, copying, self._context.stop)
 
     def _open_snapshots(self, system_tables: SystemTables, lease: SharedLease, upkeep: LakeUpkeep) -> SnapshotThread:

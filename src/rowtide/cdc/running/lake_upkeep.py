@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
@@ -65,6 +65,21 @@ class LakeUpkeep:
         """Write a version's checkpoint when due, see `checkpoints.maintain_log`."""
         if is_checkpoint_due(version, properties):
             self._add("checkpoint", location.path, partial(maintain_log, location, version, properties))
+
+    def start(self, work: Callable[[Callable[[], None]], None]) -> Future[None]:
+        """Start work, which is given what raises unless a commit may be made; what the run leaves never ends."""
+        ended: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                work(self._require)
+            except BaseException as error:
+                ended.set_exception(error)
+                raise
+            ended.set_result(None)
+
+        self._add("base", str(id(ended)), run)
+        return ended
 
     def _add(self, kind: str, path: str, work: Callable[[], object]) -> None:
         with self._changed:

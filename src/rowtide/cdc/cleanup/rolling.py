@@ -1,0 +1,232 @@
+"""What cleanup does to an instance's base: the net effect of change rows goes there before they are removed.
+
+Low endpoints have moved before; change rows are removed after. The base records up to where changes are in it, in the
+commit that adds them: a repeat adds nothing, and readers count no change twice. The layers above the lowest one are
+folded into it when they outweigh a quarter of its rows: the rows rolled since pay for the fold.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_readers.as_of import KeyedTable
+from rowtide.cdc.lake_readers.change_tables import ChangeTable
+from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
+from rowtide.cdc.lake_readers.last_rows import LSN, OPERATION, SEQVAL, Completed, LastRows, StandingRows, TablePart
+from rowtide.cdc.lake_readers.ordering import ORDER
+from rowtide.cdc.lake_tables import base_table_path, change_table_path
+from rowtide.cdc.queries.as_of import AsOf, as_of_columns, folded_application, read_layers, rolled_application
+from rowtide.cdc.recorded_snapshots import (
+    RecordedSnapshot,
+    SnapshotState,
+    excluded_begins,
+    find_base,
+    read_snapshots,
+)
+from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import CommitLsn
+from rowtide.delta.actions import AddFile, Metadata
+from rowtide.delta.appends import write_stream
+from rowtide.delta.changes import Change, commit_change
+from rowtide.delta.commits import Committer, TableState
+from rowtide.delta.deletion import Below, delete_below
+from rowtide.delta.schema import Struct
+from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
+from rowtide.lake.stores import locate
+from rowtide.lake.tables import IDENTITY
+
+_FILE_BYTES = 256 * 1024 * 1024
+"""So much of rows, as they are in memory, is in one data file."""
+_FOLDED_SEQVAL = -1
+"""Below those of snapshots, which are 0, and of changes."""
+
+BeforeCommit = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """An instance's base, which cleanup moves forward to a low endpoint; `before_commit` is called before commits."""
+
+    lake: str
+    instance: Instance
+    low: CommitLsn
+
+    def has_snapshots(self) -> bool:
+        """Return whether the instance has a base: a snapshot has begun. Raises `LakeReadFailed`."""
+        return bool(self._snapshots()) and self._open(self.path) is not None
+
+    def find_end(self) -> CommitLsn:
+        """Return the LSN below which changes go to the base, and are then removed."""
+        return self.low
+
+    def roll(self, before_commit: BeforeCommit) -> None:
+        """Add the net effect of the changes below `find_end`, once.
+
+        Raises `QueryFailed`, `LakeReadFailed`, `LakeWriteFailed`.
+        """
+        base, snapshots, end = self._open(self.path), self._snapshots(), self.find_end()
+        changes = self._open(change_table_path(self.lake, self.instance.capture_instance))
+        if base is None or changes is None or not snapshots:
+            return
+        rolled_to = read_layers(base, self.instance.member_id).rolled_to
+        if rolled_to is not None and rolled_to >= end:
+            return
+        first = min(one.begin for one in snapshots).increment()
+        first = first if rolled_to is None else max(first, rolled_to)
+        part = TablePart(ChangeTable(changes), first, end.decrement())
+
+        def write(state: TableState) -> Sequence[AddFile]:
+            rows = _net_rows(self.instance, part) if first < end else iter(())
+            files = _write_files(base.location, state.columns, state.metadata, rows)
+            before_commit()
+            return files
+
+        failpoint("roll_forward.before")
+        identity = rolled_application(self.instance.member_id)
+        Committer().commit_once(base.location, identity=identity, cycle=end.value, write=write)
+        failpoint("roll_forward.after")
+
+    def tidy(self, before_commit: BeforeCommit) -> None:
+        """Remove layers that a newer snapshot supersedes, and fold the others if they outweigh a quarter of the rows.
+
+        Raises as `roll`.
+        """
+        snapshots = self._snapshots()
+        newest = find_base(snapshots, self.low)
+        if newest is None or self._open(self.path) is None:
+            return
+        superseded = Below(LSN, newest.begin.value)
+        delete_below(locate(self.path), superseded, before_commit=before_commit)
+        last = self.low.decrement()
+        is_settled = newest == find_base(snapshots, last) and not any(_is_pending(one, last) for one in snapshots)
+        if is_settled:
+            commit_change(locate(self.path), lambda base: self._fold(base, newest, snapshots, before_commit))
+
+    @property
+    def path(self) -> str:
+        """The base's place."""
+        return base_table_path(self.lake, self.instance.capture_instance)
+
+    def _open(self, path: str) -> Snapshot | None:
+        snapshot = open_snapshot(locate(path))
+        if snapshot is None or snapshot.properties.get(IDENTITY) != self.instance.member_id:
+            return None
+        return snapshot
+
+    def _snapshots(self) -> list[RecordedSnapshot]:
+        recorded = read_snapshots(self.lake).get(self.instance.member_id, ())
+        return [one for one in recorded if one.state is not SnapshotState.CANCELLED]
+
+    def _fold(
+        self,
+        base: Snapshot,
+        newest: RecordedSnapshot,
+        snapshots: Sequence[RecordedSnapshot],
+        before_commit: BeforeCommit,
+    ) -> Change | None:
+        """Return the change that makes one layer of all, as of the last LSN below the low endpoint."""
+        last, table = self.low.decrement(), ChangeTable(base)
+        member_id = self.instance.member_id
+        layers, excluded = read_layers(base, member_id), excluded_begins(snapshots, last)
+        as_of = AsOf(self.instance, last, newest, table, table, layers, excluded)
+        if base.properties.get(IDENTITY) != member_id or layers.rolled_to != self.low or not _is_fold_due(as_of):
+            return None
+        rows = (
+            _as_layer(batch, last, base.columns) for batch in KeyedTable(as_of, as_of_columns(self.instance)).read()
+        )
+        files = _write_files(base.location, base.columns, base.metadata, rows)
+        failpoint("fold.before")
+        before_commit()
+        transactions = {folded_application(member_id): last.value}
+        return Change("OPTIMIZE", removed=list(base.files.values()), added=files, transactions=transactions)
+
+
+def _is_pending(snapshot: RecordedSnapshot, at: CommitLsn) -> bool:
+    return snapshot.covered is None or snapshot.covered > at
+
+
+def _is_fold_due(as_of: AsOf[ChangeTable]) -> bool:
+    files = as_of.base.snapshot.files.values()
+    rows = {file.path: file.statistics.get("numRecords") or 0 for file in files}
+    (lsn,) = as_of.base.snapshot.columns.select([LSN]).fields
+    lowest = sum(rows[file.path] for file in files if _greatest(file, lsn.physical_name) == as_of.lowest.value)
+    return 4 * (sum(rows.values()) - lowest) > lowest
+
+
+def _greatest(file: AddFile, column: str) -> object:
+    return (file.statistics.get("maxValues") or {}).get(column)
+
+
+def _net_rows(instance: Instance, part: TablePart) -> Iterator[pa.RecordBatch]:
+    """Yield the last truncate, then the last row of each key, completed; as rows of the change table."""
+    rows = StandingRows.of(part)
+    schema = part.table.schema()
+    if rows.truncate is not None:
+        lsn, seqval = rows.truncate
+        yield pa.RecordBatch.from_pylist([{LSN: lsn, SEQVAL: seqval, OPERATION: TRUNCATE}], schema=schema)
+    last = LastRows(instance, rows, [*ORDER, *(name for name in schema.names if name not in ORDER)])
+    with open_engine() as engine:
+        groups = KeyGroups.of(engine, last.numbered(), last.key_names, last.fillable)
+        for completed in last.read(groups.read()) if groups is not None else ():
+            yield _as_rolled(completed, schema)
+
+
+def _as_rolled(completed: Completed, schema: pa.Schema) -> pa.RecordBatch:
+    """Return last rows as they are added to a base: an insert says that no earlier row has a value that it lacks."""
+    group = completed.group
+    operations = np.where(group.last_operation == DELETE, DELETE, np.where(group.has_insert, INSERT, UPDATE_AFTER))
+    count = len(operations)
+    values = {
+        **completed.values,
+        OPERATION: pa.array(operations.astype(np.int32)),
+        "__$update_mask": pa.nulls(count, pa.binary()),
+    }
+    columns = [values.get(name, completed.last.column(name)) for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _as_layer(rows: pa.RecordBatch, lsn: CommitLsn, columns: Struct) -> pa.RecordBatch:
+    """Return rows of a table as rows of a base's lowest layer."""
+    count = rows.num_rows
+    values = {
+        LSN: pa.array(np.full(count, lsn.value)),
+        SEQVAL: pa.array(np.full(count, _FOLDED_SEQVAL)),
+        OPERATION: pa.array(np.full(count, INSERT, np.int32)),
+    }
+    schema, there = columns.schema, set(rows.schema.names)
+    arrays = [
+        values[field.name]
+        if field.name in values
+        else rows.column(field.name)
+        if field.name in there
+        else pa.nulls(count, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _write_files(
+    location: Location, columns: Struct, metadata: Metadata, rows: Iterable[pa.RecordBatch]
+) -> list[AddFile]:
+    """Write rows to data files of some size."""
+    files = []
+    batches = (batch for batch in rows if batch.num_rows)
+    while (first := next(batches, None)) is not None:
+        name = f"base-{uuid.uuid4().hex}.parquet"
+        files.append(write_stream(location, columns, metadata, _up_to_size(first, batches), name))
+    return files
+
+
+def _up_to_size(first: pa.RecordBatch, more: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    size = first.nbytes
+    yield first
+    while size < _FILE_BYTES and (batch := next(more, None)) is not None:
+        size += batch.nbytes
+        yield batch

@@ -1,0 +1,62 @@
+"""A table as of each LSN is what the table had: random histories, snapshots begun at any moment, and cleanups."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from builders.shadow_tables import ShadowTable
+from rowtide.cdc.lake_readers.lake import Lake
+from rowtide.cdc.queries.changes import Changes
+from rowtide.cdc.queries.errors import BeforeSnapshot, NeverCopied
+from rowtide.core.lsn import CommitLsn
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STEPS = 120
+LONG = [pytest.param(seed, marks=pytest.mark.soak) for seed in range(5, 200)]
+
+
+@pytest.mark.parametrize("seed", [*range(5), *LONG])
+def test_table_as_of_each_lsn_is_that_of_the_model(tmp_path: Path, seed: int) -> None:
+    chosen = random.Random(seed)
+    shadow = ShadowTable(chosen, tmp_path / "lake")
+    lake = Lake(shadow.made.path)
+    for _ in range(STEPS):
+        shadow.step()
+        if chosen.random() < 0.2:
+            lsn = chosen.choice(shadow.lsns())
+            assert read(lake, shadow, lsn) == shadow.expected(lsn), lsn
+    shadow.publish()
+    for lsn in shadow.lsns():
+        assert read(lake, shadow, lsn) == shadow.expected(lsn), lsn
+
+
+@pytest.mark.parametrize("seed", [*range(3), *LONG[:20]])
+def test_table_as_of_an_lsn_is_the_same_by_spark(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    chosen = random.Random(seed)
+    shadow = ShadowTable(chosen, tmp_path / "lake")
+    for _ in range(STEPS):
+        shadow.step()
+    shadow.publish()
+    changes, name = Changes(spark, shadow.made.path), shadow.instance.capture_instance
+    lsns = [lsn for lsn in shadow.lsns() if shadow.expected(lsn) is not None]
+    for lsn in chosen.sample(lsns, min(4, len(lsns))):
+        assert in_order(changes.get_table_as_of(name, CommitLsn(lsn)).toArrow()) == shadow.expected(lsn), lsn
+
+
+def read(lake: Lake, shadow: ShadowTable, lsn: int) -> list[tuple[object, ...]] | None:
+    try:
+        found = lake.get_table_as_of(shadow.instance.capture_instance, CommitLsn(lsn)).to_arrow()
+    except (BeforeSnapshot, NeverCopied):
+        return None
+    return in_order(found.read_all())
+
+
+def in_order(rows: pa.Table) -> list[tuple[object, ...]]:
+    return [tuple(row.values())[:4] for row in rows.sort_by("id").to_pylist()]
