@@ -72,6 +72,17 @@ class ChangeFunctions(LakeFunctions):
         changes = Changes(session(spark, lake), lake)
         return changes.get_net_changes(capture_instance, *window, row_filter_option, is_ordered=is_ordered)
 
+    def get_table_as_of(
+        self, capture_instance: str, at: Bound | None = None, *, spark: SparkSession | None = None
+    ) -> DataFrame:
+        """Return the rows of a table as of an LSN or a time, by default the last published LSN; see `Changes`.
+
+        A time stands for the last transaction up to it. Raises `TimeOutOfRange` too.
+        """
+        lake = self._readable_lake(capture_instance)
+        _, lsn = LsnTimes(lake).find_window(capture_instance, None, at)
+        return Changes(session(spark, lake), lake).get_table_as_of(capture_instance, lsn)
+
     def get_table_changes(
         self,
         table: str,

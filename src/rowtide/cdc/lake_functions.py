@@ -6,6 +6,7 @@ nor SQLAlchemy is imported: a command that asks for a few rows answers at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from rowtide.cdc.ddl.history import ListedChange
@@ -47,6 +48,12 @@ class LakeFunctions:
         lake = Lake(self._readable_lake(capture_instance))
         ask = lake.get_net_changes if net else lake.get_all_changes
         return ask(capture_instance, from_lsn, to_lsn, row_filter_option)
+
+    def stream_table_as_of(
+        self, capture_instance: str, at: Bound | None = None, columns: Sequence[str] | None = None
+    ) -> ArrowChanges:
+        """Return the rows of `get_table_as_of`, or some columns of them, as Arrow, without Spark; see `Lake`."""
+        return Lake(self._readable_lake(capture_instance)).get_table_as_of(capture_instance, at, columns)
 
     def get_min_lsn(self, capture_instance: str) -> CommitLsn:
         """Return an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn)."""

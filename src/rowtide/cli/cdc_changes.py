@@ -63,6 +63,33 @@ def changes(
         raise typer.BadParameter("parquet needs --out FILE", param_hint="--format")
     first, last = (parse_bound(text) if text is not None else None for text in (start, end))
     found = open_lake_of(db).stream_changes(instance, first, last, row_filter, net=net)
+    _write(found, form, out)
+
+
+@app.command(epilog="Example: rowtide cdc as-of public_orders --at 2026-03-01T00:00 --db postgresql://localhost/shop")
+def as_of(
+    db: Db,
+    instance: InstanceName,
+    at: Annotated[
+        str | None, typer.Option(metavar="LSN|TIME", help="LSN, or a time: its last transaction; default: now.")
+    ] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns, separated by commas; default: all captured.")] = None,
+    form: Annotated[ChangesFormat, typer.Option("--format", help="parquet: typed, with --out.")] = ChangesFormat.TABLE,
+    out: Annotated[Path | None, typer.Option(help="Write a file instead.")] = None,
+) -> None:
+    """Print the rows of a table as of an LSN or a time, unordered: a snapshot and the changes since.
+
+    Now is the last published LSN. Times are in ISO 8601, in UTC if they have no zone.
+    """
+    if form is ChangesFormat.PARQUET and out is None:
+        raise typer.BadParameter("parquet needs --out FILE", param_hint="--format")
+    bound = parse_bound(at) if at is not None else None
+    wanted = [name.strip() for name in columns.split(",")] if columns is not None else None
+    _write(open_lake_of(db).stream_table_as_of(instance, bound, wanted), form, out)
+
+
+def _write(found: ArrowChanges, form: ChangesFormat, out: Path | None) -> None:
+    """Write rows to a file, or to standard output."""
     with whole_file(out) if out is not None else nullcontext() as partial:
         if partial is not None and form is ChangesFormat.PARQUET:
             from rowtide.cdc.lake_readers.presentation import write_parquet

@@ -1,4 +1,4 @@
-"""Change rows of a window as Arrow, for programs and for what takes Arrow: DuckDB, Polars."""
+"""Change rows of a window, or a table as of an LSN, as Arrow, for programs and for what takes Arrow: DuckDB, Polars."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ArrowChanges:
-    """Change rows in order, with the columns of `schema`; `instance` has what its columns are in the source.
+    """Change rows in order, or a table's rows, with the columns of `schema`; `instance` has what they are in the source.
 
     Rows are read as often as they are asked for, each time from the same version of the change table, as a stream in
     bounded memory. Reading raises `LakeReadFailed`, also when a vacuum removed the version's files.

@@ -84,7 +84,7 @@ def rows_of(batches: Iterable[Sequence[PresentedColumn]]) -> Iterator[Row]:
 
 
 def present(changes: ArrowChanges) -> PresentedChanges:
-    """Return all or net changes for programs outside Arrow, in their order.
+    """Return all or net changes, or a table as of an LSN, for programs outside Arrow, in their order.
 
     Masks and binary values are hexadecimal text, times, decimals, infinities and NaN the source's text, a value that
     its type in the lake cannot hold its exact text, an integer beyond 2**53 text. `__$absent_mask` is there for
@@ -93,16 +93,15 @@ def present(changes: ArrowChanges) -> PresentedChanges:
     instance = changes.instance
     there = set(changes.schema.names)
     metadata = [name for name in _METADATA if name in there and (name != "__$absent_mask" or instance.may_lack_values)]
-    names = [*metadata, *(column.name for column in instance.columns)]
-    columns = [*metadata, *(column.lake_name for column in instance.columns)]
-    batches = (_present(piece, names, columns, len(metadata)) for batch in changes.batches() for piece in pieces(batch))
-    return PresentedChanges(names, batches)
+    places = {column.lake_name: place for place, column in enumerate(instance.columns)}
+    captured = [places[name] for name in changes.schema.names if name in places]
+    batches = (_present(piece, instance, metadata, captured) for batch in changes.batches() for piece in pieces(batch))
+    return PresentedChanges([*metadata, *(instance.columns[place].name for place in captured)], batches)
 
 
 def present_values(rows: pa.RecordBatch, instance: Instance) -> Sequence[PresentedColumn]:
     """Present the captured columns of some change rows, as `present` does."""
-    names, columns = zip(*((column.name, column.lake_name) for column in instance.columns), strict=True)
-    return _present(rows, names, columns, 0)
+    return _present(rows, instance, (), range(len(instance.columns)))
 
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -121,12 +120,14 @@ def write_parquet(changes: ArrowChanges, file: Path) -> None:
 
 
 def _present(
-    rows: pa.RecordBatch, names: Sequence[str], columns: Sequence[str], metadata: int
+    rows: pa.RecordBatch, instance: Instance, metadata: Sequence[str], captured: Sequence[int]
 ) -> Sequence[PresentedColumn]:
+    """Present columns of rows: some before the captured ones, and the captured ones at some places."""
     exact = read_exact_texts(rows.column(EXACT))
+    columns = ((place + 1, instance.columns[place]) for place in captured)
     return [
-        _present_column(name, rows.column(column), exact.get(place - metadata + 1))
-        for place, (name, column) in enumerate(zip(names, columns, strict=True))
+        *(_present_column(name, rows.column(name), None) for name in metadata),
+        *(_present_column(one.name, rows.column(one.lake_name), exact.get(ordinal)) for ordinal, one in columns),
     ]
 
 
