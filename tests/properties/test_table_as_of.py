@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from builders.shadow_bags import BAG, ShadowBag
 from builders.shadow_tables import ShadowTable
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.queries.changes import Changes
@@ -60,3 +61,26 @@ def read(lake: Lake, shadow: ShadowTable, lsn: int) -> list[tuple[object, ...]] 
 
 def in_order(rows: pa.Table) -> list[tuple[object, ...]]:
     return [tuple(row.values())[:4] for row in rows.sort_by("id").to_pylist()]
+
+
+@pytest.mark.parametrize("seed", [*range(5), *LONG])
+def test_table_without_a_key_is_a_bag_of_rows(tmp_path: Path, seed: int) -> None:
+    chosen = random.Random(seed)
+    shadow = ShadowBag(chosen, tmp_path / "lake")
+    lake = Lake(shadow.made.path)
+    for _ in range(STEPS):
+        shadow.step()
+        if chosen.random() < 0.2:
+            lsn = chosen.choice(shadow.lsns())
+            assert read_bag(lake, lsn) == shadow.expected(lsn), lsn
+    shadow.publish()
+    for lsn in shadow.lsns():
+        assert read_bag(lake, lsn) == shadow.expected(lsn), lsn
+
+
+def read_bag(lake: Lake, lsn: int) -> list[str] | None:
+    try:
+        found = lake.get_table_as_of(BAG.capture_instance, CommitLsn(lsn), ["number", "name"]).to_arrow().read_all()
+    except (BeforeSnapshot, NeverCopied):
+        return None
+    return sorted(str((row["number"], row["name"])) for row in found.to_pylist())

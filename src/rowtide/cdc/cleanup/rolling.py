@@ -15,13 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_readers.as_of import KeyedTable
+from rowtide.cdc.lake_readers.bags import CountedRows
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
 from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
 from rowtide.cdc.lake_readers.last_rows import LSN, OPERATION, SEQVAL, Completed, LastRows, StandingRows, TablePart
 from rowtide.cdc.lake_readers.ordering import ORDER
+from rowtide.cdc.lake_readers.tables_as_of import table_as_of
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.queries.as_of import AsOf, as_of_columns, folded_application, read_layers, rolled_application
+from rowtide.cdc.queries.bag_visibility import Counted, find_counted
 from rowtide.cdc.recorded_snapshots import (
     RecordedSnapshot,
     SnapshotState,
@@ -63,8 +65,15 @@ class Base:
         return bool(self._snapshots()) and self._open(self.path) is not None
 
     def find_end(self) -> CommitLsn:
-        """Return the LSN below which changes go to the base, and are then removed."""
-        return self.low
+        """Return the LSN below which changes go to the base, and are then removed.
+
+        Of a table without a key they stay while a snapshot is made: which of them it sees is not known of rows that lie
+        in the base.
+        """
+        if self.instance.index_columns:
+            return self.low
+        open_copies = (one.begin for one in self._snapshots() if _is_pending(one, self.low))
+        return min([self.low, *(begin.increment() for begin in open_copies)])
 
     def roll(self, before_commit: BeforeCommit) -> None:
         """Add the net effect of the changes below `find_end`, once.
@@ -83,7 +92,7 @@ class Base:
         part = TablePart(ChangeTable(changes), first, end.decrement())
 
         def write(state: TableState) -> Sequence[AddFile]:
-            rows = _net_rows(self.instance, part) if first < end else iter(())
+            rows = self._effect(part, snapshots) if first < end else iter(())
             files = _write_files(base.location, state.columns, state.metadata, rows)
             before_commit()
             return files
@@ -92,6 +101,13 @@ class Base:
         identity = rolled_application(self.instance.member_id)
         Committer().commit_once(base.location, identity=identity, cycle=end.value, write=write)
         failpoint("roll_forward.after")
+
+    def _effect(self, part: TablePart, snapshots: Sequence[RecordedSnapshot]) -> Iterator[pa.RecordBatch]:
+        """Return what change rows amount to."""
+        if self.instance.index_columns:
+            return _net_rows(self.instance, part)
+        newest = find_base(snapshots, self.low)
+        return _counted_rows(part, find_counted(self.lake, newest)) if newest is not None else iter(())
 
     def tidy(self, before_commit: BeforeCommit) -> None:
         """Remove layers that a newer snapshot supersedes, and fold the others if they outweigh a quarter of the rows.
@@ -138,9 +154,8 @@ class Base:
         as_of = AsOf(self.instance, last, newest, table, table, layers, excluded)
         if base.properties.get(IDENTITY) != member_id or layers.rolled_to != self.low or not _is_fold_due(as_of):
             return None
-        rows = (
-            _as_layer(batch, last, base.columns) for batch in KeyedTable(as_of, as_of_columns(self.instance)).read()
-        )
+        found = table_as_of(self.lake, as_of, as_of_columns(self.instance))
+        rows = (_as_layer(batch, last, base.columns) for batch in found.read())
         files = _write_files(base.location, base.columns, base.metadata, rows)
         failpoint("fold.before")
         before_commit()
@@ -169,13 +184,26 @@ def _net_rows(instance: Instance, part: TablePart) -> Iterator[pa.RecordBatch]:
     rows = StandingRows.of(part)
     schema = part.table.schema()
     if rows.truncate is not None:
-        lsn, seqval = rows.truncate
-        yield pa.RecordBatch.from_pylist([{LSN: lsn, SEQVAL: seqval, OPERATION: TRUNCATE}], schema=schema)
+        yield _truncate_row(schema, *rows.truncate)
     last = LastRows(instance, rows, [*ORDER, *(name for name in schema.names if name not in ORDER)])
     with open_engine() as engine:
         groups = KeyGroups.of(engine, last.numbered(), last.key_names, last.fillable)
         for completed in last.read(groups.read()) if groups is not None else ():
             yield _as_rolled(completed, schema)
+
+
+def _counted_rows(part: TablePart, counted: Counted) -> Iterator[pa.RecordBatch]:
+    """Yield the last truncate, then the rows behind it, of those that count."""
+    rows = CountedRows(None, part, counted).behind_truncate()
+    schema = part.table.schema()
+    if rows.truncate is not None:
+        yield _truncate_row(schema, *rows.truncate)
+    for batch in rows.stream([*ORDER, *(name for name in schema.names if name not in ORDER)]):
+        yield batch.select(schema.names)
+
+
+def _truncate_row(schema: pa.Schema, lsn: int, seqval: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{LSN: lsn, SEQVAL: seqval, OPERATION: TRUNCATE}], schema=schema)
 
 
 def _as_rolled(completed: Completed, schema: pa.Schema) -> pa.RecordBatch:

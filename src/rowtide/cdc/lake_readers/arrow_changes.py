@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ArrowChanges:
-    """Change rows in order, or a table's rows, with the columns of `schema`; `instance` has what they are in the source.
+    """Change rows in order, or a table's rows; `schema` has their columns, `instance` what these are in the source.
 
     Rows are read as often as they are asked for, each time from the same version of the change table, as a stream in
     bounded memory. Reading raises `LakeReadFailed`, also when a vacuum removed the version's files.

@@ -8,10 +8,10 @@ from datetime import datetime
 import pyarrow as pa
 
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
-from rowtide.cdc.lake_readers.as_of import KeyedTable
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.lake_readers.table_changes import as_united, united_schema
+from rowtide.cdc.lake_readers.tables_as_of import table_as_of
 from rowtide.cdc.queries.as_of import as_of_columns, open_as_of
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
@@ -117,7 +117,7 @@ class Lake(PublishedLake):
         """
         _, lsn = LsnTimes(self.lake).find_window(capture_instance, None, at)
         as_of = open_as_of(self, capture_instance, lsn, open_change_table)
-        table = KeyedTable(as_of, as_of_columns(as_of.instance, columns))
+        table = table_as_of(self.lake, as_of, as_of_columns(as_of.instance, columns))
         return ArrowChanges(table.schema, as_of.instance, table.read)
 
     def _open(self, capture_instance: str, start: Bound | None, end: Bound | None) -> Window[ChangeTable]:

@@ -1,4 +1,4 @@
-"""Tables as of an LSN without Spark: the lowest layer of the base, under the last row of each key above it.
+"""Tables with a key as of an LSN, without Spark: the lowest layer of the base, under the last row of each key above it.
 
 In one pass over the keys of the lowest layer DuckDB finds the rows that later ones hide; in a second the others are
 returned. A value that a key's last row lacks is taken from the row that it hides.
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_readers.ascending import Ascending, Numbers
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
 from rowtide.cdc.lake_readers.exact_texts import EXACT, kernels
 from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
@@ -40,7 +40,6 @@ from rowtide.cdc.rows.exact_values import ExactValues
 from rowtide.cdc.rows.masks import as_binary, empty_masks, set_bits
 from rowtide.cdc.rows.operations import DELETE
 
-Numbers = npt.NDArray[np.int64]
 _NOWHERE = -1
 
 
@@ -123,7 +122,7 @@ class KeyedTable:
 
     def _covered(self, lowest: LowestLayer, groups: KeyGroups, lacking: _Lacking) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the lowest layer that are not hidden, and those that lack their values, with these."""
-        hidden, filled = _Ascending(groups.read_hidden()), lacking.read()
+        hidden, filled = Ascending(groups.read_hidden()), lacking.read()
         columns = list(dict.fromkeys([*self.columns, ABSENT, EXACT])) if lacking.has_rows else list(self.columns)
         begin = 0
         for batch in lowest.stream(columns):
@@ -161,29 +160,6 @@ def _complete(rows: pa.RecordBatch, below: pa.RecordBatch, instance: Instance) -
             values[column.lake_name] = kernels.if_else(taken, below.column(column.lake_name), values[column.lake_name])
     values |= {ABSENT: as_binary(masks, np.asarray(~masks.any(axis=1))), EXACT: exact.as_maps()}
     return pa.RecordBatch.from_arrays(list(values.values()), names=list(values))
-
-
-@dataclass(slots=True)
-class _Ascending:
-    """Ascending numbers, taken up to an end at a time."""
-
-    more: Iterator[Numbers]
-    held: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
-
-    def take(self, end: int) -> Numbers:
-        """Return the numbers below an end that were not taken yet."""
-        taken = []
-        while True:
-            count = int(np.searchsorted(self.held, end))
-            taken.append(self.held[:count])
-            self.held = self.held[count:]
-            if len(self.held):
-                break
-            found = next(self.more, None)
-            if found is None:
-                break
-            self.held = found
-        return np.concatenate(taken)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,18 @@
+"""A table as of an LSN without Spark, with or without a key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rowtide.cdc.lake_readers.bags import BagTable
+from rowtide.cdc.lake_readers.change_tables import ChangeTable
+from rowtide.cdc.lake_readers.keyed_tables import KeyedTable
+from rowtide.cdc.queries.as_of import AsOf
+from rowtide.cdc.queries.bag_visibility import find_counted
+
+
+def table_as_of(lake: str, as_of: AsOf[ChangeTable], columns: Sequence[str]) -> KeyedTable | BagTable:
+    """Return what reads columns of a table of a lake as of an LSN. Raises `LakeReadFailed`."""
+    if as_of.instance.index_columns:
+        return KeyedTable(as_of, columns)
+    return BagTable(as_of, columns, find_counted(lake, as_of.snapshot))
