@@ -157,7 +157,15 @@ def _columns(instance: Instance) -> list[tuple[str, str]]:
 
 
 def _definition(visible: str | None) -> dict[str, object]:
-    return {"request_id": 1, "condition": None, "bounds": [], "visible": visible, "rows": 0, "size": 0}
+    return {
+        "request_id": 1,
+        "condition": None,
+        "bounds": [],
+        "visible": visible,
+        "generation": "",
+        "rows": 0,
+        "size": 0,
+    }
 
 
 def _create(path: str, columns: Sequence[tuple[str, str]], identity: str, *, is_mapped: bool = False) -> None:
