@@ -91,8 +91,9 @@ $(INSTALLED): $(BIN)/uv requirements.lock pyproject.toml
 
 # Two Sparks at a time would fetch them to one place.
 $(JARS): $(INSTALLED)
-	@echo "Starting Spark once, which fetches Delta's jars the first time ..."
-	@$(BIN)/python -c 'from rowtide.lake.session import build_session; build_session().stop()'
+	@echo "Starting Spark once, which fetches Delta's and Iceberg's jars the first time ..."
+	@$(BIN)/python -c 'from rowtide.lake.session import build_session; from rowtide.lake.spark.jars import ICEBERG; \
+		build_session(formats=[ICEBERG]).stop()'
 	@touch $@
 
 # Not optimized: most of the time goes into compiling Go's own library, and it is fast enough as it is.

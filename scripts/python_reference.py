@@ -37,13 +37,25 @@ from rowtide.replication import (
     SyncType,
     TransactionalReplication,
 )
+from rowtide.targets import (
+    CustomTarget,
+    CustomWindow,
+    ListedTarget,
+    SetVersion,
+    TableState,
+    TableVersion,
+    TargetFormat,
+    TargetOptions,
+    Targets,
+    Truncation,
+)
 from rowtide.tracking import ChangeTracking, PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
 from rowtide.tracking.spark import ChangeFrames, read_changes
 
 HEAD = """# Python API
 
 Every command of a feature is also a method. `rowtide.connect(url)` returns a handle; each feature is an
-attribute of it: `cdc`, `replication`, `merge` and `tracking`.
+attribute of it: `cdc`, `targets`, `replication`, `merge` and `tracking`.
 
 ```python
 import rowtide
@@ -81,6 +93,22 @@ SECTIONS = (
         "cdc",
         ChangeDataCapture,
         (InstanceRequest, BeforeImages, JobParameters, CleanupOrder, ValidityInterval, Window, CommitLsn),
+    ),
+    Section(
+        "Targets",
+        "targets",
+        Targets,
+        (
+            TargetOptions,
+            TargetFormat,
+            Truncation,
+            ListedTarget,
+            SetVersion,
+            TableVersion,
+            TableState,
+            CustomTarget,
+            CustomWindow,
+        ),
     ),
     Section("A lake without Spark", "lake", Lake, (ArrowChanges,)),
     Section("A lake in Spark, without the database", "Changes", Changes, is_made_by_the_caller=True),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rowtide.merge.api import MergeReplication
     from rowtide.relocation import Copied, CopyProgress
     from rowtide.replication.api import TransactionalReplication
+    from rowtide.targets.api import Targets
     from rowtide.tracking import ChangeTracking
 
 
@@ -65,6 +66,13 @@ class Database:
         return ChangeDataCapture(self.url)
 
     @cached_property
+    def targets(self) -> Targets:
+        """Tables that follow captured tables. Raises `ExtraMissing` if PostgreSQL's driver is not installed."""
+        with naming_extras():
+            from rowtide.targets.api import Targets
+        return Targets(self.url)
+
+    @cached_property
     def replication(self) -> TransactionalReplication:
         """Transactional replication. Raises `ExtraMissing` if PostgreSQL's driver is not installed."""
         with naming_extras():
@@ -87,16 +95,17 @@ class Database:
         watchers: Watchers | None = None,
         on_event: Callable[[str], None] = lambda _event: None,
     ) -> None:
-        """Run the jobs of the database until `stop` is set (SQL Server Agent).
+        """Run the jobs of the database, and apply targets, until `stop` is set (SQL Server Agent).
 
         `options` are the capture job's. Raises `ExtraMissing` if PostgreSQL's driver is not installed.
         """
         with naming_extras():
             from rowtide.cdc.capture.options import USUAL
-            from rowtide.cdc.functions import session
             from rowtide.cdc.running.context import CaptureContext, Watchers
             from rowtide.cdc.running.job_agent import run_jobs
-        make_spark = partial(session, spark)
+            from rowtide.cdc.running.job_works import SharedSpark
+            from rowtide.targets.running import TargetsAgent, targets_beside
+        make_spark = SharedSpark(partial(self.targets.make_spark, spark)).get
         context = CaptureContext(
             self.url,
             make_spark,
@@ -104,7 +113,25 @@ class Database:
             watchers or Watchers(),
             options or USUAL,
         )
-        run_jobs(context, on_event)
+        with targets_beside(TargetsAgent(self.targets, None, make_spark, on_event), context.watchers.on_retry):
+            run_jobs(context, on_event)
+
+    def run_targets(
+        self,
+        name: str | None = None,
+        *,
+        spark: SparkSession | None = None,
+        stop: threading.Event | None = None,
+        on_event: Callable[[str], None] = lambda _event: None,
+    ) -> None:
+        """Apply what is published to one target, or to all, until `stop` is set.
+
+        Raises `TargetUnknown`, `ReadingDenied`.
+        """
+        with naming_extras():
+            from rowtide.targets.running import TargetsAgent, run_targets
+        agent = TargetsAgent(self.targets, name, partial(self.targets.make_spark, spark), on_event)
+        run_targets(agent, stop or threading.Event())
 
     def find_adoption(self) -> Adoption:
         """Return what `adopt` would find and give up. Raises as `adopt`."""

@@ -147,6 +147,17 @@ snapshots = Table(
     Column("outcome", Text, comment="why it waits, began again, or failed"),
 )
 
+targets = Table(
+    "targets",
+    metadata,
+    Column("target_name", Text, primary_key=True),
+    Column("target_id", Text, nullable=False, unique=True, comment="under which its tables know what they have"),
+    Column("consumer_name", Text, ForeignKey(consumers.c.consumer_name), nullable=False, unique=True),
+    Column("kind", Text, nullable=False, comment="current, history or python:module.Class"),
+    Column("options", Text, nullable=False, comment="JSON: format, place, columns"),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
 
 def are_made(connection: Connection) -> bool:
     """Return whether the database is enabled for capture; its log may be read for publications only."""

@@ -615,6 +615,16 @@ class ConsumerExists(AlreadyExists):
 
 
 @numbered
+class ConsumerOwned(Denied):
+    """A consumer belongs to a target, and ends with it."""
+
+    number = 4142
+    fact = "consumer {consumer} belongs to a target"
+    hint = "Run `rowtide cdc drop-target` for the target; `rowtide cdc targets` lists them."
+    consumer: str
+
+
+@numbered
 class ConsumerInvalid(Invalid):
     """A consumer without a name, without instances, or with a limit below one hour."""
 

@@ -19,6 +19,7 @@ from rowtide.cli import (
     cdc_scans,
     cdc_snapshots,
     cdc_status,
+    cdc_targets,
 )
 
 app = typer.Typer(rich_markup_mode=None)
@@ -36,3 +37,4 @@ app.add_typer(cdc_cleanup.app)
 app.add_typer(cdc_consumers.app)
 app.add_typer(cdc_jobs.app)
 app.add_typer(cdc_scans.app)
+app.add_typer(cdc_targets.app)

@@ -12,6 +12,7 @@ from rowtide.core.errors import ExtraMissing
 from rowtide.lake.cores import count_cores
 from rowtide.lake.errors import SparkLost, SparkRunning, StorageNotShared
 from rowtide.lake.paths import local_folder
+from rowtide.lake.spark.jars import Library
 from rowtide.lake.spark.jvm import require_java
 from rowtide.lake.spark.settings import (
     HADOOP,
@@ -60,13 +61,15 @@ def build_session(
     conf: Mapping[str, str] | None = None,
     shared_storage: bool = False,
     lakes: Sequence[str] = (),
+    formats: Sequence[Library] = (),
 ) -> SparkSession:
     """Build a session with Delta, or return this process's existing one.
 
     The order of settings: `master` and `conf`, ROWTIDE_SPARK_CONF, what Spark itself was given (spark-submit's
     arguments, spark-defaults.conf, MASTER), rowtide's defaults. `shared_storage` declares that every worker has this
     machine's folders under the same paths. `lakes` are places that Spark will read: jars for their storages are
-    resolved. Raises `JavaMissing`, `ExtraMissing`, `SparkNotStarted`, `SparkRunning`, `SparkSettingInvalid`.
+    resolved, and those of `formats`. Raises `JavaMissing`, `ExtraMissing`, `SparkNotStarted`, `SparkRunning`,
+    `SparkSettingInvalid`.
     """
     try:
         from pyspark.sql import SparkSession
@@ -83,7 +86,7 @@ def build_session(
         _require_master(existing, request)
         return existing
     require_java()
-    start_application(request, lakes)
+    start_application(request, lakes, formats)
     return SparkSession.builder.getOrCreate()
 
 

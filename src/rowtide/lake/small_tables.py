@@ -34,9 +34,14 @@ class SmallTable:
         snapshot = open_snapshot(locate(path))
         return cls(snapshot) if snapshot is not None else None
 
+    @property
+    def identity(self) -> str | None:
+        """The identity under which cycles are appended."""
+        return self._snapshot.properties.get(IDENTITY)
+
     def read_latest_cycle(self) -> int:
         """Return the last cycle appended under the table's identity, 0 before the first."""
-        identity = self._snapshot.properties.get(IDENTITY)
+        identity = self.identity
         return (self._snapshot.get_transaction(identity) if identity is not None else None) or 0
 
     def read(self, columns: pa.Schema, *, from_cycle: int = 0) -> pa.Table:

@@ -14,6 +14,7 @@ from builders.failpoints import (
     CAPTURE_FAILPOINTS,
     CLEANUP_FAILPOINTS,
     COPY_FAILPOINTS,
+    CUSTOM_TARGET_FAILPOINTS,
     DEACTIVATION_FAILPOINTS,
     DELIVERY_FAILPOINTS,
     DELTA_FAILPOINTS,
@@ -33,6 +34,7 @@ from builders.failpoints import (
     SUBSCRIPTION_FAILPOINTS,
     SUSPENSION_FAILPOINTS,
     SWITCH_FAILPOINTS,
+    TARGET_FAILPOINTS,
     VACUUM_FAILPOINTS,
     find_failpoints,
 )
@@ -116,4 +118,6 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + SQLITE_DELIVERY_FAILPOINTS
         + POSTGRES_TRACKING_FAILPOINTS
         + MERGE_FAILPOINTS
+        + TARGET_FAILPOINTS * 2
+        + CUSTOM_TARGET_FAILPOINTS
     )

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from rowtide.cdc.consumers.limits import AT_RISK
 from rowtide.cdc.definitions import change_tables, consumer_instances, consumers
-from rowtide.cdc.errors import ConsumerExists, ConsumerInvalid, ConsumerUnknown, InstanceUnknown
+from rowtide.cdc.errors import ConsumerExists, ConsumerInvalid, ConsumerOwned, ConsumerUnknown, InstanceUnknown
 from rowtide.core.lsn import CommitLsn
 
 _HOUR = timedelta(hours=1)
@@ -137,8 +137,12 @@ def change_consumer(
 
 
 def drop_consumer(connection: Connection, name: str) -> None:
-    """Remove a consumer. Raises `ConsumerUnknown`."""
-    if connection.execute(delete(consumers).where(consumers.c.consumer_name == name)).rowcount == 0:
+    """Remove a consumer. Raises `ConsumerUnknown`, `ConsumerOwned`."""
+    try:
+        found = connection.execute(delete(consumers).where(consumers.c.consumer_name == name)).rowcount
+    except IntegrityError as error:
+        raise ConsumerOwned(name) from error
+    if found == 0:
         raise ConsumerUnknown(name)
 
 

@@ -8,10 +8,13 @@ from contextlib import contextmanager
 
 from rowtide.core.errors import RowtideError
 from rowtide.lake.errors import JarMissing, WorkerModuleMissing
-from rowtide.lake.spark.jars import DELTA, USUAL_HADOOP, Library, azure_library, gcs_library, s3_library
+from rowtide.lake.spark.jars import DELTA, ICEBERG, USUAL_HADOOP, Library, azure_library, gcs_library, s3_library
 
 _MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
-_CLASS = re.compile(r"(?:ClassNotFoundException|NoClassDefFoundError)\W+(?:Class )?([\w.$/]+)")
+_CLASS = re.compile(
+    r"(?:ClassNotFoundException|NoClassDefFoundError|Cannot find catalog plugin class for catalog \S+:)"
+    r"\W+(?:Class )?([\w.$/]+)"
+)
 _SCHEME = re.compile(r"No FileSystem for scheme:? \"?(\w+)")
 _NO_DELTA = re.compile(r"(?:DATA_SOURCE_NOT_FOUND|Failed to find the data source).*\bdelta\b", re.IGNORECASE)
 
@@ -19,6 +22,7 @@ _S3, _GCS, _AZURE = s3_library(USUAL_HADOOP), gcs_library(USUAL_HADOOP), azure_l
 _BY_PREFIX = {
     "io.delta.": DELTA,
     "org.apache.spark.sql.delta.": DELTA,
+    "org.apache.iceberg.": ICEBERG,
     "org.apache.hadoop.fs.s3a.": _S3,
     "software.amazon.awssdk.": _S3,
     "com.google.cloud.hadoop.": _GCS,

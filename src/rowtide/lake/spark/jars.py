@@ -52,6 +52,9 @@ class Library:
 
 DELTA = Library("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta.sql.DeltaSparkSessionExtension")
 
+ICEBERG = Library("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0", "org.apache.iceberg.spark.SparkCatalog")
+"""Only for tables that are written in this format."""
+
 
 def s3_library(hadoop: str) -> Library:
     """Return Hadoop's library for S3."""
@@ -87,11 +90,11 @@ _BY_SCHEME = {
 }
 
 
-def find_libraries(places: Iterable[str], hadoop: str) -> tuple[Library, ...]:
-    """Return the libraries with which Spark reads tables at some places."""
+def find_libraries(places: Iterable[str], hadoop: str, formats: Iterable[Library] = ()) -> tuple[Library, ...]:
+    """Return the libraries with which Spark reads tables at some places, and tables of further formats."""
     schemes = (_SCHEME.match(place) for place in places)
     found = (_BY_SCHEME.get(scheme[1].lower()) for scheme in schemes if scheme is not None)
-    return tuple(dict.fromkeys([DELTA, *(library(hadoop) for library in found if library is not None)]))
+    return tuple(dict.fromkeys([DELTA, *formats, *(library(hadoop) for library in found if library is not None)]))
 
 
 def find_hadoop_version(jars: Iterable[str]) -> str:

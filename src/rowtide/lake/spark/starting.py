@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.lake.errors import SparkNotStarted
 from rowtide.lake.java import describe
-from rowtide.lake.spark.jars import find_hadoop_version, find_libraries, jar_settings
+from rowtide.lake.spark.jars import Library, find_hadoop_version, find_libraries, jar_settings
 from rowtide.lake.spark.jvm import connect_submitted, interrupts_kept, is_submitted, launch_jvm, read_submitted
 from rowtide.lake.spark.settings import MASTER, USUAL_MASTER, SparkRequest, is_local, settle
 from rowtide.lake.spark.shipping import ship_package
@@ -24,8 +24,8 @@ _PYTHON = "spark.pyspark.python"
 _PYTHON_VARIABLE = "PYSPARK_PYTHON"
 
 
-def start_application(request: SparkRequest, lakes: Sequence[str]) -> None:
-    """Start this process's application, which is to read some lakes.
+def start_application(request: SparkRequest, lakes: Sequence[str], formats: Sequence[Library] = ()) -> None:
+    """Start this process's application, which is to read some lakes, and tables of further formats.
 
     Raises `SparkNotStarted`, `SparkSettingInvalid`.
     """
@@ -42,7 +42,7 @@ def start_application(request: SparkRequest, lakes: Sequence[str]) -> None:
     else:
         given = read_given(os.environ, home)
         installed = list_installed(home)
-        libraries = find_libraries(lakes, find_hadoop_version(installed))
+        libraries = find_libraries(lakes, find_hadoop_version(installed), formats)
         lists = jar_settings(libraries, {**given, **asked}, installed, list_jars(os.environ))
     settings = settle(asked, given, lists, storage_settings(lakes))
     _choose_python({**given, **asked})

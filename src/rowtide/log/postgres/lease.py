@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+import zlib
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
@@ -17,6 +18,8 @@ from rowtide.log.errors import LeaseHeld, LeaseLost
 _CLASS = 0x726F7774
 _KEYS = {"log": 1, "lake": 2, "agent": 4, "source": 5}
 """3 of this class is taken: see `membership`."""
+_NAMED_CLASS = 0x726F7775
+"""That of leases of something that a user named."""
 _PAUSE_S = 0.2
 
 
@@ -87,7 +90,9 @@ def _verify_session(engine: Engine, name: str, pid: int) -> None:
 
 
 def _parameters(name: str) -> dict[str, int]:
-    return {"class": _CLASS, "key": _KEYS[name]}
+    if name in _KEYS:
+        return {"class": _CLASS, "key": _KEYS[name]}
+    return {"class": _NAMED_CLASS, "key": zlib.crc32(name.encode()) >> 1}
 
 
 _TRY = "select pg_try_advisory_lock(:class, :key)"

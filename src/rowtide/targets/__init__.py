@@ -1,0 +1,43 @@
+"""Targets: tables that follow captured tables, current rows (SCD type 1) or their history (SCD type 2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rowtide.core.exports import exporting
+
+if TYPE_CHECKING:
+    from rowtide.targets.api import Targets
+    from rowtide.targets.custom import CustomTarget, CustomWindow
+    from rowtide.targets.listing import ListedTarget
+    from rowtide.targets.options import TargetFormat, TargetOptions, Truncation
+    from rowtide.targets.sets import SetVersion, TableState, TableVersion
+
+__all__ = [
+    "CustomTarget",
+    "CustomWindow",
+    "ListedTarget",
+    "SetVersion",
+    "TableState",
+    "TableVersion",
+    "TargetFormat",
+    "TargetOptions",
+    "Targets",
+    "Truncation",
+]
+
+_HOMES = {
+    "CustomTarget": "rowtide.targets.custom",
+    "CustomWindow": "rowtide.targets.custom",
+    "ListedTarget": "rowtide.targets.listing",
+    "SetVersion": "rowtide.targets.sets",
+    "TableState": "rowtide.targets.sets",
+    "TableVersion": "rowtide.targets.sets",
+    "TargetFormat": "rowtide.targets.options",
+    "TargetOptions": "rowtide.targets.options",
+    "Targets": "rowtide.targets.api",
+    "Truncation": "rowtide.targets.options",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = exporting(__name__, _HOMES)

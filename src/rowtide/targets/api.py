@@ -1,0 +1,181 @@
+"""Targets of one database, as Python programs use them: `rowtide.connect(url).targets`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Unpack
+
+from sqlalchemy import Connection
+
+from rowtide.cdc.access import own_source, read_role_access
+from rowtide.cdc.consumers import consumers
+from rowtide.cdc.consumers.limits import LIMIT_HOURS
+from rowtide.cdc.definitions import read_source
+from rowtide.cdc.published import read_visible_publication
+from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.urls import parse_url
+from rowtide.lake.paths import absolute_lake
+from rowtide.lake.session import build_session, for_reading
+from rowtide.lake.spark.jars import ICEBERG
+from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
+from rowtide.targets import definitions
+from rowtide.targets.applying import SetApplier
+from rowtide.targets.custom_sets import CustomSetApplier
+from rowtide.targets.definitions import Target
+from rowtide.targets.errors import TargetTableUnknown
+from rowtide.targets.listing import ListedTarget, describe
+from rowtide.targets.options import CURRENT, OptionArguments, TargetFormat, TargetOptions
+from rowtide.targets.sets import SetTable, SetVersion, TableState
+from rowtide.targets.tables import TableApplier, open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Targets:
+    """Targets: sets of tables that follow capture instances, each set at one LSN."""
+
+    def __init__(self, url: str) -> None:
+        self._name = parse_url(url).name
+        self._engine = open_engine(url, application_name=f"rowtide targets on {describe_holder()}")
+
+    def add(
+        self,
+        name: str,
+        instances: Sequence[str],
+        *,
+        kind: str = CURRENT,
+        limit_hours: int = LIMIT_HOURS,
+        **options: Unpack[OptionArguments],
+    ) -> None:
+        """Define a target of some instances; `apply` makes its tables.
+
+        Kinds: `current`, `history`, `python:module.Class`. Options are the fields of `TargetOptions`. Cleanup waits for
+        what it has not applied, for `limit_hours`. Raises `TargetExists`, `TargetInvalid`, `InstanceUnknown`,
+        `NotOwner`.
+        """
+        given = TargetOptions(**_absolute(options))
+        with translated(), self._owning() as connection:
+            definitions.add_target(connection, name, instances, kind, given, limit_hours)
+
+    def drop(self, name: str) -> None:
+        """Remove a target: cleanup no longer waits for it; its tables stay. Raises `TargetUnknown`, `NotOwner`."""
+        with translated(), self._owning() as connection:
+            definitions.drop_target(connection, name)
+
+    def list_targets(self) -> tuple[ListedTarget, ...]:
+        """Return the tables of all targets, with their LSNs and lags; without Spark."""
+        with translated(), self._engine.connect() as connection:
+            lake = read_source(connection, self._name).lake
+            found = definitions.list_targets(connection)
+        published = read_visible_publication(lake)
+        as_of, times = published.time if published is not None else None, LsnTimes(lake)
+        return tuple(
+            listed for target in found for listed in describe(target, SetTable(lake, target).read(), times, as_of)
+        )
+
+    def make_spark(self, spark: SparkSession | None = None) -> SparkSession:
+        """Return a session that writes the formats of all targets: of the given one's application, or a new one."""
+        if spark is not None:
+            return spark
+        with translated(), self._engine.connect() as connection:
+            lake = read_source(connection, self._name).lake
+            found = definitions.list_targets(connection)
+        places = [target.options.path for target in found if target.options.path is not None]
+        has_iceberg = any(target.options.format is TargetFormat.ICEBERG for target in found)
+        return build_session(lakes=[lake, *places], formats=[ICEBERG] if has_iceberg else [])
+
+    def list_definitions(self, name: str | None = None) -> tuple[Target, ...]:
+        """Return one target as it is defined, or all. Raises `TargetUnknown`."""
+        with translated(), self._engine.connect() as connection:
+            read_source(connection, self._name)
+            if name is not None:
+                return (definitions.find_target(connection, name),)
+            return definitions.list_targets(connection)
+
+    def apply(self, name: str | None = None, *, spark: SparkSession | None = None) -> dict[str, SetVersion]:
+        """Apply what is published to one target, or to all; return the new versions of those that had anything to do.
+
+        Raises `TargetUnknown`, `LeaseHeld` if another process applies to it, `ReadingDenied`, and errors after which a
+        repeat may succeed. What stops one table is in its note.
+        """
+        make_spark = partial(self.make_spark, spark)
+        wanted = self.list_definitions(name)
+        applied = ((target.name, self.apply_target(target.name, make_spark)) for target in wanted)
+        return {name: version for name, version in applied if version is not None}
+
+    def apply_target(self, name: str, make_spark: Callable[[], SparkSession]) -> SetVersion | None:
+        """Apply what is published to one target; see `apply`."""
+        with AdvisoryLease.take(self._engine, f"target {name}"):
+            with translated(), self._engine.connect() as connection:
+                lake = read_source(connection, self._name).lake
+                target, reader = definitions.find_target(connection, name), read_role_access(connection)
+            for consumed in target.consumer.instances:
+                if consumed.is_enabled:
+                    reader.require(consumed.name)
+            version = _open_applier(lake, target, make_spark).apply()
+            if version is not None:
+                self._acknowledge(target, version, lake)
+            return version
+
+    def read_position(self, name: str, lsn: CommitLsn | None = None) -> SetVersion:
+        """Return a set's LSN and the versions of its tables then: at its last apply, or the last one up to an LSN.
+
+        Raises `TargetUnknown`.
+        """
+        return self._read_set(name, lsn)[2]
+
+    def read(
+        self, name: str, instance: str, lsn: CommitLsn | None = None, *, spark: SparkSession | None = None
+    ) -> DataFrame:
+        """Return the rows of a table of a set at the set's LSN, or at an earlier one that it was at.
+
+        Raises `TargetUnknown`, `TargetTableUnknown` also if the table has left the set.
+        """
+        lake, target, version = self._read_set(name, lsn)
+        table = version.tables.get(instance)
+        if table is None or table.version is None or table.state is not TableState.MEMBER:
+            raise TargetTableUnknown(name, instance, str(lsn or version.lsn or "any LSN"))
+        own = for_reading(self.make_spark(spark), lake)
+        return open_table(own, target, instance).read(table.version)
+
+    def _read_set(self, name: str, lsn: CommitLsn | None) -> tuple[str, Target, SetVersion]:
+        with translated(), self._engine.connect() as connection:
+            lake = read_source(connection, self._name).lake
+            target = definitions.find_target(connection, name)
+        return lake, target, SetTable(lake, target).read(lsn)
+
+    def _acknowledge(self, target: Target, version: SetVersion, lake: str) -> None:
+        """Let cleanup go up to what every table has."""
+        lsns = [table.lsn for table in version.tables.values()]
+        known = target.consumer.acknowledged_lsn
+        if None in lsns or len(lsns) < len(target.consumer.instances):
+            return
+        least = min(lsn for lsn in lsns if lsn is not None)
+        if known is not None and least <= known:
+            return
+        time = version.time if least == version.lsn else LsnTimes(lake).find_time(least)
+        with translated(), self._engine.begin() as connection:
+            consumers.acknowledge(connection, target.consumer, least, time)
+
+    @contextmanager
+    def _owning(self) -> Iterator[Connection]:
+        with self._engine.begin() as connection:
+            own_source(connection, self._name)
+            yield connection
+
+
+def _open_applier(lake: str, target: Target, make_spark: Callable[[], SparkSession]) -> SetApplier | CustomSetApplier:
+    if target.is_custom:
+        return CustomSetApplier(lake, target, make_spark)
+    return SetApplier(lake, target, TableApplier(lake, target, make_spark).apply)
+
+
+def _absolute(options: OptionArguments) -> OptionArguments:
+    path = options.get("path")
+    return {**options, "path": absolute_lake(path)} if path is not None else options

@@ -1,0 +1,116 @@
+"""Applies what is published to a set of targets: every table its own window, then the set's new LSN.
+
+A table's window begins after what its own last commit has, so that a repeat after a crash is no repeat of rows. The
+tables of a set are worked on at the same time; one that cannot follow leaves the set, and the others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from rowtide.cdc.consumers.consumers import ConsumedInstance
+from rowtide.cdc.published import ENABLED, Publication, RecordedInstance
+from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.core.errors import RowtideError
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import CommitLsn
+from rowtide.lake.errors import SparkLost
+from rowtide.targets.definitions import Target
+from rowtide.targets.errors import TargetInstanceEnded, TargetPassed
+from rowtide.targets.sets import SetTable, SetVersion, TableState, TableVersion
+
+log = logging.getLogger("rowtide.targets")
+
+TABLES_AT_ONCE = 4
+RETRIED_AFTER = timedelta(seconds=30)
+"""A table that has stopped is tried again with the next publication, or after this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What an instance's table has, and what it is to have."""
+
+    recorded: RecordedInstance
+    known: TableVersion | None
+    to: CommitLsn
+
+
+ApplyTable = Callable[[Due], TableVersion]
+"""Brings one table up to an LSN, and returns its version then."""
+
+
+class SetApplier:
+    """Applies one set; one process at a time, by the set's lease."""
+
+    def __init__(self, lake: str, target: Target, apply_table: ApplyTable) -> None:
+        self._lake = lake
+        self._target = target
+        self._apply_table = apply_table
+        self._table = SetTable(lake, target)
+
+    def apply(self) -> SetVersion | None:
+        """Apply what is published; return the set's new version, None if nothing was to be done.
+
+        An error of one table stops that table only. Raises `SparkLost`, `LakeReadFailed`.
+        """
+        known = self._table.read()
+        published, recorded = PublishedLake(self._lake).get_published_instances()
+        if published.lsn is None or not self._is_due(known, published.lsn):
+            return None
+        to = published.lsn
+        with ThreadPoolExecutor(TABLES_AT_ONCE, "rowtide-target") as pool:
+            found = pool.map(
+                lambda consumed: self._bring(consumed, known, recorded, to), self._target.consumer.instances
+            )
+            tables = {table.capture_instance: table for table in found if table is not None}
+        version = self._conclude(known, published, tables)
+        failpoint("target_set.before")
+        self._table.append(version)
+        failpoint("target_set.after")
+        return version
+
+    def _is_due(self, known: SetVersion, to: CommitLsn) -> bool:
+        if known.lsn is None or known.lsn < to or known.recorded_at is None:
+            return True
+        if set(known.tables) != set(self._target.consumer.instance_names):
+            return True
+        has_stopped = any(table.state is TableState.STOPPED for table in known.tables.values())
+        return has_stopped and datetime.now(UTC) - known.recorded_at >= RETRIED_AFTER
+
+    def _bring(
+        self,
+        consumed: ConsumedInstance,
+        known: SetVersion,
+        recorded: Mapping[str, RecordedInstance],
+        to: CommitLsn,
+    ) -> TableVersion | None:
+        """Return a table's version at an LSN, or why it stopped; None if capture has not read its instance yet."""
+        before = known.tables.get(consumed.name)
+        if before is not None and before.member_id != consumed.member_id:
+            before = None
+        found = recorded.get(consumed.name)
+        if found is not None and found.instance.member_id != consumed.member_id:
+            found = None
+        try:
+            if not consumed.is_enabled:
+                raise TargetInstanceEnded(self._target.name, consumed.name)
+            if found is None:
+                return None
+            if found.state != ENABLED:
+                reason = "and capture has yet to go on behind a gap"
+                lsn = before.lsn if before is not None else None
+                raise TargetPassed(consumed.name, self._target.name, str(lsn or "-"), reason)
+            return self._apply_table(Due(found, before, to))
+        except SparkLost:
+            raise
+        except RowtideError as error:
+            log.warning("target_table_stopped: %s", error)
+            stopped = before or TableVersion(consumed.name, consumed.member_id, "", None, None, 0, TableState.STOPPED)
+            return replace(stopped, state=TableState.STOPPED, note=str(error))
+
+    def _conclude(self, known: SetVersion, published: Publication, tables: Mapping[str, TableVersion]) -> SetVersion:
+        return SetVersion(known.number + 1, published.lsn, published.time, tables)

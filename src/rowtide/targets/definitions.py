@@ -1,0 +1,139 @@
+"""Definitions of targets: rows of `cdc.targets` in the source database, each with a consumer that holds back cleanup.
+
+A target is a set: tables of several capture instances at one LSN. Its positions are with its data, see `sets`.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from rowtide.cdc.consumers.consumers import Consumer, add_consumer, drop_consumer, list_consumers
+from rowtide.cdc.consumers.limits import LIMIT_HOURS
+from rowtide.cdc.definitions import targets
+from rowtide.targets.errors import TargetExists, TargetInvalid, TargetUnknown
+from rowtide.targets.options import CURRENT, HISTORY, PYTHON, TargetOptions
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+
+_OPTIONS = TypeAdapter(TargetOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target as it is defined; its consumer has its instances, and how long cleanup waits for it.
+
+    Tables know what they have under `target_id`, which no other target ever has.
+    """
+
+    name: str
+    target_id: str
+    kind: str
+    options: TargetOptions
+    consumer: Consumer
+    created_at: datetime
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether a class of the user's applies the changes."""
+        return self.kind.startswith(PYTHON)
+
+
+def list_targets(connection: Connection) -> tuple[Target, ...]:
+    """Return all targets, by name."""
+    by_name = {consumer.name: consumer for consumer in list_consumers(connection)}
+    rows = connection.execute(select(targets).order_by(targets.c.target_name))
+    return tuple(_as_target(row, by_name[row.consumer_name]) for row in rows)
+
+
+def find_target(connection: Connection, name: str) -> Target:
+    """Return one target. Raises `TargetUnknown`."""
+    for target in list_targets(connection):
+        if target.name == name:
+            return target
+    raise TargetUnknown(name)
+
+
+def add_target(
+    connection: Connection,
+    name: str,
+    instances: Sequence[str],
+    kind: str,
+    options: TargetOptions,
+    limit_hours: int = LIMIT_HOURS,
+) -> None:
+    """Create a target and its consumer.
+
+    Raises `TargetExists`, `TargetInvalid`, `InstanceUnknown`, `ConsumerInvalid`.
+    """
+    require_valid(name, kind, options)
+    if any(target.name == name for target in list_targets(connection)):
+        raise TargetExists(name)
+    consumer = f"target:{name}"
+    add_consumer(connection, consumer, instances, limit_hours, None)
+    values = {
+        "target_name": name,
+        "target_id": uuid.uuid4().hex,
+        "consumer_name": consumer,
+        "kind": kind,
+        "options": _OPTIONS.dump_json(options).decode(),
+    }
+    try:
+        connection.execute(insert(targets).values(**values))
+    except IntegrityError as error:
+        raise TargetExists(name) from error
+
+
+def drop_target(connection: Connection, name: str) -> Target:
+    """Remove a target and its consumer; its tables stay. Raises `TargetUnknown`."""
+    found = find_target(connection, name)
+    connection.execute(delete(targets).where(targets.c.target_name == name))
+    drop_consumer(connection, found.consumer.name)
+    return found
+
+
+def require_valid(name: str, kind: str, options: TargetOptions) -> None:
+    """Raise `TargetInvalid` if options contradict each other."""
+    for problem, is_there in _find_problems(name, kind, options):
+        if is_there:
+            raise TargetInvalid(name, problem)
+
+
+def _find_problems(name: str, kind: str, options: TargetOptions) -> list[tuple[str, bool]]:
+    is_custom = kind.startswith(PYTHON)
+    is_history = kind == HISTORY
+    has_tracked = options.track_history_column_list is not None
+    return [
+        ("its name is not of letters, digits, _, . and -", _NAME.fullmatch(name) is None),
+        (f"there is no kind {kind}", not is_custom and kind not in (CURRENT, HISTORY)),
+        ("it has neither a path nor a catalogue", not is_custom and (options.path or options.catalog) is None),
+        ("it has a path and a catalogue", options.path is not None and options.catalog is not None),
+        ("its catalogue is not written NAME.NAMESPACE", options.catalog is not None and "." not in options.catalog),
+        ("a history keeps deleted rows anyway", is_history and options.soft_delete is not None),
+        (
+            "only a history tracks columns",
+            not is_history and (has_tracked or bool(options.track_history_except_column_list)),
+        ),
+        (
+            "columns to track are named twice, with and without except",
+            has_tracked and bool(options.track_history_except_column_list),
+        ),
+        (
+            "columns are named twice, with and without except",
+            options.column_list is not None and bool(options.except_column_list),
+        ),
+    ]
+
+
+def _as_target(row: Row[Any], consumer: Consumer) -> Target:
+    options = _OPTIONS.validate_json(row.options)
+    return Target(row.target_name, row.target_id, row.kind, options, consumer, row.created_at)

@@ -1,0 +1,140 @@
+"""The errors of targets: 90xx."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import AlreadyExists, DataLoss, Invalid, NotFound, RowtideError, numbered
+
+
+@numbered
+class TargetUnknown(NotFound):
+    """There is no target of that name."""
+
+    number = 9000
+    fact = "there is no target {target}"
+    hint = "`rowtide cdc targets` lists them."
+    target: str
+
+
+@numbered
+class TargetExists(AlreadyExists):
+    """A target's name is in use."""
+
+    number = 9001
+    fact = "there is a target {target} already"
+    hint = "Choose another name, or run `rowtide cdc drop-target {target}` first; its tables stay."
+    target: str
+
+
+@numbered
+class TargetInvalid(Invalid):
+    """A target's definition contradicts itself or its instances."""
+
+    number = 9002
+    fact = "target {target} cannot be defined so: {reason}"
+    hint = "Change the options; docs/reference/targets.md lists them."
+    target: str
+    reason: str
+
+
+@numbered
+class TargetOccupied(AlreadyExists):
+    """There is a table where a target is to be made."""
+
+    number = 9003
+    fact = "there is a table at {place} that target {target} did not make"
+    hint = "Name another place, or remove the table."
+    target: str
+    place: str
+
+
+@numbered
+class TargetTableUnknown(NotFound):
+    """A target has no table of an instance, or not yet."""
+
+    number = 9004
+    fact = "target {target} has no table of {instance} at {lsn}"
+    hint = "`rowtide cdc targets` shows its tables and their LSNs; `rowtide cdc apply {target} --once` applies changes."
+    target: str
+    instance: str
+    lsn: str
+
+
+@numbered
+class TargetPassed(DataLoss):
+    """Changes that a target has not applied are gone."""
+
+    number = 9005
+    fact = "changes of {instance} that target {target} has not applied are gone: it has those up to {lsn}, {reason}"
+    hint = "Run `rowtide cdc resnapshot` for the table: the target then follows from the copy."
+    target: str
+    instance: str
+    lsn: str
+    reason: str
+
+
+@numbered
+class TargetNotFollowing(RowtideError):
+    """A change of the source's columns cannot be made in a target's table."""
+
+    number = 9006
+    fact = "the table of {instance} in target {target} cannot follow: {reason}"
+    hint = "Drop the target, remove the table, and add the target again: it is loaded anew."
+    target: str
+    instance: str
+    reason: str
+
+
+@numbered
+class KeyUnfit(RowtideError):
+    """A key's value does not fit the type of its column, so that its row cannot be found."""
+
+    number = 9007
+    fact = "the table of {instance} in target {target} cannot identify rows: a value of the key does not fit its type"
+    hint = "Remove the rows with infinite times or NaN in their key, or give them another key."
+    target: str
+    instance: str
+
+
+@numbered
+class TargetExpressionFailed(Invalid):
+    """An expression, a condition or the key of a target does not work on its rows."""
+
+    number = 9008
+    fact = "the table of {instance} in target {target} cannot be computed: {reason}"
+    hint = "Drop the target and add it with other expressions."
+    target: str
+    instance: str
+    reason: str
+
+
+@numbered
+class TargetClassUnfit(Invalid):
+    """The class of a target of kind python cannot be used."""
+
+    number = 9009
+    fact = "{name} cannot be a target: {reason}"
+    hint = "Name an importable class as python:module.Class, with the methods of rowtide.targets.CustomTarget."
+    name: str
+    reason: str
+
+
+@numbered
+class TargetInstanceEnded(NotFound):
+    """An instance of a target was disabled, or its name is another instance's."""
+
+    number = 9010
+    fact = "instance {instance} of target {target} was disabled"
+    hint = "Its table stays as it is. Drop the target, and add it with the table's present instance."
+    target: str
+    instance: str
+
+
+@numbered
+class TargetFailed(RowtideError):
+    """The class of a target of kind python raised."""
+
+    number = 9011
+    fact = "target {target} failed: {reason}"
+    hint = "Mend its class; the same window is applied again."
+    target: str
+    reason: str

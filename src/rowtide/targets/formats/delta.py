@@ -1,0 +1,121 @@
+"""Delta tables of targets: each commit carries the LSN up to which the table has its source (`txn`).
+
+Delta looks for the transaction identifier in every commit that comes in between, so that a window that is applied again
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import CommitLsn
+from rowtide.delta.snapshot import Snapshot, open_snapshot
+from rowtide.lake.sql_text import literal, quote, table_at
+from rowtide.lake.stores import locate
+from rowtide.lake.tables import writing
+from rowtide.storage.object_urls import spark_url
+from rowtide.targets.errors import TargetOccupied
+from rowtide.targets.table import FoundTable, NewTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OWNER = "rowtide.target"
+"""Table property: the id of the target that made the table."""
+_APPLICATION, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+_NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
+
+
+class DeltaTable:
+    """A Delta table at a path, or of a catalogue; `spark` is a session for this table alone."""
+
+    def __init__(self, spark: SparkSession, target: str, target_id: str, path: str | None, name: str | None) -> None:
+        self._spark = spark
+        self._target = target
+        self._target_id = target_id
+        self._given_path = path
+        self._name = name
+
+    @property
+    def location(self) -> str:
+        """Its path, or its name in a catalogue."""
+        return self._name or self._given_path or ""
+
+    @property
+    def sql_name(self) -> str:
+        """Its name in Spark SQL."""
+        return self._name if self._name is not None else table_at(spark_url(self._path, os.environ))
+
+    def find(self) -> FoundTable | None:
+        """Return its present version, None if it is not there. Raises `TargetOccupied`, `LakeReadFailed`."""
+        if self._name is not None and not self._spark.catalog.tableExists(self._name):
+            return None
+        snapshot = open_snapshot(locate(self._path))
+        if snapshot is None:
+            return None
+        if snapshot.properties.get(OWNER) != self._target_id:
+            raise TargetOccupied(self._target, self.location)
+        lsn, files = self._lsn_of(snapshot), len(snapshot.files)
+        is_new = lsn is None and not files
+        versions = range(snapshot.version + 1)
+        return FoundTable(snapshot.version, versions, lsn, self._types(), 0 if is_new else max(files, 1))
+
+    def create(self, table: NewTable) -> None:
+        """Make it, empty. Raises `LakeWriteFailed`."""
+        properties = {**_mapping(table), **table.properties, OWNER: self._target_id}
+        columns = ", ".join(f"{quote(name)} {type_name}" for name, type_name in table.columns)
+        clustered = f" cluster by ({', '.join(map(quote, table.cluster_by))})" if table.cluster_by else ""
+        listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+        with writing(self.location):
+            self._spark.sql(f"create table {self.sql_name} ({columns}) using delta{clustered} tblproperties ({listed})")
+
+    def change_types(self, types: Mapping[str, str]) -> None:
+        """Give columns wider types, without rewriting files. Raises `LakeWriteFailed`."""
+        with writing(self.location):
+            self._spark.sql(f"alter table {self.sql_name} set tblproperties ('delta.enableTypeWidening' = 'true')")
+            for name, type_name in types.items():
+                self._spark.sql(f"alter table {self.sql_name} alter column {quote(name)} type {type_name}")
+
+    def commit(self, lsn: CommitLsn, statement: Callable[[], object]) -> None:
+        """Let a statement commit everything up to an LSN; once, whoever repeats it. Raises `LakeWriteFailed`."""
+        self._spark.conf.set(_APPLICATION, self._target_id)
+        self._spark.conf.set(_VERSION, str(lsn.value))
+        failpoint("target_commit.before")
+        try:
+            with writing(self.location):
+                statement()
+        finally:
+            # Left in the session they would skip its next statement.
+            self._spark.conf.unset(_APPLICATION)
+            self._spark.conf.unset(_VERSION)
+        failpoint("target_commit.after")
+
+    def read(self, version: int) -> DataFrame:
+        """Return its rows as of a version."""
+        url = spark_url(self._path, os.environ)
+        return self._spark.read.format("delta").option("versionAsOf", version).load(url)
+
+    @cached_property
+    def _path(self) -> str:
+        if self._name is None:
+            return self._given_path or ""
+        detail = self._spark.sql(f"describe detail {self._name}").select("location").first()
+        assert detail is not None
+        return str(detail[0]).removeprefix("file:")
+
+    def _lsn_of(self, snapshot: Snapshot) -> CommitLsn | None:
+        found = snapshot.get_transaction(self._target_id)
+        return CommitLsn(found) if found is not None else None
+
+    def _types(self) -> dict[str, str]:
+        return dict(self._spark.table(self.sql_name).dtypes)
+
+
+def _mapping(table: NewTable) -> dict[str, str]:
+    if not any(_NEEDS_MAPPING & set(name) for name, _ in table.columns):
+        return {}
+    return {"delta.columnMapping.mode": "name"}

@@ -1,0 +1,148 @@
+"""Iceberg tables of targets: each snapshot's summary has the LSN up to which the table has its source.
+
+Iceberg has no transaction identifiers. Before each try the snapshots that the table follows from are searched; a commit
+of another process in between is seen by Iceberg itself, as every statement is a merge at isolation level serializable.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Self
+
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import CommitLsn
+from rowtide.lake.paths import local_folder
+from rowtide.lake.sql_text import literal, quote
+from rowtide.lake.tables import writing
+from rowtide.storage.object_urls import spark_url
+from rowtide.targets.definitions import Target
+from rowtide.targets.errors import TargetOccupied
+from rowtide.targets.table import FoundTable, NewTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OWNER, LSN = "rowtide.target", "rowtide.lsn"
+_SUMMARY = "spark.sql.iceberg.snapshot-property."
+_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+_NOT_A_NAME = re.compile(r"\W")
+
+
+class IcebergTable:
+    """A table of an Iceberg catalogue; `spark` is a session for this table alone."""
+
+    def __init__(self, spark: SparkSession, target: Target, namespace: str, name: str) -> None:
+        self._spark = spark
+        self._target = target
+        self._namespace = namespace
+        self._name = name
+
+    @classmethod
+    def open(cls, spark: SparkSession, target: Target, instance: str) -> Self:
+        """Return the table of an instance; a path is the warehouse of a Hadoop catalogue of the target's own."""
+        options = target.options
+        if options.catalog is not None:
+            catalog, _, namespace = options.catalog.partition(".")
+            settings = dict(options.catalog_options)
+        else:
+            catalog, namespace = f"rowtide_{target.target_id}", _NOT_A_NAME.sub("_", target.name)
+            settings = {"type": "hadoop", "warehouse": _as_url(options.path or ""), **options.catalog_options}
+        _configure(spark, catalog, settings)
+        place = f"{quote(catalog)}.{'.'.join(map(quote, namespace.split('.')))}"
+        return cls(spark, target, place, f"{place}.{quote(instance)}")
+
+    @property
+    def location(self) -> str:
+        """Its name in its catalogue."""
+        return self._name.replace("`", "")
+
+    @property
+    def sql_name(self) -> str:
+        """Its name in Spark SQL."""
+        return self._name
+
+    def find(self) -> FoundTable | None:
+        """Return its present version, None if it is not there. Raises `TargetOccupied`, `LakeWriteFailed`."""
+        with writing(self.location):
+            if not self._is_there():
+                return None
+            properties = dict(tuple(row) for row in self._spark.sql(f"show tblproperties {self._name}").collect())
+            if properties.get(OWNER) != self._target.target_id:
+                raise TargetOccupied(self._target.name, self.location)
+            snapshots = self._spark.sql(
+                f"select h.snapshot_id, s.summary[{literal(LSN)}] as lsn from {self._name}.history h "
+                f"left join {self._name}.snapshots s on s.snapshot_id = h.snapshot_id "
+                "where h.is_current_ancestor order by h.made_current_at"
+            ).collect()
+            types = dict(self._spark.table(self._name).dtypes)
+        versions = [row["snapshot_id"] for row in snapshots]
+        lsns = [int(row["lsn"]) for row in snapshots if row["lsn"] is not None]
+        lsn = CommitLsn(max(lsns)) if lsns else None
+        # Never filled by an insert, which Iceberg would not compare with another process's.
+        return FoundTable(versions[-1] if versions else 0, frozenset({0, *versions}), lsn, types, max(len(versions), 1))
+
+    def create(self, table: NewTable) -> None:
+        """Make it, empty. Raises `LakeWriteFailed`."""
+        properties = {"format-version": "2", **table.properties, OWNER: self._target.target_id}
+        columns = ", ".join(f"{quote(name)} {type_name}" for name, type_name in table.columns)
+        listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+        with writing(self.location):
+            self._spark.sql(f"create namespace if not exists {self._namespace}")
+            self._spark.sql(f"create table {self._name} ({columns}) using iceberg tblproperties ({listed})")
+
+    def change_types(self, types: Mapping[str, str]) -> None:
+        """Give columns wider types. Raises `LakeWriteFailed`."""
+        with writing(self.location):
+            for name, type_name in types.items():
+                self._spark.sql(f"alter table {self._name} alter column {quote(name)} type {type_name}")
+
+    def commit(self, lsn: CommitLsn, statement: Callable[[], object]) -> None:
+        """Let a statement commit everything up to an LSN; once, whoever repeats it. Raises `LakeWriteFailed`."""
+        found = self.find()
+        if found is not None and found.lsn is not None and found.lsn >= lsn:
+            return
+        name = f"{_SUMMARY}{LSN}"
+        self._spark.conf.set(name, str(lsn.value))
+        failpoint("target_commit.before")
+        try:
+            with writing(self.location):
+                statement()
+        finally:
+            self._spark.conf.unset(name)
+        failpoint("target_commit.after")
+
+    def read(self, version: int) -> DataFrame:
+        """Return its rows as of a snapshot; none before the first."""
+        if not version:
+            return self._spark.table(self._name).limit(0)
+        return self._spark.sql(f"select * from {self._name} version as of {version}")
+
+    def _is_there(self) -> bool:
+        from pyspark.errors import AnalysisException
+
+        try:
+            return bool(self._spark.catalog.tableExists(self._name))
+        except AnalysisException as error:
+            if error.getCondition() != "SCHEMA_NOT_FOUND":
+                raise
+            return False
+
+
+def _configure(spark: SparkSession, catalog: str, settings: Mapping[str, str]) -> None:
+    """Configure a catalogue in a session, where the user has not."""
+    for name, value in _settings(catalog, settings):
+        if spark.conf.get(name, None) is None:
+            spark.conf.set(name, value)
+
+
+def _settings(catalog: str, settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    place = f"spark.sql.catalog.{catalog}"
+    yield place, _CATALOG
+    for name, value in settings.items():
+        yield f"{place}.{name}", value
+
+
+def _as_url(path: str) -> str:
+    return path if local_folder(path) is not None else spark_url(path, os.environ)

@@ -1,0 +1,176 @@
+"""Keeps the history of a source's table as slices (SCD type 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rowtide.cdc.lake_tables import system_table_path
+from rowtide.cdc.queries.changes import Changes
+from rowtide.cdc.rows.operations import INSERT, TRUNCATE
+from rowtide.core.lsn import CommitLsn
+from rowtide.lake.sql_text import quote
+from rowtide.lake.tables import read_table
+from rowtide.lake.views import select_from
+from rowtide.targets.columns import TableShape
+from rowtide.targets.errors import KeyUnfit
+from rowtide.targets.keeping import Copy, key_misfits, range_columns, ranges, time_literal
+from rowtide.targets.merging import IS_DELETED, absent, select_rows
+from rowtide.targets.options import Truncation
+from rowtide.targets.slices import (
+    BEFORE_ALL,
+    HISTORY_COLUMNS,
+    TO_LSN,
+    SlicesMerged,
+    Truncated,
+    change_actions,
+    copy_actions,
+    date_actions,
+    insert_slices_statement,
+    slices_statement,
+)
+from rowtide.targets.table import FoundTable, TargetTable
+from rowtide.targets.windows import TargetWindow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_CHANGE_COLUMNS = ("__$start_lsn", "__$seqval", "__$operation")
+
+FindTime = Callable[[CommitLsn], datetime | None]
+"""From an LSN to when its transaction ended."""
+
+
+class HistoryRows:
+    """A table of slices, and the changes that come to it."""
+
+    own_columns: Sequence[tuple[str, str]] = HISTORY_COLUMNS
+
+    def __init__(
+        self,
+        target: str,
+        table: TargetTable,
+        shape: TableShape,
+        truncation: Truncation,
+        lake: str,
+        find_time: FindTime,
+    ) -> None:
+        self._target = target
+        self._table = table
+        self._shape = shape
+        self._truncation = truncation
+        self._lake = lake
+        self._find_time = find_time
+
+    def follow(self, changes: Changes, window: TargetWindow, found: FoundTable) -> None:
+        """Close, alter and open slices for a window of changes."""
+        name = window.instance.capture_instance
+        every = changes.get_all_changes(name, window.start, window.end, "all update old")
+        self._require_fit(every, window)
+        truncates = self._list_truncates(every, window)
+        rows = select_from(
+            every.where(f"`__$operation` != {TRUNCATE}"),
+            lambda view: select_rows(
+                view, self._shape, window.instance, _CHANGE_COLUMNS, may_lack=window.may_lack, are_changes=True
+            ),
+        )
+        if window.may_lack:
+            rows = rows.unionByName(self._open_slices_of(rows, found))
+        actions = select_from(rows, lambda view: change_actions(view, self._shape, truncates, may_lack=window.may_lack))
+        self._carry_out(actions, (window.start, window.end), found, truncates)
+
+    def match(self, copy: Copy, found: FoundTable) -> None:
+        """Close the slices that a copy's rows are not, and open those that they are, at the copy's LSN."""
+        rows = select_from(
+            copy.rows, lambda view: select_rows(view, self._shape, copy.instance, may_lack=False, are_changes=False)
+        )
+        if not found.files:
+            time = time_literal(copy.time)
+
+            def insert() -> None:
+                select_from(
+                    rows,
+                    lambda view: insert_slices_statement(self._table.sql_name, view, self._shape, copy.lsn.value, time),
+                )
+
+            self._table.commit(copy.lsn, insert)
+            return
+        spark = rows.sparkSession
+        open_slices = self._table.read(found.version).where(f"{TO_LSN} is null")
+        actions = spark.sql(
+            copy_actions("{rows}", "{open_slices}", self._shape, copy.lsn.value), rows=rows, open_slices=open_slices
+        )
+        self._carry_out(actions, (copy.lsn, copy.lsn), found, (), time=copy.time)
+
+    def _carry_out(
+        self,
+        actions: DataFrame,
+        lsns: tuple[CommitLsn, CommitLsn],
+        found: FoundTable,
+        truncates: Sequence[Truncated],
+        time: datetime | None = None,
+    ) -> None:
+        times = self._times(actions, lsns) if time is None else _one_time(actions, lsns[1], time)
+        dated = actions.sparkSession.sql(date_actions("{actions}", "{times}"), actions=actions, times=times)
+        dated.persist()
+        try:
+            wanted = ["count(*) as rows", *(range_columns(self._shape) if found.files > 1 and not truncates else [])]
+            facts = dated.selectExpr(*wanted).first()
+            assert facts is not None
+            merged = SlicesMerged(tuple(ranges(self._shape, facts.asDict())), self._first(truncates))
+            if facts["rows"] or truncates:
+                self._table.commit(lsns[1], lambda: self._merge(dated, merged))
+        finally:
+            dated.unpersist()
+
+    def _merge(self, actions: DataFrame, merged: SlicesMerged) -> None:
+        select_from(actions, lambda view: slices_statement(self._table.sql_name, view, self._shape, merged))
+
+    def _first(self, truncates: Sequence[Truncated]) -> tuple[str, str] | None:
+        if not truncates:
+            return None
+        lsn = truncates[0].lsn
+        return f"{lsn}L", time_literal(self._find_time(CommitLsn(lsn)))
+
+    def _times(self, rows: DataFrame, lsns: tuple[CommitLsn, CommitLsn]) -> DataFrame:
+        """Return the transactions of a window, and when they ended."""
+        mapping = read_table(rows.sparkSession, system_table_path(self._lake, "lsn_time_mapping"))
+        start, end = lsns
+        inside = mapping.where(f"start_lsn between {start.value} and {end.value}")
+        return inside.selectExpr("start_lsn as lsn", "tran_end_time as time")
+
+    def _list_truncates(self, every: DataFrame, window: TargetWindow) -> tuple[Truncated, ...]:
+        """Return the transactions that truncated the table, in order; none if truncates are not applied."""
+        if not window.may_truncate or self._truncation is Truncation.KEEP:
+            return ()
+        found = (
+            every.where(f"`__$operation` = {TRUNCATE}")
+            .selectExpr("`__$start_lsn` as lsn", "`__$seqval` as seqval")
+            .groupBy("lsn")
+            .agg({"seqval": "max"})
+            .collect()
+        )
+        return tuple(Truncated(lsn, seqval) for lsn, seqval in sorted(tuple(row) for row in found))
+
+    def _require_fit(self, every: DataFrame, window: TargetWindow) -> None:
+        misfits = " or ".join(key_misfits(window.instance)) if window.may_have_misfits else ""
+        if misfits and not every.where(misfits).isEmpty():
+            raise KeyUnfit(window.instance.capture_instance, self._target)
+
+    def _open_slices_of(self, rows: DataFrame, found: FoundTable) -> DataFrame:
+        """Return the open slices of the keys of some change rows, as if they had begun before the window."""
+        names = [key.name for key in self._shape.keys]
+        changed = rows.select(*map(quote, names)).distinct()
+        slices = self._table.read(found.version).where(f"{TO_LSN} is null").join(changed, names, "left_semi")
+        selected = [f"{BEFORE_ALL}L as `__$start_lsn`", "0L as `__$seqval`", f"{INSERT} as `__$operation`"]
+        selected.append(f"false as `{IS_DELETED}`")
+        for place, column in enumerate(self._shape.columns):
+            selected.append(quote(column.name))
+            if not column.is_key:
+                selected.append(f"false as {absent(place)}")
+        return slices.selectExpr(*selected)
+
+
+def _one_time(rows: DataFrame, lsn: CommitLsn, time: datetime) -> DataFrame:
+    return rows.sparkSession.sql(f"select {lsn.value}L as lsn, {time_literal(time)} as time")

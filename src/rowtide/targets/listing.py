@@ -1,0 +1,65 @@
+"""What `rowtide cdc targets` lists: each table of each target, how far it is, and how far behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.core.lsn import CommitLsn
+from rowtide.targets.definitions import Target
+from rowtide.targets.sets import SetVersion
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTarget:
+    """A table of a target.
+
+    `lsn` and `version` are its own, `set_lsn` is that of its set, at which readers read. `state` is new before the
+    first apply, member, or stopped, for the reason in `note`. `lag_seconds` counts from what it has to what is
+    published.
+    """
+
+    target: str
+    kind: str
+    format: str
+    instance: str
+    location: str
+    set_lsn: CommitLsn | None
+    lsn: CommitLsn | None
+    version: int | None
+    lag_seconds: float | None
+    state: str
+    note: str | None
+    applied_at: datetime | None
+
+
+def describe(
+    target: Target, version: SetVersion, times: LsnTimes, published_as_of: datetime | None
+) -> Iterator[ListedTarget]:
+    """Yield the tables of a target, by instance."""
+    for consumed in target.consumer.instances:
+        table = version.tables.get(consumed.name)
+        lsn = table.lsn if table is not None else None
+        time = (version.time if lsn == version.lsn else times.find_time(lsn)) if lsn is not None else None
+        yield ListedTarget(
+            target=target.name,
+            kind=target.kind,
+            format=target.options.format.value if not target.is_custom else "python",
+            instance=consumed.name,
+            location=table.location if table is not None else "",
+            set_lsn=version.lsn,
+            lsn=lsn,
+            version=table.version if table is not None else None,
+            lag_seconds=_lag(time, published_as_of),
+            state=table.state.value if table is not None else "new",
+            note=table.note if table is not None else None,
+            applied_at=version.recorded_at if table is not None else None,
+        )
+
+
+def _lag(time: datetime | None, published_as_of: datetime | None) -> float | None:
+    if time is None or published_as_of is None:
+        return None
+    return round(max(published_as_of - time, timedelta()).total_seconds(), 1)

@@ -1,0 +1,113 @@
+"""The statements that apply changes to a table of current rows (SCD type 1). Pure.
+
+The rows to be merged have the table's columns, and which of them are deleted. All that a window does is one statement,
+so that it is one commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.queries.mask_expressions import is_marked
+from rowtide.cdc.rows.operations import DELETE
+from rowtide.lake.sql_text import quote
+from rowtide.targets.columns import TableShape, TargetColumn
+
+IS_DELETED = "__$is_deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What is to be merged.
+
+    `is_whole`: the rows are all that the table has to have afterwards. `may_lack`: values may be absent, and are then
+    as they were. `ranges` are conditions on the table's key that all rows to be merged meet.
+    """
+
+    is_whole: bool
+    may_lack: bool
+    ranges: Sequence[str] = ()
+
+
+def select_rows(
+    rows: str, shape: TableShape, instance: Instance, kept: Sequence[str] = (), *, may_lack: bool, are_changes: bool
+) -> str:
+    """Return the query for the rows to be merged, from net changes, or from rows of the source's table.
+
+    `kept` are columns that they keep as they are.
+    """
+    selected = [*map(quote, kept), *_selected(shape, instance, may_lack=may_lack, are_changes=are_changes)]
+    return f"select {', '.join(selected)} from {rows}"
+
+
+def _selected(shape: TableShape, instance: Instance, *, may_lack: bool, are_changes: bool) -> Iterator[str]:
+    is_deleted = f"`__$operation` = {DELETE}" if are_changes else "false"
+    if shape.apply_as_deletes is not None:
+        is_deleted = f"{is_deleted} or coalesce({shape.apply_as_deletes}, false)"
+    yield f"{is_deleted} as `{IS_DELETED}`"
+    for place, column in enumerate(shape.columns):
+        yield f"{column.expression} as {quote(column.name)}"
+        if may_lack and not column.is_key:
+            marked = [is_marked("`__$absent_mask`", ordinal, len(instance.columns)) for ordinal in column.sources]
+            yield f"{' or '.join(marked) or 'false'} as {absent(place)}"
+
+
+def absent(place: int) -> str:
+    """Return the column that says whether a value is absent."""
+    return f"`__$absent_{place}`"
+
+
+def merge_statement(table: str, rows: str, shape: TableShape, merged: Merged) -> str:
+    """Return the statement that merges rows, given by their name in SQL, into a table."""
+    keys = [f"t.{quote(key.name)} = s.{quote(key.name)}" for key in shape.keys]
+    updated = ", ".join(_updated(shape, merged))
+    clauses = [
+        f"merge into {table} as t using {rows} as s on {' and '.join([*keys, *merged.ranges])}",
+        f"when matched and s.`{IS_DELETED}` then {_removal(shape)}",
+        *([f"when matched then update set {updated}"] if updated else []),
+        _insertion(shape),
+    ]
+    if merged.is_whole:
+        standing = f" and not t.{quote(shape.soft_delete)}" if shape.soft_delete is not None else ""
+        clauses.append(f"when not matched by source{standing} then {_removal(shape)}")
+    return "\n".join(clauses)
+
+
+def _removal(shape: TableShape) -> str:
+    return f"update set t.{quote(shape.soft_delete)} = true" if shape.soft_delete is not None else "delete"
+
+
+def _updated(shape: TableShape, merged: Merged) -> Iterator[str]:
+    for place, column in enumerate(shape.columns):
+        if not column.is_key:
+            yield f"t.{quote(column.name)} = {_value(place, column, merged)}"
+    if shape.soft_delete is not None:
+        yield f"t.{quote(shape.soft_delete)} = false"
+
+
+def _value(place: int, column: TargetColumn, merged: Merged) -> str:
+    given = f"s.{quote(column.name)}"
+    if not merged.may_lack:
+        return given
+    return f"if(s.{absent(place)}, t.{quote(column.name)}, {given})"
+
+
+def insert_statement(table: str, rows: str, shape: TableShape) -> str:
+    """Return the statement that fills an empty table."""
+    names = [quote(column.name) for column in shape.columns]
+    values = list(names)
+    if shape.soft_delete is not None:
+        names.append(quote(shape.soft_delete))
+        values.append("false")
+    return f"insert into {table} ({', '.join(names)}) select {', '.join(values)} from {rows} where not `{IS_DELETED}`"
+
+
+def _insertion(shape: TableShape) -> str:
+    names = [quote(column.name) for column in shape.columns]
+    values = [f"s.{name}" for name in names]
+    if shape.soft_delete is not None:
+        names.append(quote(shape.soft_delete))
+        values.append("false")
+    return f"when not matched and not s.`{IS_DELETED}` then insert ({', '.join(names)}) values ({', '.join(values)})"

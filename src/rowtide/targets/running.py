@@ -1,0 +1,93 @@
+"""Applies targets as something is published, or on their schedules, until it is stopped."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rowtide.agents.loop import OnRetry, ignore, run_agent
+from rowtide.agents.runs import JobRun, RunOutcome
+from rowtide.agents.schedule import Schedule
+from rowtide.log.errors import LeaseHeld
+from rowtide.targets.api import Targets
+from rowtide.targets.definitions import Target
+from rowtide.targets.sets import SetVersion, TableState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("rowtide.targets")
+
+POLL_S = 0.5
+
+
+def describe_version(target: str, version: SetVersion) -> str:
+    """Return what an apply has done, in a line."""
+    stopped = [table for table in version.tables.values() if table.state is TableState.STOPPED]
+    noted = "".join(f"; {table.capture_instance} has stopped: {table.note}" for table in stopped)
+    return f"target {target}: {len(version.tables) - len(stopped)} tables at LSN {version.lsn}{noted}"
+
+
+@dataclass(slots=True)
+class TargetsAgent:
+    """Applies one target, or all, each time something is published or its schedule says so."""
+
+    targets: Targets
+    name: str | None
+    make_spark: Callable[[], SparkSession]
+    on_event: Callable[[str], None] = ignore
+
+    def step(self) -> bool:
+        """Apply each target that is due; return whether any had anything to do."""
+        worked = [self._apply(target) for target in self.targets.list_definitions(self.name)]
+        return any(worked)
+
+    def _apply(self, target: Target) -> bool:
+        if not self._is_due(target):
+            return False
+        try:
+            version = self.targets.apply_target(target.name, self.make_spark)
+        except LeaseHeld:
+            # Another process applies to it now.
+            return False
+        if version is not None:
+            self.on_event(describe_version(target.name, version))
+        return version is not None
+
+    def _is_due(self, target: Target) -> bool:
+        """Tell whether a target's time has come; by hand it always has."""
+        schedule = target.options.schedule
+        if schedule is None or self.name is not None:
+            return True
+        last = self.targets.read_position(target.name).recorded_at or target.created_at
+        return Schedule(schedule).is_due(last, datetime.now(UTC))
+
+
+def run_targets(
+    agent: TargetsAgent, stop: threading.Event, on_retry: OnRetry = ignore, *, has_run: bool = False
+) -> None:
+    """Apply targets until `stop` is set. Raises errors that need a decision."""
+    run_agent(lambda: nullcontext(agent), stop=stop, idle_s=POLL_S, has_run=has_run, on_retry=on_retry)
+
+
+@contextmanager
+def targets_beside(agent: TargetsAgent, on_retry: OnRetry = ignore) -> Iterator[None]:
+    """Apply targets in a thread during the block; what ends the thread is reported as an event."""
+
+    def work(run: JobRun) -> str:
+        run_targets(agent, run.stop, on_retry, has_run=True)
+        return ""
+
+    run = JobRun("targets", work)
+    try:
+        yield
+    finally:
+        run.request_stop()
+        run.wait()
+        if run.outcome is RunOutcome.FAILED:
+            agent.on_event(f"targets: {run.outcome}, {run.message}")

@@ -1,0 +1,273 @@
+"""The statements that apply changes to a table of history (SCD type 2). Pure.
+
+A row of the table is a slice: a row of the source as it was in [from, to) by LSN. All changes of a transaction are one
+slice. From a window's changes follow *actions*: at most one per key that closes or alters the slice that is open, and
+one for each slice that begins. One merge carries them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rowtide.cdc.rows.operations import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.lake.sql_text import quote
+from rowtide.targets.columns import HISTORY_NAMES, TableShape
+from rowtide.targets.merging import IS_DELETED, absent
+
+FROM_LSN, FROM_TIME, TO_LSN, TO_TIME, IS_CURRENT = HISTORY_NAMES
+HISTORY_COLUMNS = [
+    (FROM_LSN, "bigint"),
+    (FROM_TIME, "timestamp"),
+    (TO_LSN, "bigint"),
+    (TO_TIME, "timestamp"),
+    (IS_CURRENT, "boolean"),
+]
+OPENS, ALTERS = "__$opens", "__$alters"
+_LSN, _SEQVAL, _OPERATION = "`__$start_lsn`", "`__$seqval`", "`__$operation`"
+BEFORE_ALL = -1
+"""The LSN of rows that stand for the slices that are open before the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """A transaction that truncated the table, and the place of its last truncate."""
+
+    lsn: int
+    seqval: int
+
+
+def change_actions(rows: str, shape: TableShape, truncates: Sequence[Truncated], *, may_lack: bool) -> str:
+    """Return the query for the actions of change rows, with columns of the table and which rows are deleted.
+
+    With `may_lack` the open slices of their keys are among the rows, at LSN `BEFORE_ALL`, and values that a row lacks
+    are those of the slice before; otherwise what a transaction found is in the rows themselves.
+    """
+    collapsed = _collapse(rows, shape, may_lack=may_lack)
+    events = _events_filled(collapsed, shape, truncates) if may_lack else _events(collapsed, shape, truncates)
+    return _act(_slice(events, shape), shape, truncates)
+
+
+def _keys(shape: TableShape) -> str:
+    return ", ".join(quote(key.name) for key in shape.keys)
+
+
+def _others(shape: TableShape) -> list[tuple[int, str]]:
+    """Return place and name of the columns that are not the key's."""
+    return [(place, quote(column.name)) for place, column in enumerate(shape.columns) if not column.is_key]
+
+
+def _row(shape: TableShape, names: Sequence[str] | None = None) -> str:
+    values = [name for _, name in _others(shape)] if names is None else names
+    return f"struct({', '.join([*values, '1 as `__$one`'])})"
+
+
+def _collapse(rows: str, shape: TableShape, *, may_lack: bool) -> str:
+    """Return the query for one row per key and transaction: its last row, and what it found."""
+    keys = _keys(shape)
+    order = f"struct({_SEQVAL}, {_OPERATION})"
+    wanted = f"{_OPERATION} in ({DELETE}, {INSERT}, {UPDATE_BEFORE}, {UPDATE_AFTER})"
+    found = f"if({_OPERATION} in ({DELETE}, {UPDATE_BEFORE}) and not `{IS_DELETED}`, {_row(shape)}, null)"
+    last = f"struct({_OPERATION} as operation, {_SEQVAL} as seqval, `{IS_DELETED}` as is_deleted, {_row(shape)} as row)"
+    aggregates = [
+        f"max_by({last}, {order}) filter (where {_OPERATION} != {UPDATE_BEFORE}) as `__$last`",
+        f"min_by({found}, {order}) as `__$found`",
+    ]
+    if may_lack:
+        aggregates += [
+            f"max_by(struct({name} as value), {order}) filter (where {_OPERATION} != {UPDATE_BEFORE} and not "
+            f"{absent(place)}) as `__$value_{place}`"
+            for place, name in _others(shape)
+        ]
+    distributed = f"select * from {rows} where {wanted} distribute by {keys}"
+    return f"select {keys}, {_LSN} as `__$lsn`, {', '.join(aggregates)} from ({distributed}) group by {keys}, {_LSN}"
+
+
+def _is_row(truncates: Sequence[Truncated]) -> str:
+    standing = f"`__$last`.operation in ({INSERT}, {UPDATE_AFTER}) and not `__$last`.is_deleted"
+    if not truncates:
+        return standing
+    at = f"exists({_array(truncates)}, t -> t.lsn = `__$lsn` and t.seqval > `__$last`.seqval)"
+    return f"{standing} and not {at}"
+
+
+def _next_truncate(truncates: Sequence[Truncated]) -> str:
+    if not truncates:
+        return "cast(null as bigint)"
+    return f"array_min(transform(filter({_array(truncates)}, t -> t.lsn > `__$lsn`), t -> t.lsn))"
+
+
+def _array(truncates: Sequence[Truncated]) -> str:
+    listed = (f"named_struct('lsn', {each.lsn}L, 'seqval', {each.seqval}L)" for each in truncates)
+    return f"array({', '.join(listed)})"
+
+
+def _tracked(shape: TableShape, row: str) -> str:
+    tracked = [f"{row}.{quote(column.name)}" for column in shape.columns if column.is_tracked and not column.is_key]
+    return f"struct({', '.join([*tracked, '1'])})"
+
+
+def _events(collapsed: str, shape: TableShape, truncates: Sequence[Truncated]) -> str:
+    """Return the query for what each transaction left of a key, and whether a slice begins or ends with it."""
+    differs = f"not ({_tracked(shape, '`__$found`')} <=> {_tracked(shape, '`__$last`.row')})"
+    return (
+        f"select {_keys(shape)}, `__$lsn`, `__$is_row`, `__$last`.row as `__$row`, "
+        f"not `__$is_row` or `__$found` is null or {differs} as `__$is_boundary`, "
+        f"{_next_truncate(truncates)} as `__$next_truncate` "
+        f"from (select *, {_is_row(truncates)} as `__$is_row` from ({collapsed}))"
+    )
+
+
+def _events_filled(collapsed: str, shape: TableShape, truncates: Sequence[Truncated]) -> str:
+    """As `_events`, with absent values from the transaction before, and what it found from there."""
+    keys = _keys(shape)
+    over = f"over (partition by {keys} order by `__$lsn`)"
+    # A row that begins has every value; so what is filled in never comes from a row that had ended.
+    filled = [f"last(`__$value_{place}`, true) {over}.value as {name}" for place, name in _others(shape)]
+    rows = (
+        f"select {keys}, `__$lsn`, {_is_row(truncates)} as `__$is_row`, {_row(shape, filled)} as `__$row`, "
+        f"{_next_truncate(truncates)} as `__$next_truncate` from ({collapsed})"
+    )
+    before = (
+        f"select *, if(lag(`__$is_row`) {over} and not (coalesce(lag(`__$next_truncate`) {over} < `__$lsn`, false)), "
+        f"lag(`__$row`) {over}, null) as `__$found` from ({rows})"
+    )
+    differs = f"not ({_tracked(shape, '`__$found`')} <=> {_tracked(shape, '`__$row`')})"
+    return (
+        f"select {keys}, `__$lsn`, `__$is_row`, `__$row`, `__$next_truncate`, `__$lsn` != {BEFORE_ALL} and "
+        f"(not `__$is_row` or `__$found` is null or {differs}) as `__$is_boundary` from ({before})"
+    )
+
+
+def _slice(events: str, shape: TableShape) -> str:
+    """Return the query for runs of events that belong to one slice; run 0 alters the slice that was open."""
+    keys = _keys(shape)
+    numbered = (
+        f"select *, sum(if(`__$is_boundary`, 1, 0)) over (partition by {keys} order by `__$lsn`) as `__$run` "
+        f"from ({events})"
+    )
+    runs = (
+        f"select {keys}, `__$run`, min(`__$lsn`) as `__$from`, max(`__$lsn`) as `__$last_lsn`, "
+        f"max_by(`__$row`, `__$lsn`) as `__$row`, bool_and(`__$is_row`) as `__$is_row`, "
+        f"min(`__$next_truncate`) as `__$next_truncate` from ({numbered}) group by {keys}, `__$run`"
+    )
+    over = f"over (partition by {keys} order by `__$run`)"
+    return f"select *, lead(`__$from`) {over} as `__$next_from`, row_number() {over} = 1 as `__$is_first` from ({runs})"
+
+
+def _act(runs: str, shape: TableShape, truncates: Sequence[Truncated]) -> str:
+    keys = _keys(shape)
+    first_truncate = f"{truncates[0].lsn}L" if truncates else "cast(null as bigint)"
+    opened = (
+        f"struct(true as `{OPENS}`, false as `{ALTERS}`, `__$from` as `{FROM_LSN}`, "
+        f"least(`__$next_from`, `__$next_truncate`) as `{TO_LSN}`)"
+    )
+    closed = (
+        f"struct(false as `{OPENS}`, `__$run` = 0 and `__$last_lsn` > {BEFORE_ALL} as `{ALTERS}`, "
+        f"cast(null as bigint) as `{FROM_LSN}`, "
+        f"least(if(`__$run` = 0, `__$next_from`, `__$from`), {first_truncate}) as `{TO_LSN}`)"
+    )
+    both = (
+        f"filter(array(if(`__$run` > 0 and `__$is_row`, {opened}, null), if(`__$is_first`, {closed}, null)), "
+        f"a -> a is not null)"
+    )
+    names = [name for _, name in _others(shape)]
+    values = ", ".join([keys, *(f"`__$row`.{name} as {name}" for name in names)])
+    exploded = f"select *, explode({both}) as `__$action` from ({runs})"
+    done = f"`__$action`.`{OPENS}` or `__$action`.`{ALTERS}` or `__$action`.`{TO_LSN}` is not null"
+    return f"select {values}, `__$action`.* from ({exploded}) where {done}"
+
+
+def copy_actions(rows: str, open_slices: str, shape: TableShape, lsn: int) -> str:
+    """Return the query for the actions that make the open slices those of a table's rows as of an LSN."""
+    same = " and ".join(f"o.{quote(key.name)} <=> r.{quote(key.name)}" for key in shape.keys)
+    others = [name for _, name in _others(shape)]
+    key_values = [f"coalesce(r.{quote(key.name)}, o.{quote(key.name)}) as {quote(key.name)}" for key in shape.keys]
+    tracked = [quote(column.name) for column in shape.columns if column.is_tracked and not column.is_key]
+    is_there, was_there = "r.`__$there`", "o.`__$there`"
+    keeps = " and ".join(["true", *(f"r.{name} <=> o.{name}" for name in tracked)])
+    alike = " and ".join(["true", *(f"r.{name} <=> o.{name}" for name in others)])
+    opened = f"named_struct('{OPENS}', true, '{ALTERS}', false, '{FROM_LSN}', {lsn}L, '{TO_LSN}', cast(null as bigint))"
+    closed = (
+        f"named_struct('{OPENS}', false, '{ALTERS}', false, '{FROM_LSN}', cast(null as bigint), '{TO_LSN}', {lsn}L)"
+    )
+    altered = (
+        f"named_struct('{OPENS}', false, '{ALTERS}', true, '{FROM_LSN}', cast(null as bigint), "
+        f"'{TO_LSN}', cast(null as bigint))"
+    )
+    both = (
+        f"case when {is_there} and {was_there} and {alike} then array() "
+        f"when {is_there} and {was_there} and {keeps} then array({altered}) "
+        f"when {is_there} and {was_there} then array({closed}, {opened}) "
+        f"when {is_there} then array({opened}) else array({closed}) end"
+    )
+    joined = (
+        f"(select *, true as `__$there` from {rows} where not `{IS_DELETED}`) r full outer join "
+        f"(select *, true as `__$there` from {open_slices}) o on {same}"
+    )
+    values = ", ".join([*key_values, *(f"r.{name} as {name}" for name in others)])
+    names = ", ".join([_keys(shape), *others])
+    exploded = f"select {values}, explode({both}) as `__$action` from {joined}"
+    return f"select {names}, `__$action`.* from ({exploded})"
+
+
+def date_actions(actions: str, times: str) -> str:
+    """Return the query for actions with the times at which the transactions of their LSNs ended."""
+    return (
+        f"select a.*, f.time as `{FROM_TIME}`, t.time as `{TO_TIME}` from {actions} a "
+        f"left join {times} f on f.lsn = a.`{FROM_LSN}` left join {times} t on t.lsn = a.`{TO_LSN}`"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SlicesMerged:
+    """What is to be carried out.
+
+    `ranges` are conditions on the table's key that all actions meet; `truncated` are LSN and time of the window's first
+    truncate, as literals, which ends every slice that no action closes.
+    """
+
+    ranges: Sequence[str] = ()
+    truncated: tuple[str, str] | None = None
+
+
+def slices_statement(table: str, actions: str, shape: TableShape, merged: SlicesMerged) -> str:
+    """Return the statement that carries out actions."""
+    keys = [f"t.{quote(key.name)} = s.{quote(key.name)}" for key in shape.keys]
+    altered = [f"t.{name} = s.{name}" for _, name in _others(shape)]
+    closed = [f"t.{TO_LSN} = s.{TO_LSN}", f"t.{TO_TIME} = s.{TO_TIME}", f"t.{IS_CURRENT} = s.{TO_LSN} is null"]
+    condition = " and ".join([*keys, f"t.{TO_LSN} is null", f"not s.`{OPENS}`", *merged.ranges])
+    return "\n".join(
+        [
+            f"merge into {table} as t using {actions} as s on {condition}",
+            f"when matched and s.`{ALTERS}` then update set {', '.join([*altered, *closed])}",
+            f"when matched then update set {', '.join(closed)}",
+            _insertion(shape),
+            *_truncation(merged),
+        ]
+    )
+
+
+def _insertion(shape: TableShape) -> str:
+    names = [quote(column.name) for column in shape.columns] + [FROM_LSN, FROM_TIME, TO_LSN, TO_TIME]
+    values = [*(f"s.{name}" for name in names), f"s.{TO_LSN} is null"]
+    return (
+        f"when not matched and s.`{OPENS}` then insert ({', '.join([*names, IS_CURRENT])}) values ({', '.join(values)})"
+    )
+
+
+def _truncation(merged: SlicesMerged) -> Iterator[str]:
+    if merged.truncated is not None:
+        lsn, time = merged.truncated
+        yield (
+            f"when not matched by source and t.{TO_LSN} is null then update set t.{TO_LSN} = {lsn}, "
+            f"t.{TO_TIME} = {time}, t.{IS_CURRENT} = false"
+        )
+
+
+def insert_slices_statement(table: str, rows: str, shape: TableShape, lsn: int, time: str) -> str:
+    """Return the statement that fills an empty table with slices that are open from an LSN on."""
+    names = [quote(column.name) for column in shape.columns]
+    stamps = [f"{lsn}L", time, "cast(null as bigint)", "cast(null as timestamp)", "true"]
+    every = ", ".join([*names, FROM_LSN, FROM_TIME, TO_LSN, TO_TIME, IS_CURRENT])
+    return f"insert into {table} ({every}) select {', '.join([*names, *stamps])} from {rows} where not `{IS_DELETED}`"

@@ -1,0 +1,192 @@
+"""Brings the tables of a target up to an LSN: made and loaded first, then window by window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.queries.changes import Changes
+from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.core.lsn import CommitLsn
+from rowtide.delta.errors import LakeWriteFailed
+from rowtide.lake.java import describe
+from rowtide.lake.session import for_reading, spark_watched
+from rowtide.lake.spark.failures import lack_named
+from rowtide.lake.views import select_from
+from rowtide.targets.applying import Due
+from rowtide.targets.columns import TableShape, shape_table
+from rowtide.targets.current import CurrentRows
+from rowtide.targets.definitions import Target
+from rowtide.targets.errors import TargetExpressionFailed, TargetNotFollowing
+from rowtide.targets.formats.delta import DeltaTable
+from rowtide.targets.formats.iceberg import IcebergTable
+from rowtide.targets.history import HistoryRows
+from rowtide.targets.keeping import Keeper
+from rowtide.targets.merging import IS_DELETED, select_rows
+from rowtide.targets.options import HISTORY, TargetFormat
+from rowtide.targets.sets import TableState, TableVersion
+from rowtide.targets.table import FoundTable, NewTable, TargetTable
+from rowtide.targets.windows import TargetWindow, open_target_window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def open_table(spark: SparkSession, target: Target, instance: str) -> TargetTable:
+    """Return the table of an instance; `spark` is a session for it alone."""
+    options = target.options
+    path = f"{options.path.rstrip('/')}/{instance}" if options.path is not None else None
+    name = f"{options.catalog}.{instance}" if options.catalog is not None else None
+    if options.format is TargetFormat.ICEBERG:
+        return IcebergTable.open(spark, target, instance)
+    return DeltaTable(spark, target.name, target.target_id, path, name)
+
+
+class TableApplier:
+    """Applies windows to the tables of one target; called by several threads, one per table."""
+
+    def __init__(self, lake: str, target: Target, make_spark: Callable[[], SparkSession]) -> None:
+        self._lake = lake
+        self._target = target
+        self._make_spark = make_spark
+
+    def apply(self, due: Due) -> TableVersion:
+        """Bring a table up to an LSN; return its version then."""
+        instance = due.recorded.instance
+        if due.known is not None and due.known.version is not None and due.known.lsn is not None:
+            window = self._open_window(due, due.known.lsn)
+            if window.is_empty:
+                return self._as_member(due, due.known.location, due.known.version)
+        spark = for_reading(self._make_spark(), self._lake)
+        table = open_table(spark, self._target, instance.capture_instance)
+        with self._failures_named(instance.capture_instance):
+            return self._bring(due, table, Changes(spark, self._lake))
+
+    def _bring(self, due: Due, table: TargetTable, changes: Changes) -> TableVersion:
+        instance = due.recorded.instance.for_readers()
+        shape = shape_table(self._target, instance, self._target.consumer.instance_names)
+        source = changes.get_all_changes(instance.capture_instance).limit(0)
+        found = table.find()
+        if found is None or self._change_types(table, source, shape, instance, found):
+            found = self._require(table, found, source, shape, instance)
+        window = self._open_window(due, _find_position(due.known, found))
+        if not window.is_empty:
+            if window.may_lack:
+                shape = self._find_sources(source, shape, instance)
+            self._choose_keeper(table, shape).follow(changes, window, found)
+            found = _found(table)
+        return self._as_member(due, table.location, found.version)
+
+    def _open_window(self, due: Due, after: CommitLsn | None) -> TargetWindow:
+        return open_target_window(self._target.name, due.recorded, after, due.to, self._lake)
+
+    def _choose_keeper(self, table: TargetTable, shape: TableShape) -> Keeper:
+        name, truncation = self._target.name, self._target.options.truncate
+        if self._target.kind == HISTORY:
+            return HistoryRows(name, table, shape, truncation, self._lake, LsnTimes(self._lake).map_lsn_to_time)
+        return CurrentRows(name, table, shape, truncation)
+
+    def _require(
+        self, table: TargetTable, found: FoundTable | None, source: DataFrame, shape: TableShape, instance: Instance
+    ) -> FoundTable:
+        """Return the table as it is now; make it if it is not there, with the types that its expressions have."""
+        if found is None:
+            columns = [*_types(source, shape, instance), *self._choose_keeper(table, shape).own_columns]
+            options = self._target.options
+            table.create(NewTable(columns, options.cluster_by, options.table_properties))
+        return _found(table)
+
+    def _change_types(
+        self, table: TargetTable, source: DataFrame, shape: TableShape, instance: Instance, found: FoundTable
+    ) -> bool:
+        """Let a table's columns follow the source's; return whether any had to. Raises `TargetNotFollowing`."""
+        wanted = dict(_types(source, shape, instance))
+        missing = [name for name in wanted if name not in found.types]
+        if missing:
+            self._refuse(instance, f"it has no column {missing[0]}")
+        changed = {name: wanted[name] for name in wanted if not is_alike(found.types[name], wanted[name])}
+        if changed:
+            try:
+                table.change_types(changed)
+            except LakeWriteFailed as error:
+                self._refuse(instance, f"{', '.join(changed)} cannot become {', '.join(changed.values())}", error)
+        return bool(changed)
+
+    def _refuse(self, instance: Instance, reason: str, cause: Exception | None = None) -> None:
+        raise TargetNotFollowing(self._target.name, instance.capture_instance, reason) from cause
+
+    def _find_sources(self, source: DataFrame, shape: TableShape, instance: Instance) -> TableShape:
+        """Return the columns with what their expressions need, for rows that may lack values.
+
+        Raises `TargetExpressionFailed` if one needs several columns: it cannot be computed where some are absent.
+        """
+        columns = []
+        for column in shape.columns:
+            sources = column.sources or tuple(find_needed(source, column.expression, instance))
+            if len(sources) > 1 and not column.is_key:
+                reason = f"{column.name} needs several columns, of which the log may lack some; --before-images full"
+                raise TargetExpressionFailed(self._target.name, instance.capture_instance, reason)
+            columns.append(replace(column, sources=sources))
+        return replace(shape, columns=tuple(columns))
+
+    @contextmanager
+    def _failures_named(self, instance: str) -> Iterator[None]:
+        """Raise `TargetExpressionFailed` for what Spark says of expressions, `SparkLost` where the JVM is gone."""
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        try:
+            with spark_watched(), lack_named():
+                yield
+        except Py4JJavaError as error:
+            raise TargetExpressionFailed(self._target.name, instance, describe(error)) from error
+        except PySparkException as error:
+            reason = str(error).strip().splitlines()[0]
+            raise TargetExpressionFailed(self._target.name, instance, reason) from error
+
+    def _as_member(self, due: Due, location: str, version: int) -> TableVersion:
+        instance = due.recorded.instance
+        return TableVersion(
+            instance.capture_instance, instance.member_id, location, version, due.to, 0, TableState.MEMBER
+        )
+
+
+def _find_position(known: TableVersion | None, found: FoundTable) -> CommitLsn | None:
+    """Return the LSN up to which a table has its source: by its own commits, or by its set, which knows of windows
+    without a change.
+    """
+    by_set = known.lsn if known is not None and known.version in found.versions else None
+    lsns = [lsn for lsn in (found.lsn, by_set) if lsn is not None]
+    return max(lsns, default=None)
+
+
+def _found(table: TargetTable) -> FoundTable:
+    found = table.find()
+    assert found is not None
+    return found
+
+
+def _types(source: DataFrame, shape: TableShape, instance: Instance) -> list[tuple[str, str]]:
+    """Return the columns of a table's shape with the types that their expressions have."""
+    rows = select_from(source, lambda name: select_rows(name, shape, instance, may_lack=False, are_changes=True))
+    return rows.drop(IS_DELETED).dtypes
+
+
+def is_alike(found: str, wanted: str) -> bool:
+    """Return whether a column's type is the wanted one; Iceberg has no smallint."""
+    return found == wanted or (found, wanted) == ("int", "smallint")
+
+
+def find_needed(source: DataFrame, expression: str, instance: Instance) -> Iterator[int]:
+    """Yield the ordinals of the columns without which an expression cannot be analysed."""
+    from pyspark.errors import AnalysisException
+
+    for ordinal, column in enumerate(instance.columns, 1):
+        try:
+            # An expression is analysed where it is selected.
+            source.drop(column.lake_name).selectExpr(expression)
+        except AnalysisException:
+            yield ordinal

@@ -1,0 +1,48 @@
+"""Tables of current rows: they have at each LSN what the source had."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders.applied_targets import AppliedTargets
+from builders.captured_databases import CapturedDatabase
+
+
+@pytest.fixture
+def applied(captured: CapturedDatabase) -> AppliedTargets:
+    """Tables item and pair are captured, and have no rows."""
+    captured.execute(
+        "create table item (id int primary key, name text, price numeric(8,2))",
+        "create table pair (a int, b int, c text, primary key (b, a))",
+    )
+    captured.enable("item", "pair")
+    return AppliedTargets(captured)
+
+
+def test_a_target_has_the_rows_of_its_tables(applied: AppliedTargets) -> None:
+    applied.add("shop", "public_item", "public_pair")
+    applied.captured.execute(
+        "insert into item values (1, 'tea', 1.5), (2, 'cake', 3), (3, 'milk', 1)",
+        "insert into pair select n, n % 3, 'x' || n from generate_series(1, 9) n",
+    )
+    applied.follow()
+    assert applied.rows("shop", "public_item", "id", "name") == [(1, "tea"), (2, "cake"), (3, "milk")]
+    applied.captured.execute(
+        "update item set price = price * 2, id = id + 10 where id < 3",
+        "delete from item where id = 3",
+        "insert into item values (3, 'bread', 4)",
+        "delete from pair where b = 1",
+    )
+    first, second = applied.targets.read_position("shop"), applied.follow()["shop"]
+    assert applied.rows("shop", "public_item", "id", "name") == [(11, "tea"), (12, "cake"), (3, "bread")]
+    assert len(applied.rows("shop", "public_pair")) == 6
+    assert first.lsn is not None
+    assert second.lsn is not None
+    assert first.lsn < second.lsn
+    earlier = applied.targets.read("shop", "public_pair", first.lsn, spark=applied.captured.spark)
+    assert earlier.count() == 9
+    applied.captured.execute("truncate pair", "insert into pair values (1, 1, 'new')")
+    applied.follow()
+    assert applied.rows("shop", "public_pair") == [(1, 1, "new")]
+    assert applied.targets.apply(spark=applied.captured.spark) == {}
+    assert applied.notes() == {"public_item": None, "public_pair": None}
