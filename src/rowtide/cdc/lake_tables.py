@@ -85,6 +85,9 @@ _ARROW: dict[str, pa.DataType] = {
 }
 
 
+BASE_SUFFIX = "_base"
+
+
 def arrow_schema(columns: Sequence[tuple[str, str]], *names: str) -> pa.Schema:
     """Return columns, all of them or those named, as pyarrow's."""
     return pa.schema([pa.field(name, _ARROW[type_name]) for name, type_name in columns if not names or name in names])
@@ -102,4 +105,4 @@ def change_table_path(lake: str, capture_instance: str) -> str:
 
 def base_table_path(lake: str, capture_instance: str) -> str:
     """Return the path of an instance's base table, whose rows lie below those of its change table."""
-    return f"{lake}/cdc/{capture_instance}_base"
+    return f"{lake}/cdc/{capture_instance}{BASE_SUFFIX}"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
 
 from builders.base_tables import base_rows, read_rows, snapshots_of, table_of
-from rowtide.cdc.lake_tables import base_table_path
+from builders.waiting_commits import end_waiting, waiting_commit
+from fixtures.captured import open_copied
+from fixtures.servers import fresh_database
+from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState
 from rowtide.cdc.snapshots.errors import (
     SnapshotConditionInvalid,
@@ -21,6 +25,7 @@ from rowtide.cdc.snapshots.runner import CopyLimits, SnapshotRunner
 
 if TYPE_CHECKING:
     from builders.captured_databases import CapturedDatabase
+    from rowtide.databases.postgres.embedded import EmbeddedServer
 
 SMALL = CopyLimits(chunk_bytes=16 * 1024, workers=1)
 ORDERS = (
@@ -156,30 +161,35 @@ def test_without_key_one_snapshot_decides_which_changes_count(copied: CapturedDa
     assert table_of(copied, "public_notes", "note") == select(copied, "select note from notes")
 
 
-def test_commit_that_is_logged_but_invisible_is_waited_for(copied: CapturedDatabase) -> None:
-    copied.execute(*ORDERS)
-    copied.enable("orders", snapshot=True)
-    copied.capture()
-    with psycopg.connect(copied.url, autocommit=True) as waiting:
-        # Its transaction works on, as one does that waits for a standby: only its session knows that it has not ended.
-        waiting.execute("begin")
-        waiting.execute("insert into orders values (9999, 'late', 1)")
-        waiting.pgconn.send_query(b"select pg_sleep(600)")
-        with copied.open_snapshots(SMALL) as runner:
-            for _ in range(3):
-                assert runner.step()
-                runner.wait(0.3)
-            (listed,) = copied.cdc.list_snapshots()
-            assert (listed.state, listed.snapshot) == ("requested", None)
-            assert listed.outcome is not None
-            assert str(waiting.info.backend_pid) in listed.outcome
-            copied.execute(f"select pg_terminate_backend({waiting.info.backend_pid})")
-            while runner.step():
-                runner.wait(0.05)
-    copied.capture()
+@pytest.fixture
+def with_standby(server_with_standby: EmbeddedServer, tmp_path: Path) -> Iterator[CapturedDatabase]:
+    with fresh_database(server_with_standby) as url, open_copied(url, tmp_path / "lake") as opened:
+        yield opened
 
-    found = table_of(copied, "public_orders", "id", key=("id",))
-    assert found == select(copied, "select id from orders")
+
+def test_commit_that_is_logged_but_invisible_is_waited_for(with_standby: CapturedDatabase) -> None:
+    with_standby.execute(*ORDERS)
+    with_standby.enable("orders", snapshot=True)
+    with_standby.capture()
+
+    late = "insert into orders values (9999, 'late', 1)"
+    with waiting_commit(with_standby, late), with_standby.open_snapshots(SMALL) as runner:
+        for _ in range(3):
+            assert runner.step()
+            runner.wait(0.5)
+        (listed,) = with_standby.cdc.list_snapshots()
+        assert (listed.state, listed.snapshot) == ("requested", None)
+        assert "waiter" in (listed.outcome or "")
+        end_waiting(with_standby)
+        while runner.step():
+            runner.wait(0.05)
+    with_standby.capture()
+
+    (snapshot,) = snapshots_of(with_standby, "public_orders")
+    (change,) = read_rows(change_table_path(str(with_standby.lake), "public_orders"))
+    assert change["__$start_lsn"] < snapshot.begin.value
+    found = table_of(with_standby, "public_orders", "id", key=("id",))
+    assert found == select(with_standby, "select id from orders")
 
 
 def test_rewriting_ddl_during_the_copy_begins_it_again(copied: CapturedDatabase) -> None:
@@ -446,14 +456,12 @@ def test_rate_is_kept(copied: CapturedDatabase) -> None:
     copied.cdc.enable_db(str(copied.lake))
     copied.cdc.enable_table("orders", rows_per_second=1000)
     copied.capture()
-    seen: list[float] = []
+    seen: list[int] = []
+    began = time.monotonic()
     with copied.open_snapshots(SMALL, on_report=lambda report: seen.append(report.rows)) as runner:
-        import time
-
-        began = time.monotonic()
         while runner.step():
             runner.wait(0.05)
-        seconds = time.monotonic() - began
+    seconds = time.monotonic() - began
 
     assert seconds > 1
     assert seen[-1] == 1500

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase, wait_until
+from builders.captured_databases import LoggedDatabase
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.waiting_commits import waiting_commit
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.replication.distribution.watchers import Watchers
 from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.sync_types import SyncType
-
-_WAITING = "select count(*) from pg_stat_activity where wait_event = 'SyncRep' and datname = current_database()"
-
-_END_WAITING = """
-select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep' and datname = current_database()
-"""
-"""What waits is committed; it becomes visible."""
 
 
 @pytest.fixture
@@ -37,31 +29,12 @@ def waiting(server_with_standby: EmbeddedServer, tmp_path: Path) -> Iterator[Rep
         yield ReplicatedDatabase(LoggedDatabase(url, tmp_path / "lake", session), Subscriber(copy, copied))
 
 
-@contextmanager
-def waiting_commit(replicated: ReplicatedDatabase, statement: str) -> Iterator[None]:
-    """Run a statement whose commit waits for a standby until the block ends."""
-
-    def commit() -> None:
-        with psycopg.connect(replicated.publisher.url, autocommit=True, application_name="waiter") as session:
-            session.execute("set synchronous_commit = on")
-            session.execute(statement)
-
-    writer = threading.Thread(target=commit)
-    writer.start()
-    try:
-        wait_until(lambda: replicated.publisher.execute(_WAITING) == [(1,)], what="a commit that waits for a standby")
-        yield
-    finally:
-        replicated.publisher.execute(_END_WAITING)
-        writer.join()
-
-
 def test_logged_but_invisible_commit_is_delivered_exactly_once(waiting: ReplicatedDatabase) -> None:
     waiting.publish(
         "create table orders (id int primary key, qty int)", "insert into orders values (1, 1), (2, 2)", orders={}
     )
     reports: list[SnapshotReport] = []
-    with waiting_commit(waiting, "update orders set qty = 100 where id = 1"):
+    with waiting_commit(waiting.publisher, "update orders set qty = 100 where id = 1"):
         # Decoded, and not there to be seen.
         waiting.publisher.read_log()
         assert waiting.publisher.execute("select qty from orders where id = 1") == [(1,)]
@@ -86,7 +59,7 @@ def test_commit_waiting_while_chunks_are_copied_is_delivered(waiting: Replicated
     waiting.subscribe(SyncType.AUTOMATIC, chunk_bytes=8192)
     with waiting.open_agent() as agent:
         agent.step()
-        with waiting_commit(waiting, "update orders set qty = 100 where id % 2 = 0"):
+        with waiting_commit(waiting.publisher, "update orders set qty = 100 where id % 2 = 0"):
             waiting.publisher.read_log()
             agent.step()
         while agent.position is None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from rowtide.cdc.ddl import type_changes
 from rowtide.cdc.errors import ValuesDoNotFit
 from rowtide.cdc.instances import CapturedColumn, Instance
-from rowtide.cdc.lake_tables import base_table_path, change_table_path
+from rowtide.cdc.lake_tables import BASE_SUFFIX, base_table_path, change_table_path
 from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.cdc.rows.conversion import TYPED_VALUES, change_schema
 from rowtide.cdc.rows.exact_values import ExactValues, texts_by_ordinal
@@ -83,7 +83,7 @@ def _carry_types(
     if not retyped:
         return
     failpoint("types_carried.before")
-    if not rewrites_widened and all(column.can_widen for column in retyped):
+    if not rewrites_widened and all(column.can_widen for column in retyped) and not _has_exact(snapshot):
         types = {column.column.lake_name: column.new.name for column in retyped}
         tables.widen_columns(path, types, before_commit=before_commit)
     else:
@@ -110,6 +110,13 @@ def _open_tables(lake: str, instance: Instance) -> Iterator[Snapshot]:
     base = open_snapshot(locate(base_table_path(lake, instance.capture_instance)))
     if base is not None and base.properties.get(tables.IDENTITY) == instance.member_id:
         yield base
+
+
+def _has_exact(snapshot: Snapshot) -> bool:
+    """Return whether a base table has values that its types do not hold: a copy may be ahead of what capture knows."""
+    if not snapshot.location.path.endswith(BASE_SUFFIX):
+        return False
+    return any(batch[_EXACT].null_count < batch.num_rows for batch in snapshot.stream([_EXACT]))
 
 
 def _columns(instance: Instance) -> list[tuple[str, str]]:
