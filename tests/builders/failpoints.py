@@ -57,6 +57,10 @@ DELIVERY_FAILPOINTS = tuple(
 SNAPSHOT_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("snapshot_chunk", "hand_over", "snapshot_end") for side in ("before", "after")
 )
+BASE_FAILPOINTS = tuple(
+    f"{step}.{side}" for step in ("snapshot_event", "base_chunk", "snapshot_request") for side in ("before", "after")
+)
+BASE_REMOVAL_FAILPOINTS = ("snapshot_removal.before", "snapshot_removal.after")
 DEACTIVATION_FAILPOINTS = ("deactivation.before", "deactivation.after")
 SQLITE_DELIVERY_FAILPOINTS = ("sqlite_subscriber_commit.before", "sqlite_subscriber_commit.after")
 

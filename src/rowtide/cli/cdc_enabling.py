@@ -186,7 +186,7 @@ def _is_one(patterns: Sequence[str], excluding: Sequence[str] | None) -> bool:
 def _enable_one(cdc: ChangeDataCapture, table: str, options: InstanceOptions) -> None:
     name = cdc.enable_table(table, **options)
     copying = " `rowtide cdc run` copies the rows that are there." if options.get("snapshot") else ""
-    notes.print(f"Enabled: capture instance {name}.{copying}")
+    notes.print(f"Enabled: capture instance {name}.{copying}", soft_wrap=True)
     print_child_tables(table, cdc.find_child_tables(table), "captured")
     cost = cdc.find_image_cost(table) if options.get("before_images") is BeforeImages.FULL else None
     if cost is not None:

@@ -9,8 +9,16 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from rowtide.copying.tables import KeyColumn
-from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
+from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
+
+
+@dataclass(frozen=True, slots=True)
+class PresentColumn:
+    """A column with its type as SQL writes it; `value_type_text` is the base type of a domain."""
+
+    name: str
+    type_text: str
+    value_type_text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +32,7 @@ class PresentTable:
     schema: str
     table: str
     is_partitioned: bool
-    columns: Mapping[int, KeyColumn]
+    columns: Mapping[int, PresentColumn]
     generation: str
     rows: int | None
     size: int
@@ -41,7 +49,9 @@ def find_present(connection: psycopg.Connection[Any], source_id: int, numbers: C
         schema=row[0],
         table=row[1],
         is_partitioned=row[2],
-        columns={number: KeyColumn(name, type_text) for number, name, type_text in columns},
+        columns={
+            number: PresentColumn(name, type_text, base or type_text) for number, name, type_text, base in columns
+        },
         generation=row[3] or "",
         rows=row[4],
         size=row[5],
@@ -67,7 +77,7 @@ where c.oid = %(table)s::oid
 """
 
 _COLUMNS = f"""
-select a.attnum::int, a.attname::text, {COLUMN_TYPE_TEXT}
+select a.attnum::int, a.attname::text, {COLUMN_TYPE_TEXT}, {COLUMN_BASE_TYPE_TEXT}
 from pg_attribute a
 where a.attrelid = %(table)s::oid and a.attnum = any(%(numbers)s::int[]) and not a.attisdropped
 """

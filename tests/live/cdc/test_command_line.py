@@ -30,7 +30,8 @@ def written(shared: CapturedDatabase) -> CapturedDatabase:
     enabled = rowtide("cdc", "enable-db", *db, "--lake", str(shared.lake))
     assert enabled.code == 0, enabled
     table = rowtide("cdc", "enable-table", "item", *db, "--columns", "id, name, price, big, day")
-    assert (table.code, table.errors) == (0, "Enabled: capture instance public_item.\n")
+    copying = "`rowtide cdc run` copies the rows that are there."
+    assert (table.code, table.errors) == (0, f"Enabled: capture instance public_item. {copying}\n")
     shared.execute(
         "insert into item values (1, 'tea, green', 1.50, 9007199254740993, 'infinity')",
         "update item set name = null",

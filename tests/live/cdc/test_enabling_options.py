@@ -35,7 +35,7 @@ def test_index_and_net_changes_options_are_recorded(logged: LoggedDatabase) -> N
         'create unique index "By Code" on item (code, region) include (note)',
     )
     logged.enable()
-    enable = ("cdc", "enable-table", "item", "--db", logged.url)
+    enable = ("cdc", "enable-table", "item", "--no-snapshot", "--db", logged.url)
     for name, options in (("one", ["--index", "By Code"]), ("two", ["--no-net-changes", "--columns", "id,[code]"])):
         ended = rowtide(*enable, "--capture-instance", name, *options)
         assert (ended.code, ended.errors) == (0, f"Enabled: capture instance {name}.\n")

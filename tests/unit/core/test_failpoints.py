@@ -10,6 +10,8 @@ from pathlib import Path
 
 from builders.failpoints import (
     ADOPTION_FAILPOINTS,
+    BASE_FAILPOINTS,
+    BASE_REMOVAL_FAILPOINTS,
     CAPTURE_ADDITION_FAILPOINTS,
     CAPTURE_FAILPOINTS,
     CLEANUP_FAILPOINTS,
@@ -105,6 +107,8 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + CLEANUP_FAILPOINTS
         + RETYPING_FAILPOINTS
         + SKIP_FAILPOINTS
+        + BASE_FAILPOINTS
+        + BASE_REMOVAL_FAILPOINTS
         + DELIVERY_FAILPOINTS
         + DELTA_FAILPOINTS
         + VACUUM_FAILPOINTS

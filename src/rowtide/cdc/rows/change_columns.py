@@ -40,4 +40,9 @@ def shown_columns(instance: Instance) -> list[tuple[str, str]]:
 
 def column_type(instance: Instance, column: CapturedColumn) -> LakeType:
     """Return a captured column's type in the lake."""
-    return _LAKE_TYPES[instance.database_kind](column.value_type_text)
+    return lake_type(instance, column.value_type_text)
+
+
+def lake_type(instance: Instance, type_text: str) -> LakeType:
+    """Return the type in the lake of a type of an instance's database."""
+    return _LAKE_TYPES[instance.database_kind](type_text)

@@ -28,11 +28,16 @@ _LARGEST_TEXT = 1 << 31
 
 @dataclass(slots=True)
 class BaseRows:
-    """Converts the rows of one copy; `copied` are the columns that it has, in its order."""
+    """Converts the rows of one copy; `copied` are the columns that it has, in its order.
+
+    Columns that are `retyped` have another type in the lake once capture has come so far: until then their values are
+    exact texts.
+    """
 
     instance: Instance
     copied: Sequence[CapturedColumn]
     begin: CommitLsn
+    retyped: frozenset[str] = frozenset()
     is_utf8: bool = True
     _schema: pa.Schema = field(init=False)
     _types: Mapping[str, LakeType] = field(init=False)
@@ -51,8 +56,10 @@ class BaseRows:
         values: list[Column] = []
         for ordinal, column in enumerate(self.instance.columns, 1):
             lake_type, found = self._types[column.name], copied.get(column.name)
-            if found is None:
+            if found is None or column.name in self.retyped:
                 values.append(kernels.cast(pa.nulls(rows), arrow_type(lake_type.name)))
+                if found is not None:
+                    exact.add(ordinal, found, values[-1])
             elif pa.types.is_string(found.type):
                 values.append(typed_values(found, lake_type))
                 exact.add(ordinal, found, values[-1])
@@ -75,7 +82,7 @@ class BaseRows:
             table = _read_csv(lines, self._kinds(quick), check_utf8=not self.is_utf8)
         except pa.ArrowInvalid:
             if quick:
-                # Some value does not fit: of a table that was altered, which capture has not followed yet.
+                # Some value is not of its type, as far as the reader of CSV knows.
                 self._is_quick = False
                 return self._read(lines)
             table = _read_csv(lines, self._kinds({}), check_utf8=False)
@@ -84,7 +91,7 @@ class BaseRows:
 
     def _quick_types(self) -> dict[str, pa.DataType]:
         types = {column.name: arrow_type(self._types[column.name].name) for column in self.copied}
-        return {name: kind for name, kind in types.items() if kind in _READ_AS_THEY_ARE}
+        return {name: kind for name, kind in types.items() if kind in _READ_AS_THEY_ARE and name not in self.retyped}
 
     def _kinds(self, quick: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
         return {column.name: quick.get(column.name, pa.string()) for column in self.copied}

@@ -14,12 +14,12 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.lake_tables import base_table_path
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot
-from rowtide.cdc.rows.change_columns import change_columns
+from rowtide.cdc.rows.change_columns import change_columns, column_type, lake_type
 from rowtide.cdc.snapshots.base_rows import BaseRows
 from rowtide.copying.chunks import Chunk, cut
 from rowtide.copying.present_tables import PresentTable
 from rowtide.copying.source import OpenTable
-from rowtide.copying.tables import CopiedTable
+from rowtide.copying.tables import CopiedTable, KeyColumn
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import AddFile
 from rowtide.delta.appends import name_data_file, write_stream
@@ -61,14 +61,17 @@ def captured_numbers(instance: Instance) -> tuple[int, ...]:
 
 def as_copied(instance: Instance, present: PresentTable, condition: str | None) -> CopiedTable:
     """Return an instance's table as it is copied; without a column of its key that was dropped, it has no key."""
-    keys = [present.columns.get(column.column_id) for column in instance.index_columns]
+    known = (present.columns.get(column.column_id) for column in instance.index_columns)
+    keys = [KeyColumn(column.name, column.type_text) for column in known if column is not None]
     return CopiedTable(
         member_id=instance.member_id,
         source_id=instance.source_id,
         schema=present.schema,
         table=present.table,
         columns=tuple(present.columns[number].name for number in _copied_numbers(instance, present)),
-        key_columns=tuple(key for key in keys if key is not None) if None not in keys else (),
+        key_columns=tuple(KeyColumn(key.name, key.type_text) for key in keys if key is not None)
+        if None not in keys
+        else (),
         condition=condition,
         is_partitioned=present.is_partitioned,
     )
@@ -156,7 +159,7 @@ class ChunkCopier:
             return files
 
         self.lease.require()
-        failpoint("snapshot_chunk.before")
+        failpoint("base_chunk.before")
         self.committer.commit_once(
             location,
             identity=self.snapshot.chunk_identity(number),
@@ -164,7 +167,7 @@ class ChunkCopier:
             write=write,
             tags={"rowtide.token": str(self.lease.token)},
         )
-        failpoint("snapshot_chunk.after")
+        failpoint("base_chunk.after")
 
     def _require_own(self, state: TableState) -> TableState:
         if state.metadata.properties.get(tables.IDENTITY) != self.instance.member_id:
@@ -174,7 +177,13 @@ class ChunkCopier:
     def _converter(self, present: PresentTable, *, is_utf8: bool) -> BaseRows:
         copied = set(_copied_numbers(self.instance, present))
         columns = [column for column in self.instance.columns if column.column_id in copied and not column.is_computed]
-        return BaseRows(self.instance, columns, self.snapshot.begin, is_utf8)
+        retyped = frozenset(
+            column.name
+            for column in columns
+            if lake_type(self.instance, present.columns[column.column_id].value_type_text).name
+            != column_type(self.instance, column).name
+        )
+        return BaseRows(self.instance, columns, self.snapshot.begin, retyped, is_utf8)
 
     def _chunk(self, number: int) -> Chunk:
         return cut(self.instance.member_id, self.snapshot.definition.bounds)[number]

@@ -122,6 +122,7 @@ class SnapshotRunner:
         self._beginnings: list[_Beginning] = []
         self._reported_at = 0.0
         self._is_open = False
+        self._begins_again = False
         self._awaited: CommitLsn | None = None
         self._idle_since: float | None = None
 
@@ -143,6 +144,7 @@ class SnapshotRunner:
         Raises `LeaseLost`, and errors of the server and of the lake as a whole.
         """
         began = time.monotonic()
+        self._begins_again = False
         if not self._is_open:
             self._open()
         with translated():
@@ -154,7 +156,8 @@ class SnapshotRunner:
         self._schedule()
         self._cover()
         self._report()
-        is_working = bool(self._beginnings) or any(not copy.request.is_paused for copy in self._copies.values())
+        is_copying = any(not copy.request.is_paused or copy.running for copy in self._copies.values())
+        is_working = is_copying or self._begins_again or bool(self._beginnings)
         self._idle_since = None if is_working else began
         return is_working
 
@@ -218,7 +221,7 @@ class SnapshotRunner:
         new: list[SnapshotRequest] = []
         for request in requests:
             if request.is_cancelled and request.request_id not in self._copies:
-                self._finish(request, RequestState.CANCELLED, "cancelled")
+                new.append(request)
             elif not (request.is_paused or request.request_id in self._copies or request.member_id in busy):
                 new.append(request)
                 busy.add(request.member_id)
@@ -228,11 +231,14 @@ class SnapshotRunner:
         fresh: list[TableCopy] = []
         for request in new:
             found = instances.get(request.capture_instance)
+            last = _find_last(recorded.get(request.member_id, ()), request.request_id)
+            if request.is_cancelled:
+                self._cancel(request, last)
+                continue
             if found is None or found.instance.member_id != request.member_id or found.state != ENABLED:
                 # Capture has not come so far, or the instance is suspended.
                 continue
             copy = TableCopy(request, found.instance)
-            last = _find_last(recorded.get(request.member_id, ()), request.request_id)
             if last is not None and last.state is SnapshotState.COVERED:
                 copy.plan(last, find_copied(self._lake, last))
                 self._finish_covered(copy)
@@ -423,6 +429,7 @@ class SnapshotRunner:
         """Void a snapshot; its request is taken up anew."""
         self._void(copy)
         self._drop(copy)
+        self._begins_again = True
         message = f"it begins again: {reason}"
         self._note(copy, state=RequestState.REQUESTED, outcome=message, chunks=0, copied_rows=0, copied_bytes=0)
         self._on_report(replace(copy.report(), message=message))
@@ -444,8 +451,17 @@ class SnapshotRunner:
         wait(copy.running.values())
         copy.running.clear()
         if copy.snapshot is not None:
-            self._snapshots.record([replace(copy.snapshot, state=SnapshotState.CANCELLED)])
-            remove_void(self._lake, copy.instance.capture_instance, [copy.snapshot.number], self._lease)
+            self._void_recorded(copy.snapshot)
+
+    def _void_recorded(self, snapshot: RecordedSnapshot) -> None:
+        self._snapshots.record([replace(snapshot, state=SnapshotState.CANCELLED)])
+        remove_void(self._lake, snapshot.capture_instance, [snapshot.number], self._lease)
+
+    def _cancel(self, request: SnapshotRequest, last: RecordedSnapshot | None) -> None:
+        """Cancel what no copy works on."""
+        if last is not None and last.state is SnapshotState.PLANNED:
+            self._void_recorded(last)
+        self._finish(request, RequestState.CANCELLED, "cancelled")
 
     def _drop(self, copy: TableCopy) -> None:
         copy.session.close()

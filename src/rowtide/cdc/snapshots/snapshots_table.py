@@ -38,8 +38,7 @@ class SnapshotsTable:
         if not snapshots:
             return
         self.lease.require()
-        state = snapshots[0].state.value
-        failpoint(f"snapshots_{state}.before")
+        failpoint("snapshot_event.before")
         while True:
             number = (self._open() if self._last is None else self._last) + 1
             rows = rows_of(SNAPSHOTS, [self._row(number, one) for one in snapshots])
@@ -53,7 +52,7 @@ class SnapshotsTable:
             # Another process had the lake in between, or this one did not learn of its own commit.
             self.lease.require()
             self._last = None
-        failpoint(f"snapshots_{state}.after")
+        failpoint("snapshot_event.after")
 
     def _row(self, number: int, snapshot: RecordedSnapshot) -> dict[str, object]:
         return {

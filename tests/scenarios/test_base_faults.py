@@ -1,0 +1,89 @@
+"""Snapshots of captured tables killed anywhere: they go on, and each row is in the base table once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from builders.base_tables import base_rows, snapshots_of, table_of
+from builders.captured_databases import CapturedDatabase
+from builders.failpoints import BASE_FAILPOINTS, BASE_REMOVAL_FAILPOINTS
+from builders.killed_programs import KILLED, run_program
+from rowtide.cdc.recorded_snapshots import SnapshotState
+from rowtide.cdc.snapshots.runner import CopyLimits
+
+SMALL = CopyLimits(chunk_bytes=32 * 1024)
+PROGRAM = """
+import sys
+from pathlib import Path
+import psycopg
+from builders.captured_databases import CapturedDatabase
+from rowtide.cdc.snapshots.runner import CopyLimits
+with psycopg.connect(sys.argv[1], autocommit=True) as session:
+    copied = CapturedDatabase(sys.argv[1], Path(sys.argv[2]), session, None)
+    copied.copy_requested(CopyLimits(chunk_bytes=32 * 1024))
+"""
+
+
+def kill(copied: CapturedDatabase, failpoint: str) -> int:
+    """Copy what is requested in a process that is killed at a failpoint."""
+    return run_program(PROGRAM, copied.url, str(copied.lake), failpoint=failpoint)
+
+
+@pytest.mark.parametrize(
+    "failpoints",
+    [
+        ("base_chunk.before", "base_chunk.after@2", "snapshot_request.before"),
+        pytest.param(
+            tuple(f"{name}@{hit}" for name in BASE_FAILPOINTS for hit in (1, 2)), marks=pytest.mark.exhaustive
+        ),
+    ],
+    ids=["some", "all"],
+)
+def test_killed_snapshot_goes_on_and_has_each_row_once(copied: CapturedDatabase, failpoints: Sequence[str]) -> None:
+    copied.execute(
+        "create table keyed (id int primary key, note text)",
+        "insert into keyed select i, repeat('note ' || i, 20) from generate_series(1, 1000) i",
+        "create table bag (note text)",
+        "insert into bag select 'note ' || i % 7 from generate_series(1, 50) i",
+    )
+    copied.enable("keyed", "bag", snapshot=True)
+    copied.capture()
+    killed = 0
+    for number, failpoint in enumerate(failpoints):
+        killed += kill(copied, failpoint) == KILLED
+        copied.execute(
+            f"update keyed set id = id + 5000 where id % 13 = {number}",
+            f"delete from keyed where id % 17 = {number}",
+            f"insert into bag values ('note {number}')",
+            f"delete from bag where ctid = (select min(ctid) from bag where note = 'note {number}')",
+        )
+
+    copied.copy_tables(SMALL)
+
+    assert killed
+    found = table_of(copied, "public_keyed", "id", "note", key=("id",))
+    assert found == sorted(copied.execute("select id, note from keyed"), key=repr)
+    assert table_of(copied, "public_bag", "note") == sorted(copied.execute("select note from bag"), key=repr)
+    ids = base_rows(copied, "public_keyed", "id")
+    assert len(ids) == len(set(ids))
+    assert snapshots_of(copied, "public_keyed")[-1].state is SnapshotState.COVERED
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("failpoint", BASE_REMOVAL_FAILPOINTS)
+def test_killed_removal_is_completed(copied: CapturedDatabase, failpoint: str) -> None:
+    copied.execute(
+        "create table keyed (id int primary key, note text)",
+        "insert into keyed select i, repeat('note ' || i, 20) from generate_series(1, 1000) i",
+    )
+    copied.enable("keyed", snapshot=True)
+    copied.capture()
+    assert kill(copied, "base_chunk.after@2") == KILLED
+    copied.cdc.cancel_snapshot("keyed")
+    assert kill(copied, failpoint) == KILLED
+
+    copied.copy_tables(SMALL)
+
+    assert base_rows(copied, "public_keyed", "id") == []
