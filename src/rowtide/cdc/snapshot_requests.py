@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Executable, RowMapping, func, insert, select, update
+from sqlalchemy import Connection, Executable, RowMapping, func, insert, select, text, update
 
 from rowtide.cdc.definitions import snapshots
 
@@ -95,6 +95,19 @@ def list_requests(connection: Connection, *, only_open: bool = False) -> Sequenc
     if only_open:
         query = query.where(snapshots.c.state.in_(OPEN))
     return [_read(row) for row in connection.execute(query).mappings()]
+
+
+def list_visible(connection: Connection) -> Sequence[SnapshotRequest]:
+    """Return the requests if the role may see them; none where an earlier version enabled the database."""
+    may_see = "select coalesce(has_table_privilege(to_regclass('cdc.snapshots'), 'select'), false)"
+    return list_requests(connection) if connection.execute(text(may_see)).scalar_one() else ()
+
+
+def find_failed(requests: Sequence[SnapshotRequest]) -> dict[str, str]:
+    """Return the errors of the instances whose last snapshot failed, by name."""
+    last = {request.capture_instance: request for request in requests}
+    failed = (request for request in last.values() if request.state is RequestState.FAILED)
+    return {request.capture_instance: request.outcome or "" for request in failed}
 
 
 def note(connection: Connection, request_id: int, **values: object) -> None:

@@ -40,6 +40,14 @@ def judge_capturing(facts: CaptureStatus) -> Iterator[Judgement]:
         yield Judgement(Area.CAPTURE, _CAPTURE, State.WELL, f"it runs ({facts.capture}); {behind}")
 
 
+def judge_snapshots(facts: CaptureStatus) -> Iterator[Judgement]:
+    """Judge the copies of captured tables: which failed."""
+    for instance, error in facts.failed_snapshots.items():
+        advice = f"Do what the error asks for, then run `rowtide cdc resnapshot {instance}`."
+        fact = f"its rows were not copied: {error.rstrip('.')}"
+        yield Judgement(Area.CAPTURE, f"snapshot of {instance}", State.WARNING, fact, Advice(advice))
+
+
 def judge_cleanup(facts: CleanupStatus) -> Iterator[Judgement]:
     """Judge whether change rows go when their retention is over."""
     if facts.oldest_instance is None:

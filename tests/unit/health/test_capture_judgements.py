@@ -8,7 +8,7 @@ import pytest
 from rowtide.agents.runs import PastError
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.health import Judgement, State
-from rowtide.health.capture_judgements import judge_capturing, judge_cleanup
+from rowtide.health.capture_judgements import judge_capturing, judge_cleanup, judge_snapshots
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -101,3 +101,11 @@ def test_a_cleanup_that_failed_fails() -> None:
 
 def test_a_database_without_instances_has_nothing_to_clean_up() -> None:
     assert list(judge_cleanup(replace(CLEAN, oldest_instance=None))) == []
+
+
+def test_a_failed_snapshot_is_a_warning_with_its_remedy() -> None:
+    assert list(judge_snapshots(AT_REST)) == []
+    (judgement,) = judge_snapshots(replace(AT_REST, failed_snapshots={"public_item": "RT-4200: it could not be read."}))
+    assert (judgement.state, judgement.subject) == (State.WARNING, "snapshot of public_item")
+    assert "RT-4200" in judgement.fact
+    assert "cdc resnapshot public_item" in str(judgement.mend)

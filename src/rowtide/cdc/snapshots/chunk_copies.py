@@ -5,7 +5,7 @@ A chunk is copied once the base table's log has its transaction; before that, it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -103,14 +103,16 @@ def find_copied(lake: str, snapshot: RecordedSnapshot) -> CopiedSoFar:
     return CopiedSoFar(frozenset(copied), sum(int(file.statistics.get("numRecords") or 0) for file in own))
 
 
-def remove_void(lake: str, capture_instance: str, numbers: Iterable[int], lease: SharedLease) -> None:
-    """Remove the rows of void snapshots from a base table. Idempotent; no effect on a missing table."""
-    location = locate(base_table_path(lake, capture_instance))
-    tags = {str(number) for number in numbers}
-    if not tags or open_snapshot(location) is None:
+def remove_void(lake: str, void: Sequence[RecordedSnapshot], lease: SharedLease) -> None:
+    """Remove the rows of void snapshots of an instance. Idempotent; no effect if it has no base table any more."""
+    location = locate(base_table_path(lake, void[0].capture_instance))
+    tags = {str(snapshot.number) for snapshot in void}
+    if open_snapshot(location) is None:
         return
 
     def plan(base: Snapshot) -> Change | None:
+        if base.properties.get(tables.IDENTITY) != void[0].member_id:
+            return None
         removed = [file for file in base.files.values() if _snapshot_of(file) in tags]
         if not removed:
             return None

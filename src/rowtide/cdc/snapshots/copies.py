@@ -40,6 +40,7 @@ class TableCopy:
     size: int = 0
     message: str | None = None
     not_before: float = 0.0
+    reported: SnapshotProgress | None = None
     _pauses: Iterator[float] = field(default_factory=pauses_s)
     _in_flight: dict[int, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -195,7 +195,7 @@ class SnapshotRunner:
         for snapshots in recorded.values():
             void = [one for one in snapshots if one.state is SnapshotState.CANCELLED]
             if void:
-                remove_void(self._lake, void[0].capture_instance, [one.number for one in void], self._lease)
+                remove_void(self._lake, void, self._lease)
         covered = [one.covered for found in recorded.values() for one in found if one.covered is not None]
         published = read_publication(self._lake)
         if covered and (published is None or published.lsn is None or published.lsn < max(covered)):
@@ -455,7 +455,7 @@ class SnapshotRunner:
 
     def _void_recorded(self, snapshot: RecordedSnapshot) -> None:
         self._snapshots.record([replace(snapshot, state=SnapshotState.CANCELLED)])
-        remove_void(self._lake, snapshot.capture_instance, [snapshot.number], self._lease)
+        remove_void(self._lake, [snapshot], self._lease)
 
     def _cancel(self, request: SnapshotRequest, last: RecordedSnapshot | None) -> None:
         """Cancel what no copy works on."""
@@ -502,8 +502,10 @@ class SnapshotRunner:
         self._reported_at = time.monotonic()
         for copy in self._copies.values():
             report = copy.report()
-            self._note(copy, **_progress_values(report), outcome=copy.message)
-            self._on_report(report)
+            if copy.running or report != copy.reported:
+                copy.reported = report
+                self._note(copy, **_progress_values(report), outcome=copy.message)
+                self._on_report(report)
 
 
 class SnapshotThread:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 
 from sqlalchemy import Connection, select
 
@@ -12,6 +14,7 @@ from rowtide.cdc.definitions import READER, require_complete
 from rowtide.cdc.jobs.history import find_failure
 from rowtide.cdc.jobs.parameters import JobType
 from rowtide.cdc.scans.tables import log_scan_errors
+from rowtide.cdc.snapshot_requests import find_failed, list_visible
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.log.commit_times import find_oldest_waiting
 from rowtide.log.postgres.lease import find_holder
@@ -24,7 +27,8 @@ from rowtide.log.store import open_store
 class CaptureStatus:
     """How far capture is; transactions since `oldest_waiting` were read and are not published, None: none waits.
 
-    `capture` is the process that captures, if any; `last_error` the newest of a scan or of the capture job.
+    `capture` is the process that captures, if any; `last_error` the newest of a scan or of the capture job;
+    `failed_snapshots` are the errors of instances whose last snapshot failed, by name.
     """
 
     now: datetime
@@ -34,6 +38,7 @@ class CaptureStatus:
     oldest_waiting: datetime | None
     gaps: tuple[str, ...]
     last_error: PastError | None
+    failed_snapshots: Mapping[str, str] = MappingProxyType({})
 
 
 def read_capture_status(
@@ -50,6 +55,7 @@ def read_capture_status(
         oldest_waiting=find_oldest_waiting(open_store(source.log_store), state, position),
         gaps=describe_gaps(state),
         last_error=_find_last_error(connection),
+        failed_snapshots=find_failed(list_visible(connection)),
     )
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 
 from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, list_consumers
 from rowtide.cdc.definitions import READER, list_catalogue, read_source
+from rowtide.cdc.snapshot_requests import SnapshotRequest, list_visible
 from rowtide.cdc.status.capture import describe_gaps
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
@@ -59,6 +60,7 @@ class Status:
     instances: int
     gaps: tuple[str, ...]
     consumers: tuple[str, ...]
+    snapshots: tuple[str, ...]
 
 
 def read_status(engine: Engine, database: str) -> Status:
@@ -76,6 +78,7 @@ def read_status(engine: Engine, database: str) -> Status:
             capture=find_holder(connection, "lake"),
             instances=len(list_catalogue(connection)),
             consumers=list_consumers(connection),
+            snapshots=list_visible(connection),
         )
 
 
@@ -89,6 +92,7 @@ def describe(
     capture: str | None,
     instances: int,
     consumers: Sequence[Consumer],
+    snapshots: Sequence[SnapshotRequest] = (),
 ) -> Status:
     """Put together what was read. Pure."""
     reading = describe_reading(backlog, state, log_reader)
@@ -123,7 +127,16 @@ def describe(
         instances=instances,
         gaps=describe_gaps(state),
         consumers=tuple(_describe_consumer(consumer.describe(published_as_of)) for consumer in consumers),
+        snapshots=tuple(_describe_snapshot(request) for request in snapshots if request.is_open),
     )
+
+
+def _describe_snapshot(request: SnapshotRequest) -> str:
+    about = f" of about {request.estimated_rows:,}" if request.estimated_rows else ""
+    left = f", about {request.remaining_s} s left" if request.remaining_s is not None else ""
+    state = "paused" if request.is_paused else request.state.value
+    outcome = f": {request.outcome}" if request.outcome else ""
+    return f"{request.capture_instance}: {state}, {request.copied_rows:,} rows{about}{left}{outcome}"
 
 
 def _describe_consumer(listed: ListedConsumer) -> str:

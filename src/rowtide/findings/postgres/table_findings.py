@@ -103,7 +103,10 @@ def _find_partitions(facts: TableFacts) -> Iterator[Finding]:
 def _find_missing_key(facts: TableFacts) -> Iterator[Finding]:
     if facts.table.key_columns:
         return
-    fact = "it has no primary key: an instance of it has no net changes"
+    fact = (
+        "it has no primary key: an instance of it has no net changes, and a copy of its rows begins again when it is "
+        "interrupted"
+    )
     if facts.unique_key:
         columns = ", ".join(map(quote, facts.unique_key))
         note = f"{AS_OWNER}; then disable its instances and enable them again" if facts.is_captured else AS_OWNER

@@ -17,7 +17,7 @@ from rowtide.findings.postgres.member_findings import find_in_members
 from rowtide.findings.postgres.tracking_findings import find_losses
 from rowtide.findings.quantities import format_bytes, format_names
 from rowtide.findings.tracked_findings import find_outdated
-from rowtide.health.capture_judgements import judge_capturing, judge_cleanup
+from rowtide.health.capture_judgements import judge_capturing, judge_cleanup, judge_snapshots
 from rowtide.health.delivery_judgements import judge_delivery
 from rowtide.health.disk_judgements import judge_place
 from rowtide.health.facts import Unread
@@ -100,6 +100,7 @@ def _judge_capture(log: LogFacts) -> Iterator[Judgement]:
         yield not_looked_at(area, "capture", log.capturing.error)
     elif log.capturing is not None:
         yield from judge_capturing(log.capturing)
+        yield from judge_snapshots(log.capturing)
     of_members = tuple(find_in_members(capture.members, CAPTURE))
     if capture.instances or of_members:
         well = f"{len(capture.instances)} are captured as they were enabled"
