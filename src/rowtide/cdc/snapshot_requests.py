@@ -103,11 +103,11 @@ def list_visible(connection: Connection) -> Sequence[SnapshotRequest]:
     return list_requests(connection) if connection.execute(text(may_see)).scalar_one() else ()
 
 
-def find_failed(requests: Sequence[SnapshotRequest]) -> dict[str, str]:
-    """Return the errors of the instances whose last snapshot failed, by name."""
+def find_failed(requests: Sequence[SnapshotRequest]) -> tuple[tuple[str, str], ...]:
+    """Return the instances whose last snapshot failed, with the errors."""
     last = {request.capture_instance: request for request in requests}
     failed = (request for request in last.values() if request.state is RequestState.FAILED)
-    return {request.capture_instance: request.outcome or "" for request in failed}
+    return tuple((request.capture_instance, request.outcome or "") for request in failed)
 
 
 def note(connection: Connection, request_id: int, **values: object) -> None:

@@ -42,7 +42,7 @@ def judge_capturing(facts: CaptureStatus) -> Iterator[Judgement]:
 
 def judge_snapshots(facts: CaptureStatus) -> Iterator[Judgement]:
     """Judge the copies of captured tables: which failed."""
-    for instance, error in facts.failed_snapshots.items():
+    for instance, error in facts.failed_snapshots:
         advice = f"Do what the error asks for, then run `rowtide cdc resnapshot {instance}`."
         fact = f"its rows were not copied: {error.rstrip('.')}"
         yield Judgement(Area.CAPTURE, f"snapshot of {instance}", State.WARNING, fact, Advice(advice))

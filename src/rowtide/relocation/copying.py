@@ -20,13 +20,13 @@ from rowtide.log.store import probe_store
 from rowtide.relocation.errors import CopyDamaged, CopyOvertaken
 from rowtide.relocation.places import LakePlace, is_same, require_apart
 from rowtide.relocation.planning import Portion, Step, Steps, plan_portion
-from rowtide.relocation.survey import LOG_STORE, PUBLICATION, files_of, find_existing, in_parallel, open_files, survey
+from rowtide.relocation.survey import LOG_STORE, PUBLISHING, files_of, find_existing, in_parallel, open_files, survey
 from rowtide.relocation.transfer import Transfer, Vanished, Way
 from rowtide.relocation.verified import Verified
 from rowtide.storage.local import reason_of
 
 _LOOKS = 10
-_LAST = (PUBLICATION, LOG_STORE)
+_LAST = (*reversed(PUBLISHING), LOG_STORE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ from rowtide.storage.store import StoreErrors
 LOG_STORE = "log store"
 """The name of the log store's portion; those of tables are their folders in the lake."""
 TABLES = "cdc/"
-PUBLICATION = f"{TABLES}lsn_time_mapping"
+PUBLISHING = (f"{TABLES}lsn_time_mapping", f"{TABLES}snapshots")
+"""Tables whose rows say that others have theirs."""
 _DECIDING = (f"{TABLES}instances", f"{TABLES}cleanups")
 """Tables of rare commits, without which no rows vanish and no instance begins."""
 _LOOKS = 5
@@ -126,10 +127,10 @@ def _survey_tables(place: LakePlace, known: Mapping[str, Portion]) -> list[Porti
         return _survey_table(place, name, known.get(name))
 
     folders = [f"{TABLES}{name}" for name in open_files(place.lake).list_folders(TABLES)]
-    # Read first, copied last: it publishes what the others have.
-    published = [look(name) for name in folders if name == PUBLICATION]
-    others = in_parallel(look, [name for name in folders if name != PUBLICATION])
-    return [portion for portion in (*others, *published) if portion is not None]
+    # Read first, copied last: they publish what the others have.
+    published = [look(name) for name in PUBLISHING if name in folders]
+    others = in_parallel(look, [name for name in folders if name not in PUBLISHING])
+    return [portion for portion in (*others, *reversed(published)) if portion is not None]
 
 
 def _survey_table(place: LakePlace, name: str, known: Portion | None = None) -> Portion | None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import rowtide
 from builders.base_tables import base_rows, read_rows, snapshots_of, table_of
 from builders.waiting_commits import end_waiting, waiting_commit
 from fixtures.captured import open_copied
 from fixtures.servers import fresh_database
-from rowtide.cdc.lake_tables import base_table_path, change_table_path
+from rowtide.cdc.lake_tables import base_table_path, change_table_path, system_table_path
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState
 from rowtide.cdc.snapshots.errors import (
     SnapshotConditionInvalid,
@@ -465,3 +467,77 @@ def test_rate_is_kept(copied: CapturedDatabase) -> None:
 
     assert seconds > 1
     assert seen[-1] == 1500
+
+
+def test_a_copied_lake_has_the_base_tables(copied: CapturedDatabase, tmp_path: Path) -> None:
+    copied.execute(*ORDERS)
+    copied.enable("orders", snapshot=True)
+    copied.copy_tables()
+
+    rowtide.copy_lake(str(copied.lake), str(tmp_path / "elsewhere"))
+
+    expected = table_of(copied, "public_orders", "id", key=("id",))
+    moved = replace(copied, lake=tmp_path / "elsewhere")
+    assert table_of(moved, "public_orders", "id", key=("id",)) == expected
+
+
+def test_after_a_gap_the_table_is_copied_again(copied: CapturedDatabase) -> None:
+    copied.execute(*ORDERS, "create table never (id int primary key)")
+    copied.enable("orders", snapshot=True)
+    copied.enable("never")
+    copied.copy_tables()
+    copied.drop_slot()
+    copied.execute("update orders set customer = 'lost' where id = 1")
+
+    copied.cdc.reinitialize("the slot was dropped")
+    copied.copy_tables()
+
+    found = table_of(copied, "public_orders", "id", "customer", key=("id",))
+    assert found == select(copied, "select id, customer from orders")
+    assert [one.begin.epoch for one in snapshots_of(copied, "public_orders")] == [0, 1]
+    assert snapshots_of(copied, "public_never") == ()
+
+
+def test_disabling_the_database_removes_copied_rows(copied: CapturedDatabase) -> None:
+    copied.execute(*ORDERS)
+    copied.enable("orders", snapshot=True)
+    copied.copy_tables()
+
+    copied.cdc.disable_db()
+
+    assert base_rows(copied, "public_orders", "id") == []
+    assert read_rows(system_table_path(str(copied.lake), "snapshots")) == []
+
+
+def test_name_that_is_used_again_has_its_own_rows_only(copied: CapturedDatabase) -> None:
+    copied.execute(*ORDERS)
+    copied.enable("orders", snapshot=True)
+    copied.capture()
+    with copied.open_snapshots(SMALL) as runner:
+        step_until(runner, lambda: len(_files(copied)) >= 2)
+        copied.cdc.cancel_snapshot("orders")
+        while runner.step():
+            runner.wait(0.05)
+    copied.cdc.disable_table("orders")
+    copied.capture()
+    copied.execute("truncate orders", "insert into orders values (1, 'only', 1)")
+    copied.enable("orders", snapshot=True)
+
+    copied.copy_tables()
+    copied.copy_tables()
+
+    assert base_rows(copied, "public_orders", "id", "customer") == [(1, "only")]
+
+
+def test_text_that_is_not_utf8_is_as_in_captured_rows(server: EmbeddedServer, tmp_path: Path) -> None:
+    with fresh_database(server, encoding="SQL_ASCII") as url, open_copied(url, tmp_path / "lake") as copied:
+        copied.execute(
+            "create table t (id int primary key, v text)", r"insert into t values (1, e'a\\377b'), (2, 'plain')"
+        )
+        copied.enable("t", snapshot=True)
+        copied.copy_tables()
+        copied.execute("update t set id = id + 10")
+        copied.capture()
+
+        changed = {row["id"]: row["v"] for row in read_rows(change_table_path(str(copied.lake), "public_t"))}
+        assert base_rows(copied, "public_t", "id", "v") == [(1, changed[11]), (2, "plain")]

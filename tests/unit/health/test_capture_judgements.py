@@ -105,7 +105,9 @@ def test_a_database_without_instances_has_nothing_to_clean_up() -> None:
 
 def test_a_failed_snapshot_is_a_warning_with_its_remedy() -> None:
     assert list(judge_snapshots(AT_REST)) == []
-    (judgement,) = judge_snapshots(replace(AT_REST, failed_snapshots={"public_item": "RT-4200: it could not be read."}))
+    (judgement,) = judge_snapshots(
+        replace(AT_REST, failed_snapshots=(("public_item", "RT-4200: it could not be read."),))
+    )
     assert (judgement.state, judgement.subject) == (State.WARNING, "snapshot of public_item")
     assert "RT-4200" in judgement.fact
     assert "cdc resnapshot public_item" in str(judgement.mend)

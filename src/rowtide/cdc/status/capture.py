@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from types import MappingProxyType
 
 from sqlalchemy import Connection, select
 
@@ -28,7 +26,7 @@ class CaptureStatus:
     """How far capture is; transactions since `oldest_waiting` were read and are not published, None: none waits.
 
     `capture` is the process that captures, if any; `last_error` the newest of a scan or of the capture job;
-    `failed_snapshots` are the errors of instances whose last snapshot failed, by name.
+    `failed_snapshots` are the instances whose last snapshot failed, with the errors.
     """
 
     now: datetime
@@ -38,7 +36,7 @@ class CaptureStatus:
     oldest_waiting: datetime | None
     gaps: tuple[str, ...]
     last_error: PastError | None
-    failed_snapshots: Mapping[str, str] = MappingProxyType({})
+    failed_snapshots: tuple[tuple[str, str], ...] = ()
 
 
 def read_capture_status(
