@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.enabling.disabling import Disabling
     from rowtide.cdc.enabling.instances import InstanceOptions, InstanceRequest, SharedOptions
     from rowtide.cdc.enabling.reinitialize import CaptureLoss
+    from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome
     from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
     from rowtide.cdc.introspection import ListedColumn, ListedInstance
@@ -84,6 +85,7 @@ __all__ = [
     "PublishedLake",
     "RecordedInstance",
     "Rounds",
+    "RuledTable",
     "RunOutcome",
     "ScanError",
     "ScanFigures",
@@ -94,6 +96,7 @@ __all__ = [
     "SourceDefinition",
     "Status",
     "TableOutcome",
+    "TableRule",
     "TransactionUnreadable",
     "Triggers",
     "ValidityInterval",
@@ -140,6 +143,7 @@ _HOMES = {
     "PublishedLake": "rowtide.cdc.queries.published_lake",
     "RecordedInstance": "rowtide.cdc.published",
     "Rounds": "rowtide.databases.postgres.rounds",
+    "RuledTable": "rowtide.cdc.enabling.table_rules",
     "RunOutcome": "rowtide.agents.runs",
     "ScanError": "rowtide.cdc.scans.sessions",
     "ScanFigures": "rowtide.cdc.scans.sessions",
@@ -150,6 +154,7 @@ _HOMES = {
     "SourceDefinition": "rowtide.log.source_definition",
     "Status": "rowtide.cdc.status",
     "TableOutcome": "rowtide.cdc.enabling.table_sets",
+    "TableRule": "rowtide.cdc.enabling.table_rules",
     "TransactionUnreadable": "rowtide.log.errors",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
     "ValidityInterval": "rowtide.cdc.queries.published_lake",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.enabling.disabling import Disabling
     from rowtide.cdc.enabling.instances import InstanceOptions, SharedOptions
     from rowtide.cdc.enabling.reinitialize import CaptureLoss
+    from rowtide.cdc.enabling.table_rules import RuledTable, TableRule
     from rowtide.cdc.enabling.table_sets import TableOutcome
     from rowtide.cdc.running.context import CaptureContext, Watchers
     from rowtide.cdc.status import Status
@@ -128,22 +129,28 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         patterns: Iterable[str],
         *,
         excluding: Iterable[str] = (),
+        with_new_tables: bool = False,
         wait_s: float = 900.0,
         on_progress: Callable[[Rounds], None] = lambda _rounds: None,
         **options: Unpack[SharedOptions],
     ) -> tuple[TableOutcome, ...]:
         """Enable many tables by names and patterns such as `public.*`; return what became of each, by schema and name.
 
+        `with_new_tables` also makes a rule: tables of these patterns that are created, renamed or moved later are
+        enabled too, see `list_table_rules`.
+
         Tables that are enabled already are skipped. A table that cannot be enabled has its `error`, and the others go
         on. Each table is locked so briefly that writers do not notice; tables in use are waited for up to `wait_s`.
         """
-        from rowtide.cdc.enabling import table_sets
+        from rowtide.cdc.enabling import table_rules, table_sets
         from rowtide.cdc.enabling.instances import InstanceRequest
 
-        chosen = table_sets.TableSet(tuple(patterns), tuple(excluding))
-        return table_sets.enable_tables(
-            self._engine, self._name, chosen, InstanceRequest(**options), wait_s, on_progress
-        )
+        chosen = table_sets.TableSet(tuple(patterns), tuple(excluding), may_be_empty=with_new_tables)
+        request = InstanceRequest(**options)
+        if with_new_tables:
+            # First the rule: a table that is created meanwhile is one of both.
+            table_rules.make_rule(self._engine, self._name, chosen, request)
+        return table_sets.enable_tables(self._engine, self._name, chosen, request, wait_s, on_progress)
 
     def plan_tables(
         self, patterns: Iterable[str], *, excluding: Iterable[str] = (), **options: Unpack[SharedOptions]
@@ -154,6 +161,24 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
 
         chosen = table_sets.TableSet(tuple(patterns), tuple(excluding))
         return table_sets.plan_tables(self._engine, self._name, chosen, InstanceRequest(**options))
+
+    def list_table_rules(self) -> tuple[TableRule, ...]:
+        """Return the rules by which new tables are enabled, oldest first."""
+        from rowtide.cdc.enabling.table_rules import find_rules
+
+        return find_rules(self._engine, self._name)
+
+    def list_ruled_tables(self, rule_name: str) -> tuple[RuledTable, ...]:
+        """Return the tables that a rule has considered, and why some could not be enabled."""
+        from rowtide.cdc.enabling.table_rules import find_considered
+
+        return find_considered(self._engine, self._name, rule_name)
+
+    def drop_table_rule(self, rule_name: str) -> None:
+        """Drop a rule: it enables no new tables; those that it enabled stay enabled."""
+        from rowtide.cdc.enabling.table_rules import drop_rule
+
+        drop_rule(self._engine, self._name, rule_name)
 
     def find_image_cost(self, table: str) -> ImageCost | None:
         """Describe what full before images cost for TOASTed values, None if no column can be TOASTed."""

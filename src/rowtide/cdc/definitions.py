@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     Column,
@@ -156,6 +157,43 @@ targets = Table(
     Column("kind", Text, nullable=False, comment="current, history or python:module.Class"),
     Column("options", Text, nullable=False, comment="JSON: format, place, columns"),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
+table_rules = Table(
+    "table_rules",
+    metadata,
+    Column("rule_name", Text, primary_key=True),
+    Column("patterns", ARRAY(Text), nullable=False),
+    Column("excluding", ARRAY(Text), nullable=False),
+    Column("included_expression", Text, nullable=False, comment="of schema, line break, table: a regular expression"),
+    Column("excluded_expression", Text),
+    Column("refuses_truncate", Boolean, nullable=False),
+    Column("before_images", Text, nullable=False),
+    Column("role_name", Text),
+    Column("supports_net_changes", Boolean, comment="null: where there is a key"),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    comment="new tables that these match are enabled",
+)
+
+ruled_tables = Table(
+    "ruled_tables",
+    metadata,
+    Column("rule_name", Text, ForeignKey(table_rules.c.rule_name, ondelete="cascade"), primary_key=True),
+    Column("source_object_id", BigInteger, primary_key=True),
+    Column("source_schema", Text, nullable=False),
+    Column("source_table", Text, nullable=False),
+    Column("outcome", Text, nullable=False, comment="present: before the rule, or enabled by hand; enabled; failed"),
+    Column("reason", Text, comment="why it failed"),
+    Column("considered_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    comment="tables that a rule has considered: it enables each once",
+)
+
+new_tables = Table(
+    "new_tables",
+    metadata,
+    Column("note_id", BigInteger, Identity(), primary_key=True),
+    Column("source_object_id", BigInteger, nullable=False),
+    comment="of the present transaction alone, which deletes its rows as it commits",
 )
 
 

@@ -230,6 +230,36 @@ class NoTableMatches(NotFound):
 
 
 @numbered
+class RulePatternIncomplete(Invalid):
+    """Without a schema, a name means the tables that the search path of a session finds."""
+
+    number = 4160
+    fact = "{pattern} names no schema, which a rule for new tables needs"
+    hint = "Write schema.table, with * ? [] as wildcards."
+    pattern: str
+
+
+@numbered
+class RuleWithoutPattern(Invalid):
+    """A rule for new tables needs a pattern: new tables have no names yet."""
+
+    number = 4161
+    fact = "no new table can match {names}"
+    hint = "Name a pattern such as 'public.*', or a --schema; or leave --with-new-tables out."
+    names: str
+
+
+@numbered
+class TableRuleUnknown(NotFound):
+    """There is no rule of this name."""
+
+    number = 4162
+    fact = "there is no rule {rule} for new tables"
+    hint = "`rowtide cdc table-rules` lists them."
+    rule: str
+
+
+@numbered
 class TableNotCapturable(Invalid):
     """The table's rows are not in the log, or not under its name (SQL Server: 22931)."""
 

@@ -20,10 +20,12 @@ from rowtide.cli import (
     cdc_snapshots,
     cdc_status,
     cdc_targets,
+    cdc_table_rules,
 )
 
 app = typer.Typer(rich_markup_mode=None)
 app.add_typer(cdc_enabling.app)
+app.add_typer(cdc_table_rules.app)
 app.add_typer(cdc_running.app)
 app.add_typer(cdc_changes.app)
 app.add_typer(cdc_follow.app)

@@ -130,6 +130,10 @@ def enable_table(
     snapshot: Annotated[
         bool, typer.Option("--snapshot/--no-snapshot", help="Whether the rows that are there already are copied.")
     ] = True,
+    with_new_tables: Annotated[
+        bool,
+        typer.Option("--with-new-tables", help="Also those of the patterns that are created later: see table-rules."),
+    ] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Enable a table for capture (SQL Server: sp_cdc_enable_table), or many of them by names and patterns.
@@ -155,13 +159,13 @@ def enable_table(
     if not patterns:
         raise typer.BadParameter("name a table, a --schema or a --file")
     cdc = connect(db).cdc
-    if not _is_one(patterns, excluding):
+    if with_new_tables or not _is_one(patterns, excluding):
         if not capture_instance is index is listed is None:
             raise typer.BadParameter("--capture-instance, --index and --columns are options of one table")
         if dry_run:
             list_planned(cdc, patterns, excluding or [], form, shared)
         else:
-            enable_all(cdc, patterns, excluding or [], wait, form, shared)
+            enable_all(cdc, patterns, excluding or [], wait, form, shared, with_new_tables=with_new_tables)
         return
     options: InstanceOptions = {
         **shared,

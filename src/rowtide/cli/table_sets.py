@@ -42,6 +42,8 @@ def enable_all(
     wait_s: float,
     form: Format,
     options: SharedOptions,
+    *,
+    with_new_tables: bool,
 ) -> None:
     """Enable the tables, and list what became of them. Raises the first table's error, after all were tried."""
     from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome
@@ -49,7 +51,12 @@ def enable_all(
     try:
         with progress("Enabling ...", _describe) as on_progress:
             outcomes = cdc.enable_tables(
-                patterns, excluding=excluding, wait_s=wait_s, on_progress=on_progress, **options
+                patterns,
+                excluding=excluding,
+                with_new_tables=with_new_tables,
+                wait_s=wait_s,
+                on_progress=on_progress,
+                **options,
             )
     except KeyboardInterrupt:
         notes.print("Interrupted: the same command goes on with the tables that are not enabled.")
@@ -62,6 +69,8 @@ def enable_all(
         f"{count[Outcome.FAILED]} failed.",
         soft_wrap=True,
     )
+    if with_new_tables:
+        notes.print("New tables of these patterns are enabled too: see `rowtide cdc table-rules`.")
     _raise_first(outcomes)
 
 

@@ -34,7 +34,7 @@ MAX_NAME_LENGTH = 100
 MAX_INSTANCES_PER_TABLE = 2
 _SYSTEM_SCHEMAS = ("cdc", "rowtide", "pg_catalog", "information_schema")
 _NAME = re.compile(r"[\w-]+")
-_RESERVED = frozenset(
+RESERVED_NAMES = frozenset(
     f"__${name}" for name in ["start_lsn", "end_lsn", "seqval", "operation", "update_mask", "absent_mask", "exact"]
 )
 
@@ -194,7 +194,7 @@ def _choose_columns(table: SourceTable, wanted: tuple[str, ...] | None, key: Row
 
 def _require_free_names(table: SourceTable, columns: Iterable[SourceColumn]) -> None:
     for column in columns:
-        if column.name.lower() in _RESERVED:
+        if column.name.lower() in RESERVED_NAMES:
             raise ColumnNameReserved(table.qualified_name, column.name)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import glob
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rowtide.cdc.errors import TablePatternInvalid
@@ -12,6 +13,8 @@ from rowtide.cdc.errors import TablePatternInvalid
 _TOKEN = re.compile(r'"((?:[^"]|"")+)"|\[[^\]."]+\]|[^".]|(\.)')
 _BEFORE_COMMENT = re.compile(r'(?:"(?:[^"]|"")*"|[^"#])*')
 _WILD = frozenset("*?[")
+_ANY = {"*": r"[^\n]*", "?": r"[^\n]"}
+_GLOB_PART = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,15 @@ class TablePattern:
         """Return whether it matches a table, which the search path finds or not."""
         is_there = is_visible if self.schema is None else fnmatch.fnmatchcase(schema, self.schema)
         return is_there and fnmatch.fnmatchcase(table, self.table)
+
+
+def as_expression(patterns: Iterable[TablePattern]) -> str | None:
+    """Return PostgreSQL's regular expression of the texts schema, line break, table that patterns match.
+
+    None without patterns. Each pattern needs a schema. A name that has a line break matches none.
+    """
+    found = [rf"{_translate(pattern.schema or '')}\n{_translate(pattern.table)}" for pattern in patterns]
+    return f"^(?:{'|'.join(found)})$" if found else None
 
 
 def is_pattern(text: str) -> bool:
@@ -62,6 +74,25 @@ def parse_pattern(text: str) -> TablePattern:
 def parse_lines(text: str) -> tuple[str, ...]:
     """Return the names and patterns of a file: one a line; `#` outside of quotes begins a comment."""
     return tuple(found for line in text.splitlines() if (found := _without_comment(line).strip()))
+
+
+def _translate(pattern: str) -> str:
+    return "".join(_translate_part(found.group()) for found in _GLOB_PART.finditer(pattern))
+
+
+def _translate_part(part: str) -> str:
+    if part in _ANY:
+        return _ANY[part]
+    if len(part) == 1:
+        return _escape(part)
+    is_negated = part[1] == "!"
+    members = "".join(letter if letter == "-" else _escape(letter) for letter in part[1 + is_negated : -1])
+    return rf"[^\n{members}]" if is_negated else f"[{members}]"
+
+
+def _escape(letter: str) -> str:
+    """A backslash before a letter or a digit has a meaning of its own; the server takes others literally."""
+    return f"\\{letter}" if letter.isascii() and not letter.isalnum() else letter
 
 
 def _without_comment(line: str) -> str:

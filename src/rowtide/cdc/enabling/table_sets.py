@@ -35,10 +35,11 @@ from rowtide.log.postgres.membership import TableChange
 
 @dataclass(frozen=True, slots=True)
 class TableSet:
-    """Names and patterns of tables, without those that others match."""
+    """Names and patterns of tables, without those that others match; `may_be_empty`: a pattern may match none."""
 
     patterns: tuple[str, ...]
     excluding: tuple[str, ...] = ()
+    may_be_empty: bool = False
 
 
 class Outcome(StrEnum):
@@ -82,8 +83,7 @@ def plan_tables(engine: Engine, database: str, tables: TableSet, request: Instan
         access.own_source(connection, database)
         plan_gating_role(connection, request.role_name)
         enabled = list_enabled(connection)
-        chosen = read_tables(connection, _choose(connection, tables, enabled))
-        return tuple(_plan_each(connection, chosen, request, enabled))
+        return plan_each(connection, _choose(connection, tables, enabled), request)
 
 
 def enable_tables(
@@ -100,9 +100,30 @@ def enable_tables(
     server as a whole; what was enabled before stays so.
     """
     planned = plan_tables(engine, database, tables, request)
+    return enable_planned(engine, database, planned, request, wait_s, on_progress)
+
+
+def plan_each(connection: Connection, source_ids: Sequence[int], request: InstanceRequest) -> tuple[TableOutcome, ...]:
+    """Return what enabling each of these tables would do, by schema and name."""
+    return tuple(_plan_each(connection, read_tables(connection, source_ids), request, list_enabled(connection)))
+
+
+def enable_planned(
+    engine: Engine,
+    database: str,
+    planned: Sequence[TableOutcome],
+    request: InstanceRequest,
+    wait_s: float,
+    on_progress: Callable[[Rounds], None] = lambda _rounds: None,
+    note: Callable[[SourceTable], Sequence[Executable]] = lambda _table: (),
+) -> tuple[TableOutcome, ...]:
+    """Enable those tables that are planned; return what became of each.
+
+    The statements of `note` run in the transaction that enables a table.
+    """
     open_ids = [one.source_id for one in planned if one.outcome is Outcome.PLANNED]
     with translated(), engine.connect() as connection:
-        changes = [_change(database, table, request) for table in read_tables(connection, open_ids)]
+        changes = [_change(database, table, request, note) for table in read_tables(connection, open_ids)]
     errors = membership.run_membership_changes(engine, changes, wait_s, on_progress)
     return tuple(_conclude(one, errors) for one in planned)
 
@@ -114,7 +135,7 @@ def _choose(connection: Connection, tables: TableSet, enabled: Sequence[EnabledT
     by_pattern: set[int] = set()
     for pattern in tables.patterns:
         found = _find(connection, pattern, named)
-        if not found:
+        if not found and not tables.may_be_empty:
             raise NoTableMatches(pattern)
         (by_pattern if is_pattern(pattern) else wanted).update(found)
     unwanted = {found for pattern in tables.excluding for found in _find(connection, pattern, named)}
@@ -162,11 +183,19 @@ def _plan_each(
         yield about
 
 
-def _change(database: str, table: SourceTable, request: InstanceRequest) -> TableChange:
+def _change(
+    database: str,
+    table: SourceTable,
+    request: InstanceRequest,
+    note: Callable[[SourceTable], Sequence[Executable]],
+) -> TableChange:
     def plan(connection: Connection) -> Sequence[Executable]:
         source = access.own_source(connection, database)
         present = read_table(connection, table.source_id)
-        return postgres.plan_enable_table(connection, source, present, request, locks_briefly=True)[1]
+        return [
+            *postgres.plan_enable_table(connection, source, present, request, locks_briefly=True)[1],
+            *note(present),
+        ]
 
     key_index = request.index_name if request.index_name != table.key_name else None
     mode = membership.find_lock_mode(table, request.before_images, key_index)

@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.schema import CreateTable
 
-from rowtide.cdc.definitions import change_tables, find_missing, metadata
+from rowtide.cdc.definitions import change_tables, find_missing, metadata, table_rules
 from rowtide.cdc.jobs.parameters import DEFAULTS, JobParameters, JobType
 
 cdc_jobs = Table(
@@ -105,10 +105,14 @@ def complete(connection: Connection) -> None:
 
 
 def last_table_steps(connection: Connection) -> list[Executable]:
-    """Return the step that removes the jobs if no instance is left."""
-    if cdc_jobs.name in find_missing(connection):
+    """Return the step that removes the jobs if no instance is left, and no rule for new tables."""
+    missing = find_missing(connection)
+    if cdc_jobs.name in missing:
         return []
-    return [delete(cdc_jobs).where(~exists(select(change_tables.c.object_id)))]
+    is_last = ~exists(select(change_tables.c.object_id))
+    if table_rules.name not in missing:
+        is_last &= ~exists(select(table_rules.c.rule_name))
+    return [delete(cdc_jobs).where(is_last)]
 
 
 def insert_step(job_type: JobType, parameters: JobParameters) -> Insert:

@@ -15,6 +15,7 @@ from rowtide.agents.loop import Agent, run_agent
 from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
 from rowtide.cdc.definitions import read_source, require_complete
+from rowtide.cdc.enabling.joining import join_new_tables
 from rowtide.cdc.errors import ScanRunning
 from rowtide.cdc.jobs.administration import read_parameters
 from rowtide.cdc.jobs.parameters import JobParameters, JobType, new_parameters
@@ -22,6 +23,7 @@ from rowtide.cdc.lake_lease import LAKE, LakeLease, SharedLease
 from rowtide.cdc.running.context import CaptureContext
 from rowtide.cdc.running.lake_upkeep import LakeUpkeep
 from rowtide.cdc.running.scan_recorder import ScanRecorder
+from rowtide.cdc.running.table_joining import joining
 from rowtide.cdc.scans.pace import LONGEST_REST_S, Pace, Scan, ScanLimits
 from rowtide.cdc.snapshots.runner import SnapshotRunner, SnapshotThread
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
@@ -115,6 +117,7 @@ class _Run:
             source = _verify_source(self._engine, self._context.url)
             require_reachable(source.lake, source.log_store)
             has_run = self._context.has_run or self._has_captured
+            stack.enter_context(joining(self._engine, self._context.url))
             reader = stack.enter_context(LogReaderProcess(self._context.url, self._retry_reading, has_run=has_run))
             store = open_store(source.log_store)
             held = LakeLease.take(store, lease)
@@ -169,6 +172,10 @@ class _Run:
             with translated(), self._engine.begin() as connection:
                 read_source(connection, self._context.url)
                 limits = self._choose_limits(_limits_of(read_parameters(connection, JobType.CAPTURE)))
+            if not limits.is_continuous:
+                # Before the mark: what was committed before the round began is captured by it.
+                join_new_tables(self._engine, self._context.url)
+            with translated(), self._engine.begin() as connection:
                 target = None if limits.is_continuous else mark_log(connection)
             self._begun = limits, Pace(limits, target)
         return self._begun

@@ -9,13 +9,15 @@ from contextlib import contextmanager, suppress
 from sqlalchemy import Connection, text
 
 from rowtide.cdc.consumers.consumers import ListedConsumer, list_lags
-from rowtide.cdc.definitions import READER, are_made, list_catalogue, list_enabled, require_complete
+from rowtide.cdc.definitions import READER, are_made, find_missing, list_catalogue, list_enabled, require_complete
+from rowtide.cdc.enabling import joining_triggers
+from rowtide.cdc.enabling.table_rules import list_failed, list_rules
 from rowtide.cdc.instances import decode_instance
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.findings.place_facts import LAKE, LOG_STORE, Place, read_place
-from rowtide.findings.postgres.facts import CapturedInstance, CaptureFacts, SlotFacts
+from rowtide.findings.postgres.facts import CapturedInstance, CaptureFacts, RuleFacts, SlotFacts
 from rowtide.findings.postgres.member_facts import read_members
 from rowtide.lake.paths import local_folder
 from rowtide.log.errors import HistoryDiverged, LogStoreMoved, LogStoreTaken, ManifestMissing
@@ -58,6 +60,7 @@ def read_capture(connection: Connection, source: SourceDefinition, url: str, *, 
         log_reader=find_holder(connection, "log"),
         state=state,
         members=read_members(connection),
+        rules=_read_rules(connection) if is_enabled and not find_missing(connection) else None,
     )
 
 
@@ -86,6 +89,14 @@ def load_manifest(url: str) -> ManifestState | None:
     if folder is not None and not os.path.isdir(folder):
         return None
     return Manifest.open(open_store(url)).state
+
+
+def _read_rules(connection: Connection) -> RuleFacts | None:
+    rules = list_rules(connection)
+    if not rules:
+        return None
+    names = tuple(rule.rule_name for rule in rules)
+    return RuleFacts(names, joining_triggers.has_triggers(connection), list_failed(connection))
 
 
 def _read_consumers(connection: Connection, state: ManifestState | None) -> tuple[ListedConsumer, ...]:

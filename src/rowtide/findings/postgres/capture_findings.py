@@ -29,6 +29,7 @@ from rowtide.findings.postgres.facts import (
     CapturedInstance,
     CaptureFacts,
     DatabaseFacts,
+    RuleFacts,
     ServerFacts,
     SlotFacts,
     TableFacts,
@@ -82,6 +83,8 @@ def find_in_capture(facts: DatabaseFacts) -> Iterator[Finding]:
     yield from find_in_instances(facts.capture, facts.tables)
     yield from find_in_members(facts.capture.members)
     yield from find_in_consumers(facts.capture)
+    if facts.capture.rules is not None:
+        yield from find_in_rules(facts.capture.rules, facts.capture)
 
 
 def find_in_log(capture: CaptureFacts, server: ServerFacts) -> Iterator[Finding]:
@@ -190,6 +193,23 @@ def find_in_consumers(capture: CaptureFacts) -> Iterator[Finding]:
         fact = f"it is {behind} behind; cleanup passes it {left}, and takes what it lacks"
         mend = Advice("Let it consume, or raise its limit with `rowtide cdc change-consumer`; drop one that is gone.")
         yield Finding(Severity.WARNS, f"consumer {consumer.consumer}", fact, mend)
+
+
+def find_in_rules(rules: RuleFacts, capture: CaptureFacts) -> Iterator[Finding]:
+    """Judge rules for new tables: whether these join as they are created, and which could not."""
+    if not rules.has_triggers:
+        fact = (
+            "new tables are enabled by the running capture only, seconds after they are created, and what is written "
+            "to them before is not captured: the event trigger is missing, or of an earlier build; to make it takes a "
+            "superuser, or who the service lets, who owns what enabling made"
+        )
+        yield Finding(Severity.WARNS, f"rule {format_names(rules.names)}", fact, run_reader(capture))
+    for table in rules.failed:
+        subject = f"table {table.source_schema}.{table.source_table}"
+        mend = Advice(
+            "Mend that, and it is enabled within minutes; or make the rule again, with --except for this table."
+        )
+        yield Finding(Severity.WARNS, subject, f"rule {table.rule_name} cannot enable it: {table.reason}", mend)
 
 
 def _judge_shape(instance: CapturedInstance, definition: Instance, table: SourceTable) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rowtide.cdc.consumers.consumers import ListedConsumer
+from rowtide.cdc.enabling.table_rules import RuledTable
 from rowtide.cdc.instances import Instance
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import ServerIdentity
@@ -214,7 +215,7 @@ class CaptureFacts:
 
     `has_triggers` says that the event triggers are there which tell the log of DDL. Where not `is_enabled`, the log is
     read for publications alone: the lake is a folder for its log store, and nothing is captured. `log_reader` reads the
-    log now, `state` is that of the log store, None where it cannot be read.
+    log now, `state` is that of the log store, None where it cannot be read; `rules` is None without rules.
     """
 
     source: SourceDefinition
@@ -227,6 +228,18 @@ class CaptureFacts:
     log_reader: str | None = None
     state: ManifestState | None = None
     members: tuple[MemberFacts, ...] = ()
+    rules: RuleFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFacts:
+    """Rules for new tables, with the tables that they could not enable; `has_triggers`: others join as they are
+    created.
+    """
+
+    names: tuple[str, ...]
+    has_triggers: bool
+    failed: tuple[RuledTable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

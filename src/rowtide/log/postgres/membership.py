@@ -32,7 +32,8 @@ from rowtide.log.source_definition import SourceDefinition
 Plan = Callable[[Connection], Sequence[Executable]]
 """Returns the steps of a change of membership, in their order."""
 
-_SERIALIZE = {"class": 0x726F7774, "key": 3}
+SERIALIZE = {"class": 0x726F7774, "key": 3}
+"""The advisory lock of a transaction that changes members."""
 
 DEFAULT_IDENTITY, FULL_IDENTITY, INDEX_IDENTITY = "d", "f", "i"
 """Replica identities: the primary key, the full row, or an index's columns."""
@@ -216,12 +217,12 @@ def run_membership_changes(
 
 def _run_at_once(plan: Plan, connection: Connection) -> None:
     connection.execute(limit_wait_briefly())
-    connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), _SERIALIZE)
+    connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), SERIALIZE)
     execute_at_once(connection, plan(connection))
 
 
 def _run(plan: Plan, connection: Connection) -> None:
-    connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), _SERIALIZE)
+    connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), SERIALIZE)
     for step in plan(connection):
         connection.execute(step)
 

@@ -23,7 +23,7 @@ from rowtide.log.source_definition import SourceDefinition
 FAILOVER_SLOTS_SINCE = 17
 """The first version with slots that standbys keep a copy of."""
 
-_PUBLISHES_GENERATED = 18
+GENERATED_PUBLISHED_FROM = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def publication_options(version: int) -> str:
 
     From 18 on the server refuses updates of a table with full replica identity and an unpublished generated column.
     """
-    generated = ", publish_generated_columns = stored" if version >= _PUBLISHES_GENERATED else ""
+    generated = ", publish_generated_columns = stored" if version >= GENERATED_PUBLISHED_FROM else ""
     return f"with (publish_via_partition_root = true{generated})"
 
 

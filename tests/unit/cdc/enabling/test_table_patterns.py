@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from rowtide.cdc.enabling.table_patterns import is_pattern, parse_lines, parse_pattern
+from rowtide.cdc.enabling.table_patterns import as_expression, is_pattern, parse_lines, parse_pattern
 from rowtide.cdc.errors import TablePatternInvalid
 
 
@@ -27,10 +29,17 @@ from rowtide.cdc.errors import TablePatternInvalid
         ("*.*_log", "any", "item_log", True),
         ("größe.Ü*", "größe", "Über", True),
         ("public.item 1*", "public", "item 1", True),
+        ("public.item[]-]*", "public", "item]", True),
+        ("public.item[]-]*", "public", "item-1", True),
+        ('public."a$^|"*', "public", "a$^|b", True),
+        ('public."a[!b]"', "public", "a!", False),
     ],
 )
 def test_pattern_matches_as_written(pattern: str, schema: str, table: str, *, is_matched: bool) -> None:
-    assert parse_pattern(pattern).matches(schema, table, is_visible=False) is is_matched
+    parsed = parse_pattern(pattern)
+    assert parsed.matches(schema, table, is_visible=False) is is_matched
+    expression = as_expression([parse_pattern("other.not"), parsed])
+    assert (re.match(expression or "", f"{schema}\n{table}") is not None) is is_matched
 
 
 def test_pattern_without_schema_matches_visible_tables() -> None:

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from builders.capture_instances import instance, source_table, unique_index
 from builders.check_facts import GIBIBYTE, capture, captured_instance, database, server, table
+from rowtide.cdc.enabling.table_rules import RuledTable
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable
 from rowtide.findings.finding import Advice, Finding, Severity
 from rowtide.findings.postgres.capture_findings import find_in_capture
-from rowtide.findings.postgres.facts import CapturedInstance, SlotFacts
+from rowtide.findings.postgres.facts import CapturedInstance, RuleFacts, SlotFacts
 from rowtide.log.errors import (
     HistoryDiverged,
     LogStoreMoved,
@@ -170,6 +172,14 @@ def test_missing_event_triggers_are_warned_of() -> None:
     (finding,) = find_in_capture(database(capture=capture(has_triggers=False)))
     assert (finding.severity, str(finding.mend)) == (Severity.WARNS, "rowtide cdc enable-db --lake /lake")
     assert "statements are inferred from the rows that follow" in finding.fact
+
+
+def test_rules_whose_tables_join_late_or_not_are_warned_of() -> None:
+    failed = RuledTable("public.*", "public", "A b", "failed", "RT-22932: no name.", datetime.now(UTC))
+    late, table = find_in_capture(database(capture=capture(rules=RuleFacts(("public.*",), False, (failed,)))))  # noqa: FBT003
+    assert (late.severity, late.subject, str(late.mend)) == (Severity.WARNS, "rule public.*", "rowtide cdc run")
+    assert (table.subject, table.fact) == ("table public.A b", "rule public.* cannot enable it: RT-22932: no name.")
+    assert list(find_in_capture(database(capture=capture(rules=RuleFacts(("public.*",), has_triggers=True))))) == []
 
 
 def test_a_key_that_no_index_keeps_any_more_is_warned_of() -> None:

@@ -1,0 +1,138 @@
+"""Enabling new tables of rules from the process that captures: those that the event trigger does not enable.
+
+These are all tables where the role may not create event triggers, and otherwise those that need a wait or a decision,
+or that cannot be enabled.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+from sqlalchemy import Connection, Engine, Executable, text
+from sqlalchemy.dialects.postgresql import insert
+
+from rowtide.cdc import access
+from rowtide.cdc.definitions import ruled_tables, table_rules
+from rowtide.cdc.enabling.joining_triggers import MATCHING_RULE
+from rowtide.cdc.enabling.table_rules import ENABLED, FAILED, PRESENT, TableRule, list_rules
+from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome, enable_planned, plan_each
+from rowtide.databases.postgres.catalogue import has_table, list_tables
+from rowtide.databases.postgres.errors import TableHeld, translated
+from rowtide.databases.source_table import SourceTable
+
+log = logging.getLogger("rowtide.cdc")
+
+_WAIT_S = 1.0
+
+
+def join_new_tables(engine: Engine, database: str) -> tuple[TableOutcome, ...]:
+    """Enable the new tables of rules; return what became of each that was tried.
+
+    A table in use is tried again by the next call, one that failed after some minutes, or once it has another name.
+    Raises `DatabaseNotEnabled`, `NotOwner`, and errors of the server as a whole.
+    """
+    with translated(), engine.connect() as connection:
+        if not _has_rules(connection):
+            return ()
+        rules = list_rules(connection)
+    with translated(), engine.begin() as connection:
+        access.own_source(connection, database)
+        connection.execute(text(_FORGET_DROPPED))
+        connection.execute(text(_NOTE_PRESENT))
+        found = _find_new(connection)
+    return tuple(outcome for rule in rules for outcome in _join(engine, database, rule, found.get(rule.rule_name, ())))
+
+
+def _has_rules(connection: Connection) -> bool:
+    """An earlier version enabled the database if the table is missing."""
+    return has_table(connection, "cdc", table_rules.name) and bool(list_rules(connection))
+
+
+def _find_new(connection: Connection) -> dict[str, list[int]]:
+    """Return the tables that each rule would enable."""
+    rows = connection.execute(text(_NEW)).all()
+    capturable = {one.source_id for one in list_tables(connection)} if rows else set()
+    found: dict[str, list[int]] = {}
+    for row in rows:
+        if row.source_id in capturable:
+            found.setdefault(row.rule_name, []).append(row.source_id)
+    return found
+
+
+def _join(engine: Engine, database: str, rule: TableRule, source_ids: Sequence[int]) -> tuple[TableOutcome, ...]:
+    if not source_ids:
+        return ()
+    with translated(), engine.connect() as connection:
+        planned = plan_each(connection, source_ids, rule.request)
+    note = partial(_note_enabled, rule)
+    outcomes = enable_planned(engine, database, planned, rule.request, _WAIT_S, note=note)
+    for one in outcomes:
+        name = f"{one.source_schema}.{one.source_table}"
+        if one.outcome is Outcome.ENABLED:
+            log.info("table_joined: %s by rule %s", name, rule.rule_name)
+        elif one.outcome is Outcome.FAILED and not isinstance(one.error, TableHeld):
+            log.warning("table_not_joined: %s by rule %s: %s", name, rule.rule_name, one.reason)
+            with translated(), engine.begin() as connection:
+                connection.execute(_record(rule, one.source_id, one.source_schema, one.source_table, one.reason))
+    return outcomes
+
+
+def _note_enabled(rule: TableRule, table: SourceTable) -> Sequence[Executable]:
+    return (_record(rule, table.source_id, table.schema, table.name, None),)
+
+
+def _record(rule: TableRule, source_id: int, schema: str, table: str, reason: str | None) -> Executable:
+    """Return the statement that records a table, as failed if there is a reason."""
+    added = insert(ruled_tables).values(
+        rule_name=rule.rule_name,
+        source_object_id=source_id,
+        source_schema=schema,
+        source_table=table,
+        outcome=FAILED if reason is not None else ENABLED,
+        reason=reason,
+    )
+    replaced = ("source_schema", "source_table", "outcome", "reason", "considered_at")
+    columns = ruled_tables.c
+    return added.on_conflict_do_update(
+        index_elements=[columns.rule_name, columns.source_object_id],
+        set_={name: added.excluded[name] for name in replaced},
+    )
+
+
+_FORGET_DROPPED = """
+delete from cdc.ruled_tables t where not exists (select from pg_class c where c.oid::bigint = t.source_object_id)
+"""
+
+_NOTE_PRESENT = f"""
+insert into cdc.ruled_tables (rule_name, source_object_id, source_schema, source_table, outcome)
+select r.rule_name, c.oid::bigint, n.nspname, c.relname, '{PRESENT}'
+from cdc.table_rules r, pg_class c join pg_namespace n on n.oid = c.relnamespace
+where exists (select from cdc.change_tables t where t.source_object_id = c.oid::bigint)
+  and not exists (select from cdc.ruled_tables t where t.rule_name = r.rule_name and t.source_object_id = c.oid::bigint)
+  and n.nspname || E'\\n' || c.relname ~ r.included_expression
+on conflict do nothing
+"""  # noqa: S608 - of constants
+"""A table that was enabled by hand is not enabled again once somebody disables it."""
+
+_NEW = f"""
+select c.oid::bigint as source_id, matching.rule_name
+from pg_class c join pg_namespace n on n.oid = c.relnamespace, lateral ({MATCHING_RULE}) matching
+where c.relkind in ('r', 'p') and c.relpersistence = 'p'
+  and not exists (select from cdc.change_tables t where t.source_object_id = c.oid::bigint)
+  and not exists (
+      select from cdc.ruled_tables t
+      where t.rule_name = matching.rule_name and t.source_object_id = c.oid::bigint
+        and (t.source_schema, t.source_table) = (n.nspname, c.relname)
+        and t.outcome = '{FAILED}' and t.considered_at > now() - interval '5 minutes')
+  and not exists (
+      select from pg_partition_ancestors(c.oid) root join pg_class above on above.oid = root.relid
+      join pg_namespace within on within.oid = above.relnamespace
+      where root.relid <> c.oid and (
+          exists (select from cdc.change_tables t where t.source_object_id = above.oid::bigint)
+          or exists (select from cdc.table_rules r
+                     where within.nspname || E'\\n' || above.relname ~ r.included_expression)))
+order by c.oid
+"""  # noqa: S608 - of constants
+"""A partition is enabled, or left out, with the table above it."""
