@@ -262,7 +262,7 @@ BROKEN = (
 
 
 @pytest.mark.exhaustive
-def test_without_the_right_to_triggers_the_capture_looks_for_tables(
+def test_without_triggers_the_capture_looks_for_tables(
     make_role: Callable[[str], str], logged: LoggedDatabase
 ) -> None:
     owner = make_role("login replication")
