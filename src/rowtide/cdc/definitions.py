@@ -171,6 +171,8 @@ table_rules = Table(
     Column("before_images", Text, nullable=False),
     Column("role_name", Text),
     Column("supports_net_changes", Boolean, comment="null: where there is a key"),
+    Column("copies_rows", Boolean, nullable=False, comment="whether a snapshot is requested"),
+    Column("rows_per_second", Integer, comment="of the snapshot; null: no limit"),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     comment="new tables that these match are enabled",
 )

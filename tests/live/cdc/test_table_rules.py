@@ -124,6 +124,8 @@ def test_new_tables_are_enabled_as_their_transactions_commit(shop: LoggedDatabas
             assert (publishing.with_others, publishing.making) == (True, None)
             assert find_blocker(connection, source, [table.source_id]) is None
     assert shop.execute(CATALOGUE) == []
+    copied = shop.execute("select capture_instance from cdc.snapshots order by 1")
+    assert [name for (name,) in copied] == sorted(f"public_{name}" for name in [*JOINED, "there"])
     assert len(shop.records()) == 2
 
 
@@ -262,9 +264,7 @@ BROKEN = (
 
 
 @pytest.mark.exhaustive
-def test_without_triggers_the_capture_looks_for_tables(
-    make_role: Callable[[str], str], logged: LoggedDatabase
-) -> None:
+def test_without_triggers_the_capture_looks_for_tables(make_role: Callable[[str], str], logged: LoggedDatabase) -> None:
     owner = make_role("login replication")
     logged.execute(
         f'grant create on database {logged.session.info.dbname} to "{owner}"',

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Executable, select, update
 
 from rowtide.cdc.definitions import FEATURE, are_made, captured_columns, change_tables, index_columns, list_enabled
 from rowtide.cdc.enabling.reinitialize import announce_instances
+from rowtide.cdc.enabling.table_rules import reconsider_steps
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 from rowtide.log.source_definition import SourceDefinition
@@ -21,7 +22,7 @@ def list_names(connection: Connection) -> tuple[str, ...]:
 def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Executable]:
     """Return the statements that record the present oids of tables and numbers of columns."""
     ours = [member for member in rebound if member.feature == FEATURE]
-    return [step for member in ours for step in _rebind(connection, member)]
+    return [*(step for member in ours for step in _rebind(connection, member)), *reconsider_steps(connection)]
 
 
 def announce_again(alterations: Alterations, source: SourceDefinition) -> None:

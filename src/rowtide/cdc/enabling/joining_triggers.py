@@ -118,7 +118,8 @@ exception when others then
 end """
 
 MATCHING_RULE = r"""
-select r.rule_name, r.before_images, r.role_name, r.supports_net_changes, r.refuses_truncate
+select r.rule_name, r.before_images, r.role_name, r.supports_net_changes, r.refuses_truncate, r.copies_rows,
+       r.rows_per_second
 from cdc.table_rules r
 where n.nspname || E'\n' || c.relname ~ r.included_expression
   and not coalesce(n.nspname || E'\n' || c.relname ~ r.excluded_expression, false)
@@ -145,6 +146,7 @@ _WRITTEN = ", ".join(
         "cdc.change_tables",
         "cdc.captured_columns",
         "cdc.index_columns",
+        "cdc.snapshots",
         "cdc.ruled_tables",
         "cdc.new_tables",
     )
@@ -268,6 +270,10 @@ _RECORD = f"""
     insert into cdc.index_columns (object_id, column_name, index_ordinal, column_id)
     select instance_id, a.attname, array_position(captured.conkey, a.attnum), a.attnum
     from {_COLUMNS} and a.attnum = any(captured.conkey);
+    if rule.copies_rows then
+        insert into cdc.snapshots (capture_instance, member_id, rows_per_second)
+        values (instance_name, new_member, rule.rows_per_second);
+    end if;
     insert into cdc.ruled_tables (rule_name, source_object_id, source_schema, source_table, outcome)
     values (rule.rule_name, captured.oid::bigint, captured.nspname, captured.relname, 'enabled')
     on conflict (rule_name, source_object_id) do update

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, Executable
 from rowtide.cdc.definitions import EnabledTable, are_made, list_catalogue, list_enabled, read_source
 from rowtide.cdc.enabling import postgres
 from rowtide.cdc.enabling.administration import require_alone
+from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.core.lsn import Position, format_log_position
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import read_server_identity
@@ -77,6 +78,7 @@ def announce_instances(alterations: Alterations, source: SourceDefinition) -> No
     enabled = alterations.transact(lambda connection: list_enabled(connection) if are_made(connection) else ())
     if not enabled:
         return
+    alterations.transact(job_definitions.complete)
     catalogued = alterations.transact(list_catalogue)
     tables = {name: f"{schema}.{table}" for name, schema, table, *_ in catalogued}
     for instance in enabled:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, Engine, delete, func, select, text
+from sqlalchemy import ColumnElement, Connection, Engine, Executable, delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from rowtide.cdc import access
-from rowtide.cdc.definitions import read_source, require_complete, ruled_tables, table_rules
+from rowtide.cdc.definitions import SCHEMA, read_source, require_complete, ruled_tables, table_rules
 from rowtide.cdc.enabling import joining_triggers
 from rowtide.cdc.enabling.instances import InstanceRequest
 from rowtide.cdc.enabling.joining_triggers import Joining
@@ -21,6 +21,7 @@ from rowtide.cdc.enabling.table_sets import TableSet
 from rowtide.cdc.errors import RulePatternIncomplete, RuleWithoutPattern, TablePatternInvalid, TableRuleUnknown
 from rowtide.cdc.jobs.definitions import first_table_steps
 from rowtide.core.tables import BeforeImages
+from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.log.postgres import control
 
@@ -40,6 +41,8 @@ class TableRule:
     refuses_truncate: bool
     role_name: str | None
     supports_net_changes: bool | None
+    snapshot: bool
+    rows_per_second: int | None
     created_at: datetime
     enabled: int = 0
     failed: int = 0
@@ -52,6 +55,8 @@ class TableRule:
             before_images=self.before_images,
             role_name=self.role_name,
             supports_net_changes=self.supports_net_changes,
+            snapshot=self.snapshot,
+            rows_per_second=self.rows_per_second,
         )
 
 
@@ -87,6 +92,8 @@ def make_rule(engine: Engine, database: str, tables: TableSet, request: Instance
         "before_images": request.before_images.value,
         "role_name": request.role_name,
         "supports_net_changes": request.supports_net_changes,
+        "copies_rows": request.snapshot,
+        "rows_per_second": request.rows_per_second,
     }
     with translated(), engine.begin() as connection:
         access.own_source(connection, database)
@@ -101,7 +108,7 @@ def make_rule(engine: Engine, database: str, tables: TableSet, request: Instance
         # The caller tries those that failed again.
         considered = ruled_tables.c
         connection.execute(delete(ruled_tables).where(considered.rule_name == name, considered.outcome == FAILED))
-        connection.execute(text(_CONSIDER), {"rule": name})
+        connection.execute(_consider_step(name))
         return name, joining_triggers.ensure_triggers(connection)
 
 
@@ -146,6 +153,8 @@ def list_rules(connection: Connection) -> tuple[TableRule, ...]:
             columns.refuses_truncate,
             columns.role_name,
             columns.supports_net_changes,
+            columns.copies_rows,
+            columns.rows_per_second,
             columns.created_at,
             func.count().filter(considered.outcome == ENABLED),
             func.count().filter(considered.outcome == FAILED),
@@ -159,6 +168,13 @@ def list_rules(connection: Connection) -> tuple[TableRule, ...]:
         TableRule(row[0], tuple(row[1]), tuple(row[2]), BeforeImages(row[3]), *row[4:])
         for row in connection.execute(query)
     )
+
+
+def reconsider_steps(connection: Connection) -> list[Executable]:
+    """Return the statements by which rules take all present tables as considered: their oids are others than before."""
+    if not has_table(connection, SCHEMA, table_rules.name):
+        return []
+    return [delete(ruled_tables), _consider_step(None)]
 
 
 def list_failed(connection: Connection) -> tuple[RuledTable, ...]:
@@ -183,6 +199,11 @@ def _list_considered(connection: Connection, condition: ColumnElement[bool]) -> 
     return tuple(RuledTable(*row) for row in connection.execute(query))
 
 
+def _consider_step(rule: str | None) -> Executable:
+    """Return the statement that takes all present tables as considered by a rule, or by each (None)."""
+    return text(_CONSIDER).bindparams(rule=rule)
+
+
 def _parse(pattern: str) -> TablePattern:
     parsed = parse_pattern(pattern)
     if parsed.schema is None:
@@ -205,7 +226,7 @@ _CONSIDER = f"""
 insert into cdc.ruled_tables (rule_name, source_object_id, source_schema, source_table, outcome)
 select r.rule_name, c.oid::bigint, n.nspname, c.relname, '{PRESENT}'
 from cdc.table_rules r, pg_class c join pg_namespace n on n.oid = c.relnamespace
-where r.rule_name = :rule and c.relkind in ('r', 'p') and c.relpersistence <> 't'
+where (cast(:rule as text) is null or r.rule_name = :rule) and c.relkind in ('r', 'p') and c.relpersistence <> 't'
   and n.nspname || E'\\n' || c.relname ~ r.included_expression
   and not coalesce(n.nspname || E'\\n' || c.relname ~ r.excluded_expression, false)
 on conflict do nothing
