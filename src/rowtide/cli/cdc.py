@@ -19,8 +19,8 @@ from rowtide.cli import (
     cdc_scans,
     cdc_snapshots,
     cdc_status,
-    cdc_targets,
     cdc_table_rules,
+    cdc_targets,
 )
 
 app = typer.Typer(rich_markup_mode=None)
