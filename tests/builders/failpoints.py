@@ -18,6 +18,14 @@ CLEANUP_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("cleanup_record", "low_endpoints", "rows_removal") for side in ("before", "after")
 )
 RETYPING_FAILPOINTS = ("types_carried.before", "types_carried.after")
+LOG_BRIDGE_FAILPOINTS = (
+    "slot_renewal.before",
+    "slot_renewal.after",
+    "segment_sync.before",
+    "segment_sync.after",
+    "epoch_opening.before",
+    "epoch_opening.after",
+)
 SKIP_FAILPOINTS = ("transaction_skipped.before", "transaction_skipped.after")
 SQLITE_FAILPOINTS = ("sqlite_commit.before", "sqlite_commit.after")
 POSTGRES_TRACKING_FAILPOINTS = tuple(

@@ -9,6 +9,7 @@ from rowtide.core.exports import exporting
 if TYPE_CHECKING:
     from rowtide.agents.runs import RunOutcome
     from rowtide.cdc.api import CaptureRehearsal, ChangeDataCapture
+    from rowtide.cdc.bridging.bridges import BridgedGap, Gap
     from rowtide.cdc.capture.capture import CycleReport
     from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
     from rowtide.cdc.cleanup.cleanup import Cleaned
@@ -51,6 +52,7 @@ __all__ = [
     "ArrowChanges",
     "BeforeImages",
     "Bound",
+    "BridgedGap",
     "CaptureLoss",
     "CaptureOptions",
     "CaptureRehearsal",
@@ -64,6 +66,7 @@ __all__ = [
     "EnabledDatabase",
     "Engine",
     "EngineSetting",
+    "Gap",
     "HistoricRun",
     "ImageCost",
     "Instance",
@@ -109,6 +112,7 @@ _HOMES = {
     "ArrowChanges": "rowtide.cdc.lake_readers.arrow_changes",
     "BeforeImages": "rowtide.core.tables",
     "Bound": "rowtide.cdc.queries.lsn_times",
+    "BridgedGap": "rowtide.cdc.bridging.bridges",
     "CaptureLoss": "rowtide.cdc.enabling.reinitialize",
     "CaptureOptions": "rowtide.cdc.capture.options",
     "CaptureRehearsal": "rowtide.cdc.api",
@@ -122,6 +126,7 @@ _HOMES = {
     "EnabledDatabase": "rowtide.cdc.enabling.administration",
     "Engine": "rowtide.cdc.scans.sessions",
     "EngineSetting": "rowtide.cdc.capture.options",
+    "Gap": "rowtide.cdc.bridging.bridges",
     "HistoricRun": "rowtide.cdc.jobs.history",
     "ImageCost": "rowtide.databases.postgres.catalogue",
     "Instance": "rowtide.cdc.instances",

@@ -20,6 +20,7 @@ from rowtide.lake.session import build_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rowtide.cdc.bridging.bridges import BridgedGap, Gap
     from rowtide.cdc.cleanup.cleanup import Cleaned
     from rowtide.cdc.cleanup.retention import CleanupOrder
     from rowtide.cdc.enabling.administration import EnabledDatabase
@@ -274,6 +275,24 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         from rowtide.cdc.enabling.reinitialize import reinitialize
 
         return reinitialize(self._engine, self._name, reason, on_wait)
+
+    def find_gap(self) -> Gap:
+        """Return the gap that `bridge_gap` would bridge."""
+        from rowtide.cdc.bridging.bridges import find_gap
+
+        return find_gap(self._engine, self._name)
+
+    def bridge_gap(
+        self, reason: str, *, spark: SparkSession | None = None, on_wait: Callable[[str], None] = lambda _whom: None
+    ) -> BridgedGap:
+        """Open the log's next epoch after a gap with what the gap changed in the captured tables, as one transaction.
+
+        Nothing has to start again: ranges over the gap are complete. Raises `DifferenceImpossible` if an instance has
+        no key, or no snapshot.
+        """
+        from rowtide.cdc.bridging.bridges import bridge
+
+        return bridge(self._engine, self._url, self._name, reason, _maker(spark), on_wait)
 
     def find_unreadable(self, lsn: CommitLsn) -> TransactionUnreadable:
         """Return why the transaction at an LSN, at which the log reader has stopped, cannot be read."""

@@ -88,6 +88,14 @@ def has_snapshot(connection: Connection, member_id: str) -> bool:
     return connection.execute(wanted.limit(1)).first() is not None
 
 
+def list_copied(connection: Connection) -> frozenset[str]:
+    """Return the member ids of the instances that have a snapshot."""
+    finished = select(snapshots.c.member_id).where(
+        snapshots.c.state == RequestState.FINISHED, snapshots.c.condition.is_(None)
+    )
+    return frozenset(connection.execute(finished).scalars())
+
+
 def list_requests(connection: Connection, *, only_open: bool = False) -> Sequence[SnapshotRequest]:
     """Return the requests in the order in which they were made."""
     columns = [snapshots.c[field.name] for field in fields(SnapshotRequest)]

@@ -88,15 +88,28 @@ def scan(
         )
 
 
-@app.command(epilog="Example: rowtide cdc reinitialize --yes --db postgresql://localhost/shop")
+@app.command(epilog="Example: rowtide cdc reinitialize --difference --yes --db postgresql://localhost/shop")
 def reinitialize(
     db: Db,
     reason: Reason = "reinitialized by hand",
     *,
+    difference: Annotated[
+        bool,
+        typer.Option(
+            "--difference",
+            help="Compare the captured tables with what was read, and capture what differs as one transaction: "
+            "consumers go on, and ranges over the gap stay complete. Instances need a key and a snapshot.",
+        ),
+    ] = False,
     yes: Yes = False,
 ) -> None:
-    """Continue after a gap with a new slot and publication, and record the gap. Reports what is lost, and asks."""
+    """Continue after a gap with a new slot, and record the gap. Reports what is lost, and asks."""
     cdc = connect(db).cdc
+    if difference:
+        confirm_loss(cdc.find_gap(), yes=yes)
+        bridged = cdc.bridge_gap(reason, on_wait=print_wait)
+        notes.print(f"Bridged: {bridged.rows:,} row changes at LSN {bridged.lsn}. `rowtide cdc run` publishes them.")
+        return
     confirm_loss(cdc.find_loss(), yes=yes)
     cdc.reinitialize(reason, on_wait=print_wait)
     notes.print("Reinitialized. `rowtide cdc run` continues, in the next epoch.")

@@ -127,11 +127,23 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """What the gap before an epoch changed in the tables of some members, as one transaction: the epoch's first.
+
+    `lsn` is below the epoch's position; without segments the tables had not changed.
+    """
+
+    lsn: LsnText
+    members: tuple[str, ...]
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """An epoch begins at a position: the store's first entry, or a reinitialisation with its reason.
 
     `reads_messages`: an earlier build opened it, which announced members by logical messages. `control_row` is the last
-    mark before.
+    mark before. `difference`: for some members nothing is missing.
     """
 
     kind: Literal["opened"] = field(default="opened", kw_only=True)
@@ -141,6 +153,7 @@ class Opened:
     reason: str | None
     reads_messages: bool = True
     control_row: ControlRow | None = None
+    difference: Difference | None = None
 
 
 @dataclass(frozen=True, slots=True)

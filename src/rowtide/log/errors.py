@@ -156,9 +156,10 @@ class SlotMissing(DataLoss):
     number = 2102
     fact = 'replication slot "{slot}" does not exist'
     hint = (
-        "It was dropped: changes committed since are lost. `rowtide cdc reinitialize` creates it again; without "
-        "captured tables, `rowtide replication restart-log`. Run neither on a base backup of a server that is still "
-        "in use, which would lose its log store."
+        "It was dropped. `rowtide cdc reinitialize --difference` creates it again, and captures what changed since as "
+        "one transaction; with tables without key or snapshot, `rowtide cdc reinitialize` continues after a gap; "
+        "without captured tables, `rowtide replication restart-log`. Run none of them on a base backup of a server "
+        "that is still in use, which would lose its log store."
     )
     slot: str
 
@@ -170,8 +171,8 @@ class SlotInvalidated(DataLoss):
     number = 2104
     fact = 'replication slot "{slot}" was invalidated (wal_status={wal_status})'
     hint = (
-        "Raise max_slot_wal_keep_size, then run `rowtide cdc reinitialize`, or, without captured tables, "
-        "`rowtide replication restart-log`."
+        "Raise max_slot_wal_keep_size, then run `rowtide cdc reinitialize --difference`; with tables without key or "
+        "snapshot, `rowtide cdc reinitialize`; without captured tables, `rowtide replication restart-log`."
     )
     slot: str
     wal_status: str
@@ -184,8 +185,9 @@ class SlotAdvanced(DataLoss):
     number = 2105
     fact = 'replication slot "{slot}" is at {confirmed}, past the recorded position {position}'
     hint = (
-        "It was advanced or created again; changes between are lost. Run `rowtide cdc reinitialize`, or, without "
-        "captured tables, `rowtide replication restart-log`."
+        "It was advanced or created again. Run `rowtide cdc reinitialize --difference`; with tables without key or "
+        "snapshot, `rowtide cdc reinitialize`, which loses the changes between; without captured tables, "
+        "`rowtide replication restart-log`."
     )
     slot: str
     confirmed: str
@@ -206,6 +208,13 @@ class PublicationAltered(DataLoss):
     change: str
 
 
+WAY_AFTER_PROMOTION = (
+    "`rowtide cdc reinitialize --difference` captures what differs here, and takes back what a failover lost; with "
+    "tables without key or snapshot, `rowtide adopt` continues after a gap"
+)
+"""On another timeline of the same server: the tables are those that were captured."""
+
+
 @numbered
 class HistoryDiverged(DataLoss):
     """The server is another system, or its timeline forks below the log store's position."""
@@ -213,12 +222,12 @@ class HistoryDiverged(DataLoss):
     number = 2107
     fact = "the server's history is not the one that was read: {difference}; the recorded position is {position}"
     hint = (
-        "If this server took over for good, `rowtide adopt` continues here, and what was captured before stays "
-        "queryable; on a copy of a server still in use, `rowtide cdc disable-db` removes what was copied and leaves "
-        "the original unchanged."
+        "If this server took over for good, {way}; on a copy of a server still in use, `rowtide cdc disable-db` "
+        "removes what was copied and leaves the original unchanged."
     )
     difference: str
     position: str
+    way: str = "`rowtide adopt` continues here, and what was captured before stays queryable"
 
 
 @numbered
@@ -422,12 +431,13 @@ class ServerPromoted(RowtideError):
     number = 2142
     fact = "the server is on timeline {timeline}, the log was read on timeline {recorded}: {blocker}"
     hint = (
-        "If this server took over for good, `rowtide adopt` continues here; on a copy of a server still in use, "
-        "`rowtide cdc disable-db` removes what was copied and leaves the original unchanged."
+        "If this server took over for good, {way}; on a copy of a server still in use, `rowtide cdc disable-db` "
+        "removes what was copied and leaves the original unchanged."
     )
     timeline: int
     recorded: int
     blocker: str
+    way: str = WAY_AFTER_PROMOTION
 
 
 @numbered

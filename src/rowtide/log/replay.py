@@ -16,6 +16,7 @@ from typing import assert_never
 from rowtide.core.lsn import Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.log.entries import (
+    Difference,
     Entry,
     FilesDeleted,
     LeaseTaken,
@@ -112,22 +113,39 @@ def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestSt
     if state is None:
         return _empty(number, entry)
     _require(entry.reason is not None, number, entry, "a new epoch is a gap and needs a reason")
-    gap = Gap(state.position, entry.position, entry.reason or "")
+    difference = entry.difference
+    if difference is not None:
+        _require_difference(state, number, entry, difference)
+    bridged, segments = (difference.members, difference.segments) if difference is not None else ((), ())
+    before = Position(difference.lsn.value) if difference is not None else entry.position
+    gap = Gap(state.position, before, entry.reason or "", bridged)
     return replace(
         state,
         version=number,
         source=entry.source,
         epoch=epoch,
         position=entry.position,
+        segments=(*state.segments, *segments),
         as_of=None,
-        # Members that still exist are announced again, after the gap.
-        members=(),
+        # Others that still exist are announced again, after the gap.
+        members=tuple(member for member in state.members if member.member_id in bridged),
         incomplete=(),
         unheld=(),
         gaps=(*state.gaps, gap),
         reads_messages=entry.reads_messages,
         control_row=entry.control_row,
     )
+
+
+def _require_difference(state: ManifestState, number: int, entry: Opened, difference: Difference) -> None:
+    lsn = difference.lsn
+    _require(lsn.epoch == entry.epoch and entry.position.covers(lsn), number, entry, f"{lsn} is not before the epoch")
+    for segment in difference.segments:
+        _require(segment.first == segment.last == lsn, number, entry, f"{segment.path} has other transactions")
+        for table_id in segment.tables:
+            _require(table_id in state.tables, number, entry, f"table_id {table_id} was never given")
+    known = {member.member_id for member in state.members}
+    _require(known.issuperset(difference.members), number, entry, "a member of the difference is not known")
 
 
 def _empty(number: int, entry: Opened) -> ManifestState:

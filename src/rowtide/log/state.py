@@ -42,11 +42,13 @@ class Gap:
     """Transactions in [`after`, `before`) are not in the store: ranges that overlap it are refused.
 
     The gap of a new epoch lies between two epochs; that of a skipped transaction is one LSN wide, inside one epoch.
+    `bridged` are the members for which a transaction at `before` has what the gap changed.
     """
 
     after: PositionText
     before: PositionText
     reason: str
+    bridged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -313,7 +313,7 @@ def test_promoted_standby_without_slot_continues_once_adopted(
                 clone.cdc.reinitialize("a test")
             checked = rowtide("check", "--format", "jsonl", "--db", url)
             assert "rowtide adopt" in checked.output
-            assert "reinitialize" not in checked.output
+            assert "reinitialize`" not in checked.output
             logged.execute("insert into item values (7, 'sad')")
             assert logged.read_log().source.timeline == 1
             found = connect(url).adopt()

@@ -14,6 +14,7 @@ from rowtide.core.operations import NO_TABLE
 from rowtide.log.alterations import Alteration, AlteredColumn
 from rowtide.log.announcements import ControlRow, later_row
 from rowtide.log.entries import (
+    Difference,
     Entry,
     FilesDeleted,
     LeaseTaken,
@@ -22,6 +23,7 @@ from rowtide.log.entries import (
     RangeAppended,
     ReaderAdvanced,
     ReaderLeft,
+    Segment,
     SegmentsMerged,
     SegmentsTruncated,
     TableGiven,
@@ -214,6 +216,42 @@ def test_a_new_epoch_is_a_recorded_gap() -> None:
 
     assert state.gaps == (Gap(Position(400), Position.of(1, 50), "restored from backup"),)
     assert (state.epoch, state.position, len(state.segments)) == (1, Position.of(1, 50), 3)
+
+
+def bridged(*segments: Segment, lsn: int = 49, members: tuple[str, ...] = ("m1",)) -> Opened:
+    return replace(opened(1, 50, "a lost slot"), difference=Difference(CommitLsn.of(1, lsn), members, segments))
+
+
+def in_difference(lsn: int = 49, path: str = "pending/d") -> Segment:
+    at = CommitLsn.of(1, lsn)
+    return replace(segment(100, path=path), first=at, last=at)
+
+
+def test_an_epoch_may_begin_with_what_its_gap_changed() -> None:
+    before = filled()
+    before = replay(range_to(before, 450, events=[Enabled(CommitLsn(420), member())]), state=before)
+    state = replay(bridged(in_difference()), state=before)
+
+    assert state.gaps == (Gap(Position(450), Position.of(1, 49), "a lost slot", ("m1",)),)
+    assert (state.position, state.members) == (Position.of(1, 50), (member(),))
+    assert paths(state)[-1] == "pending/d"
+    assert decode_state(encode_state(state)) == state
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        (bridged(lsn=50), "1:0/32 is not before the epoch"),
+        (bridged(in_difference(48)), "pending/d has other transactions"),
+        (bridged(replace(in_difference(), tables=(99,))), "table_id 99 was never given"),
+        (bridged(members=("m9",)), "a member of the difference is not known"),
+    ],
+)
+def test_a_difference_that_is_none_is_illegal(entry: Opened, problem: str) -> None:
+    before = filled()
+    before = replay(range_to(before, 450, events=[Enabled(CommitLsn(420), member())]), state=before)
+    with pytest.raises(IllegalEntry, match=problem):
+        replay(entry, state=before)
 
 
 def test_skipped_transaction_is_a_gap_of_exactly_one_lsn() -> None:

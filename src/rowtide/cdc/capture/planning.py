@@ -178,8 +178,12 @@ def is_heartbeat_due(plan: CyclePlan, last_time: datetime | None) -> bool:
 
 
 def plan_gap(state: ManifestState, active: Mapping[str, InstanceLifetime], from_position: Position) -> CyclePlan:
-    """Plan the cycle that moves the lake over a gap into the log's epoch: no rows, every instance suspended."""
-    return CyclePlan(from_position, last_gap(state).before, ended=tuple(active.values()))
+    """Plan the cycle that moves the lake over a gap into the log's epoch: no rows, and every instance suspended for
+    which the log does not have what the gap changed.
+    """
+    gap = last_gap(state)
+    ended = (lifetime for member_id, lifetime in active.items() if member_id not in gap.bridged)
+    return CyclePlan(from_position, gap.before, ended=tuple(ended))
 
 
 def last_gap(state: ManifestState) -> Gap:

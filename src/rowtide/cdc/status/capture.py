@@ -59,7 +59,9 @@ def read_capture_status(
 
 def describe_gaps(state: ManifestState) -> tuple[str, ...]:
     """Return in words which transactions the log store lacks."""
-    return tuple(f"from {gap.after} up to {gap.before}: {gap.reason}" for gap in state.gaps)
+    return tuple(
+        f"from {gap.after} up to {gap.before}{', bridged' if gap.bridged else ''}: {gap.reason}" for gap in state.gaps
+    )
 
 
 def _find_last_error(connection: Connection) -> PastError | None:

@@ -175,7 +175,7 @@ class SlotFacts:
 class CapturedInstance:
     """A capture instance of the catalogue; `definition` is None until the log reader has read that it was enabled.
 
-    `read_numbers` are the numbers of the columns that the log reader reads for it now.
+    `read_numbers` are the numbers of the columns that the log reader reads for it now; `is_copied`: it has a snapshot.
     """
 
     name: str
@@ -185,6 +185,12 @@ class CapturedInstance:
     is_dropped: bool
     definition: Instance | None
     read_numbers: tuple[int, ...] = ()
+    is_copied: bool = False
+
+    @property
+    def can_be_compared(self) -> bool:
+        """What a gap changed in the table can be found: it has a key and a snapshot."""
+        return self.is_copied and self.definition is not None and bool(self.definition.index_columns)
 
 
 @dataclass(frozen=True, slots=True)

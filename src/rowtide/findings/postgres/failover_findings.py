@@ -95,7 +95,7 @@ def _name_standbys(server: ServerFacts, ours: ReplicationSlot | None) -> str | N
 def _hold_back(server: ServerFacts) -> Mend:
     """Only standbys that are there: for one that is away capture would wait."""
     if server.settings.standby_slots is None:
-        return Advice("Before PostgreSQL 17 nothing prevents it; `rowtide adopt` continues then, with a gap.")
+        return Advice("Before PostgreSQL 17 nothing prevents it; `cdc reinitialize --difference` continues then.")
     present = _present_standbys(server)
     if not present:
         return Advice("Let the standbys use physical slots, and name these in synchronized_standby_slots.")
@@ -120,7 +120,7 @@ def _find_lost_slot(server: ServerFacts, ours: ReplicationSlot) -> Iterator[Find
     if server.identity.version < FAILOVER_SLOTS_SINCE:
         fact = f"{lost}: PostgreSQL {server.identity.version} has no failover slots; standbys: {names}"
         advice = (
-            "Upgrade to PostgreSQL 17 or later. Until then `rowtide adopt` continues after a failover, after a gap."
+            "Upgrade to PostgreSQL 17 or later. After a failover, `rowtide cdc reinitialize --difference` continues."
         )
         yield Finding(Severity.WARNS, _SERVER, fact, Advice(advice))
         return

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import format_log_position
-from rowtide.log.errors import HistoryDiverged, ServerPromoted
+from rowtide.log.errors import WAY_AFTER_PROMOTION, HistoryDiverged, ServerPromoted
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.stream import ReplicationStream, StreamIdentity, TimelineFork
 from rowtide.log.state import ManifestState
@@ -25,7 +25,9 @@ def verify_history(stream: ReplicationStream, state: ManifestState) -> int:
     forks = stream.read_timeline_history(identity.timeline) if identity.timeline != state.source.timeline else ()
     difference = find_difference(identity, forks, state)
     if difference is not None:
-        raise HistoryDiverged(difference, str(state.position))
+        is_promoted = identity.system_identifier == state.source.system_identifier and bool(forks)
+        way = {"way": WAY_AFTER_PROMOTION} if is_promoted else {}
+        raise HistoryDiverged(difference, str(state.position), **way)
     return identity.timeline
 
 

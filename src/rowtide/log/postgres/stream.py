@@ -50,6 +50,14 @@ class TimelineFork:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class NewSlot:
+    """A slot was created: what committed below `start` is seen by the exported snapshot, the rest is streamed."""
+
+    start: int
+    snapshot: str
+
+
 class ReplicationStream:
     """One walsender connection, from `START_REPLICATION` to its end. Not thread-safe."""
 
@@ -83,6 +91,15 @@ class ReplicationStream:
         content = self._query(f"TIMELINE_HISTORY {timeline}")[0][1]
         lines = (line.split("\t") for line in content.splitlines() if line and not line.startswith("#"))
         return tuple(TimelineFork(int(parts[0]), parse_log_position(parts[1])) for parts in lines)
+
+    def create_slot(self, slot: str, *, has_failover: bool) -> NewSlot:
+        """Create a slot, and export the snapshot of its start (CREATE_REPLICATION_SLOT).
+
+        Waits for open transactions. The snapshot can be imported until the next command of the stream.
+        """
+        options = "SNAPSHOT 'export'" + (", FAILOVER" if has_failover else "")
+        _, start, snapshot, _ = self._query(f"CREATE_REPLICATION_SLOT {quote(slot)} LOGICAL pgoutput ({options})")[0]
+        return NewSlot(parse_log_position(start), snapshot)
 
     def make_failover_slot(self, slot: str) -> None:
         """Let standbys keep a copy of a slot (ALTER_REPLICATION_SLOT, PostgreSQL 17). Waits while it is in use."""

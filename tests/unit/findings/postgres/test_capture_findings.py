@@ -29,6 +29,7 @@ from rowtide.log.errors import (
 MADE = source_table()
 NOW = replace(MADE, identity="f")
 DEFINED = captured_instance(definition=instance(table=MADE))
+COMPARABLE = captured_instance(definition=instance(table=MADE), is_copied=True)
 
 
 def findings_of_slot(slot: SlotFacts, rate: float | None = None) -> list[Finding]:
@@ -85,7 +86,13 @@ def test_possible_copy_of_a_server_is_adopted_not_reinitialized(blocker: Rowtide
     (finding,) = find_in_capture(database(capture=capture(blockers=(blocker,))))
     assert (finding.severity, finding.subject, str(finding.mend)) == (Severity.STOPS, subject, blocker.filled_hint)
     assert "rowtide adopt" in blocker.filled_hint
-    assert "reinitialize" not in blocker.filled_hint
+    assert "reinitialize`" not in blocker.filled_hint
+
+
+@pytest.mark.parametrize(("enabled", "options"), [(COMPARABLE, " --difference"), (DEFINED, "")])
+def test_lost_slot_is_bridged_where_tables_can_be_compared(enabled: CapturedInstance, options: str) -> None:
+    found = find_in_capture(database(capture=capture(blockers=(SlotMissing("s"),), instances=(enabled,))))
+    assert f"rowtide cdc reinitialize{options}" in [str(finding.mend) for finding in found]
 
 
 def test_a_table_that_was_dropped_does_not_ask_for_a_new_epoch() -> None:

@@ -1,0 +1,148 @@
+"""Compares a table's rows before a gap with those after it, key by key, in bounded memory.
+
+Values are compared as the texts in which the source prints what the lake holds of them, so both sides are converted in
+the same way; a value that its lake type cannot hold is compared as its exact text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_readers.grouping import Engine
+from rowtide.cdc.rows.exact_values import texts_by_ordinal
+from rowtide.core.operations import Operation
+from rowtide.core.records import RECORD
+from rowtide.core.tables import ImageKind, TableVersion
+from rowtide.databases.lake_values.casting import Column, Texts, kernels
+from rowtide.databases.lake_values.texts import as_texts
+from rowtide.log.postgres.bridging import XID, BridgeHead
+
+_BASE, _PRESENT = "base", "present"
+_NO_IMAGE, _KEY_IMAGE, _FULL_IMAGE = int(ImageKind.NONE), int(ImageKind.KEY), int(ImageKind.FULL)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTable:
+    """What is compared: `instance` names the columns of both sides, `version` the records' places of columns."""
+
+    instance: Instance
+    version: TableVersion
+
+    @property
+    def places(self) -> list[int]:
+        """The ordinals of the version's columns, in its order."""
+        ordinals = {column.column_id: ordinal for ordinal, column in enumerate(self.instance.columns, 1)}
+        return [ordinals[column.number or 0] for column in self.version.shape.columns]
+
+    @property
+    def key(self) -> list[int]:
+        """The ordinals of the key's columns."""
+        return [place for place, column in enumerate(self.instance.columns, 1) if column.index_ordinal is not None]
+
+
+def source_texts(rows: pa.RecordBatch, instance: Instance) -> list[Texts]:
+    """Return the texts of the captured columns, by ordinal: as the source prints them."""
+    exact = texts_by_ordinal(rows.column("__$exact"))
+    texts = []
+    for ordinal, column in enumerate(instance.columns, 1):
+        found = _print(rows.column(column.lake_name))
+        texts.append(kernels.coalesce(found, exact[ordinal]) if ordinal in exact else found)
+    return texts
+
+
+def compare(
+    engine: Engine,
+    table: ComparedTable,
+    base: Iterator[pa.RecordBatch],
+    present: Iterator[pa.RecordBatch],
+    head: BridgeHead,
+    first: int,
+) -> Iterator[pa.Table]:
+    """Yield the log records that turn the base's rows into the present ones, numbered from `first` on: deletes, then
+    updates, then inserts.
+
+    Rows have the columns of a table as of an LSN. Raises `QueryFailed`, and what the rows raise.
+    """
+    _load(engine, _BASE, table, base)
+    _load(engine, _PRESENT, table, present)
+    seqval = first
+    for operation, statement in _statements(table).items():
+        for found in engine.read(statement):
+            yield _as_records(found, operation, table.version.table_id, head, seqval)
+            seqval += found.num_rows
+
+
+def _load(engine: Engine, name: str, table: ComparedTable, rows: Iterator[pa.RecordBatch]) -> None:
+    ordinals = sorted(table.places)
+    columns = [*(f"c{ordinal}" for ordinal in ordinals), "lacks"]
+    listed = ", ".join(columns)
+    if engine.register(f"{name}_rows", columns, _columns(table, ordinals, rows)):
+        engine.execute(f"create table {name} as select {listed} from {name}_rows")
+    else:
+        typed = ", ".join(f"c{ordinal} varchar" for ordinal in ordinals)
+        engine.execute(f"create table {name} ({typed}, lacks boolean)")
+
+
+def _columns(table: ComparedTable, ordinals: Sequence[int], rows: Iterator[pa.RecordBatch]) -> Iterator[list[Column]]:
+    for batch in rows:
+        texts = source_texts(batch, table.instance)
+        yield [*(texts[ordinal - 1] for ordinal in ordinals), batch.column("__$absent_mask").is_valid()]
+
+
+def _statements(table: ComparedTable) -> dict[Operation, str]:
+    """Return the queries of the difference; each has the columns `before`, `after` and `image`."""
+    key, places = table.key, table.places
+    is_same = " and ".join(f"base.c{ordinal} = present.c{ordinal}" for ordinal in key)
+    differs = " or ".join(f"base.c{ordinal} is distinct from present.c{ordinal}" for ordinal in places)
+    before, after = _row(_BASE, places), _row(_PRESENT, places)
+    only_key = ", ".join(f"base.c{ordinal}" if ordinal in key else "null" for ordinal in places)
+    nothing = "null::varchar[]"
+    return {
+        # A row that is known in part is deleted by its key; its new values all count as changed.
+        Operation.DELETE: (
+            f"select case when base.lacks then [{only_key}]::varchar[] else {before} end as before, {nothing} as after,"
+            f" case when base.lacks then {_KEY_IMAGE} else {_FULL_IMAGE} end as image"
+            f" from base anti join present on {is_same}"
+        ),
+        Operation.UPDATE: (
+            f"select case when base.lacks then {nothing} else {before} end as before, {after} as after,"
+            f" case when base.lacks then {_NO_IMAGE} else {_FULL_IMAGE} end as image"
+            f" from base join present on {is_same} where base.lacks or {differs}"
+        ),
+        Operation.INSERT: (
+            f"select {nothing} as before, {after} as after, {_NO_IMAGE} as image"
+            f" from present anti join base on {is_same}"
+        ),
+    }
+
+
+def _row(side: str, places: Sequence[int]) -> str:
+    return f"[{', '.join(f'{side}.c{ordinal}' for ordinal in places)}]::varchar[]"
+
+
+def _as_records(found: pa.RecordBatch, operation: Operation, table_id: int, head: BridgeHead, first: int) -> pa.Table:
+    rows = found.num_rows
+    values = {
+        "commit_lsn": pa.repeat(pa.scalar(head.lsn.value, pa.int64()), rows),
+        "commit_time": pa.repeat(pa.scalar(head.committed_at, RECORD.field("commit_time").type), rows),
+        "xid": pa.repeat(pa.scalar(XID, pa.int64()), rows),
+        "seqval": pa.array(np.arange(first, first + rows)),
+        "operation": pa.repeat(pa.scalar(int(operation), pa.int8()), rows),
+        "table_id": pa.repeat(pa.scalar(table_id, pa.int32()), rows),
+        "image": found.column("image").cast(pa.int8()),
+        "before": found.column("before").cast(RECORD.field("before").type),
+        "after": found.column("after").cast(RECORD.field("after").type),
+    }
+    columns = [values.get(field.name, pa.nulls(rows, field.type)) for field in RECORD]
+    return pa.Table.from_arrays(columns, schema=RECORD)
+
+
+def _print(values: Column) -> Texts:
+    if pa.types.is_boolean(values.type):
+        return kernels.if_else(values, "t", "f")
+    return as_texts(values)
