@@ -44,7 +44,8 @@ _EXACT = {"type": "map", "keyType": "integer", "valueType": "string", "valueCont
 class MadeLake:
     """A lake of capture instances, whose cycles are given as rows of `change_schema`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | str) -> None:
+        """Make one in a folder, or at a URL."""
         self.path = str(folder)
         self.cycle = 0
         self._committer = Committer()

@@ -20,6 +20,7 @@ from rowtide.cdc.spark_source.batches import ChangeBatch
 from rowtide.cdc.spark_source.errors import (
     StreamAhead,
     StreamColumnsChanged,
+    StreamedInstanceNeeded,
     StreamedInstanceReplaced,
     StreamedTransactionMissing,
     StreamOffsetUnknown,
@@ -297,6 +298,19 @@ def test_a_tables_instances_are_one_stream_that_changes_over(made: MadeLake) -> 
     query.start()
     publish(made, ITEM_2, 150)
     assert query.read() == [150]
+
+
+def test_an_older_instance_is_needed_until_the_newer_begins(made: MadeLake) -> None:
+    query = Query(made, maxTransactionsPerTrigger="2")
+    assert query.read() == [100, 110]
+    made.enable(ITEM_2, 125)
+    publish(made, ITEM_2, 130)
+    query.options["instance"] = ITEM_2.capture_instance
+    query.start()
+    with pytest.raises(
+        StreamedInstanceNeeded, match="public_t1 is left out, .* up to LSN 0/6E, and public_t1_2 begins at"
+    ):
+        query.read()
 
 
 def test_an_instance_that_joins_begins_behind_the_checkpoint(made: MadeLake) -> None:

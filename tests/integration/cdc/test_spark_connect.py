@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -102,6 +103,20 @@ def test_what_may_not_be_asked_of_functions_raises(connected: SparkSession, lake
     rowtide.register(connected, lake)
     with pytest.raises(PySparkException, match="RT-313"):
         connected.sql(f"select count(*) from fn_cdc_get_net_changes_{NAME}({arguments})").collect()
+
+
+@pytest.mark.exhaustive
+def test_the_source_is_read_as_batch_and_stream(connected: SparkSession, lake: str, tmp_path: Path) -> None:
+    rowtide.register_source(connected)
+    expected = in_order(rowtide.open_lake(lake).get_all_changes(NAME).to_arrow().read_all())
+    batch = connected.read.format("rowtide").option("instance", NAME).load(lake)
+    assert in_order(batch.toArrow()) == expected
+    stream = connected.readStream.format("rowtide").option("instance", NAME).load(lake)
+    writer = stream.withColumnRenamed("{name}", "name").writeStream.format("delta")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    query.start(str(tmp_path / "sink")).awaitTermination()
+    written = connected.read.format("delta").load(str(tmp_path / "sink")).withColumnRenamed("name", "{name}")
+    assert in_order(written.toArrow()) == expected
 
 
 def test_the_given_session_keeps_its_settings(connected: SparkSession) -> None:

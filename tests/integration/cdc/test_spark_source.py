@@ -81,7 +81,9 @@ def test_a_query_goes_on_exactly_where_it_ended(spark: SparkSession, made: MadeL
 
     def run() -> None:
         changes = spark.readStream.format("rowtide").option("instance", NAME).load(made.path)
-        writer = changes.writeStream.format("delta").option("checkpointLocation", str(checkpoint))
+        # Delta takes no braces.
+        named = changes.withColumnRenamed("{name}", "name")
+        writer = named.writeStream.format("delta").option("checkpointLocation", str(checkpoint))
         query = writer.trigger(availableNow=True).start(sink)
         try:
             query.awaitTermination()
@@ -89,8 +91,11 @@ def test_a_query_goes_on_exactly_where_it_ended(spark: SparkSession, made: MadeL
             query.stop()
 
     def require_equal() -> None:
-        found = in_order(spark.read.format("delta").load(sink).toArrow())
-        assert found == rowtide.open_lake(made.path).get_all_changes(NAME).to_arrow().read_all().to_pylist()
+        written = spark.read.format("delta").load(sink).withColumnRenamed("name", "{name}")
+        assert (
+            in_order(written.toArrow())
+            == rowtide.open_lake(made.path).get_all_changes(NAME).to_arrow().read_all().to_pylist()
+        )
 
     run()
     require_equal()
@@ -98,10 +103,10 @@ def test_a_query_goes_on_exactly_where_it_ended(spark: SparkSession, made: MadeL
     # As after a kill: the sink has the first batch, and Spark does not know of it.
     for file in (checkpoint / "commits").iterdir():
         file.unlink()
-    run()
-    require_equal()
     publish(made, change(150, 4, 3), other=160)
-    run()
+    # The batch that is repeated is the one batch that Spark makes then.
+    for _ in range(2):
+        run()
     require_equal()
     made.record(InstanceEvent(ITEM, ENABLED, CommitLsn(170), "removed by the cleanup of now"))
     publish(made, change(180, 2, 4), other=190)

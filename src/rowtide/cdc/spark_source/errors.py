@@ -95,3 +95,20 @@ class StreamedTransactionMissing(DataLoss):
     instance: str
     note: str
     after: str
+
+
+@numbered
+class StreamedInstanceNeeded(Invalid):
+    """An instance was left out before the query was past the first LSN of the one that takes over its table."""
+
+    number = 4307
+    fact = "{left} is left out, which the query has read up to LSN {at}, and {instance} begins at {begin} only"
+    hint = (
+        "Name both, the older first, until the query is past {begin}. If {left} is disabled already, load the table's "
+        "rows as of LSN {before} or later, and start the query with another checkpointLocation."
+    )
+    left: str
+    at: str
+    instance: str
+    begin: str
+    before: str

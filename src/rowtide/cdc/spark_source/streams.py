@@ -17,6 +17,7 @@ from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.spark_source.errors import (
     StreamAhead,
+    StreamedInstanceNeeded,
     StreamedInstanceReplaced,
     StreamedTransactionMissing,
     StreamOvertaken,
@@ -140,7 +141,9 @@ class ChangeStream:
             elif known.member_id != found.instance.member_id:
                 raise StreamedInstanceReplaced(name, str(position.read_to), str(found.lsn))
             following[name] = known
-        return replace(position, instances=following)
+        found_again = replace(position, instances=following)
+        _require_taken_over(recorded, position, found_again)
+        return found_again
 
     def _cap(self, published: Publication, read_to: CommitLsn, high: CommitLsn) -> CommitLsn:
         """Return the LSN that leaves at most as many transactions as a batch may have."""
@@ -156,6 +159,17 @@ class ChangeStream:
 
 def _reaches(published: Publication, lsn: CommitLsn) -> bool:
     return published.lsn is not None and published.lsn >= lsn
+
+
+def _require_taken_over(recorded: Recorded, position: StreamOffset, following: StreamOffset) -> None:
+    """Raise `StreamedInstanceNeeded` if changes of a table come from an instance that was left out."""
+    gone = [name for name in position.instances if name not in following.instances and name in recorded]
+    tables = {recorded[name].instance.source_id: name for name in gone}
+    for name, one in following.instances.items():
+        left = tables.get(recorded[name].instance.source_id)
+        if left is not None and one.begin > position.read_to.increment():
+            at, begin, before = str(position.read_to), str(one.begin), str(one.begin.decrement())
+            raise StreamedInstanceNeeded(left, at, name, begin, before)
 
 
 def _find_begins(after: StreamOffset, following: StreamOffset) -> dict[str, CommitLsn]:
