@@ -81,6 +81,12 @@ low, high = cdc.get_min_lsn("public_orders"), cdc.get_max_lsn()
 query = f"select id from fn_cdc_get_all_changes_public_orders({int(low)}, {int(high)}, 'all')"
 found["sql"] = [row.id for row in spark.sql(f"{query} order by `__$start_lsn`, `__$seqval`").collect()]
 found["master"] = spark.sparkContext.master
+rowtide.register_source(spark)
+batch, stream = (each.format("rowtide").option("instance", "public_orders") for each in (spark.read, spark.readStream))
+query = stream.load(lake).writeStream.format("memory").queryName("orders").trigger(availableNow=True).start()
+query.awaitTermination()
+for name, rows in (("batch", batch.load(lake)), ("stream", spark.table("orders"))):
+    found[name] = [row.id for row in rows.orderBy("`__$start_lsn`", "`__$seqval`").collect()]
 print(json.dumps(found))
 """
 
@@ -93,7 +99,8 @@ def test_workers_answer_queries(logged: LoggedDatabase, spark_cluster: SparkClus
     spark_cluster.rowtide("cdc", "run", "--once", "--db", logged.url)
     found = spark_cluster.run_program(_QUERIES, logged.url, str(logged.lake))
     every = [*range(1, SOME + 1), *range(1, 11)]
-    assert found == {"all": every, "net": list(range(11, SOME + 1)), "sql": every, "master": spark_cluster.master}
+    net, master = list(range(11, SOME + 1)), spark_cluster.master
+    assert found == {"all": every, "net": net, "sql": every, "master": master, "batch": every, "stream": every}
 
 
 _ENUMERATES = """
@@ -187,5 +194,5 @@ def test_lake_and_log_store_may_be_in_a_bucket(
     logged.execute("delete from orders where id <= 10")
     spark_cluster.run("-m", "rowtide", "cdc", "run", "--once", "--db", logged.url, **environment)
     found = spark_cluster.run_program(_QUERIES, logged.url, lake, **bucket.environment)
-    assert found["all"] == found["sql"] == [*range(1, SOME + 1), *range(1, 11)]
+    assert found["all"] == found["sql"] == found["batch"] == found["stream"] == [*range(1, SOME + 1), *range(1, 11)]
     assert found["net"] == list(range(11, SOME + 1))

@@ -339,7 +339,8 @@ def test_large_tables_are_read_by_several_tasks(made: MadeLake, monkeypatch: pyt
 
 def test_a_batch_refuses_what_windows_refuse(made: MadeLake) -> None:
     assert batch(made, 120, startingLsn="121") == []
-    for options in ({"startingLsn": "122"}, {"endingLsn": "121"}, {"startingLsn": "110", "endingLsn": "100"}):
+    outside = [{"startingLsn": "122"}, {"endingLsn": "121"}, {"endingLsn": "50"}]
+    for options in (*outside, {"startingLsn": "110", "endingLsn": "100"}):
         with pytest.raises(LsnOutOfRange):
             batch(made, 120, **options)
     keyless = instance("m4", table=source_table([("name", "text")], key=(), name="t3", source_id=3))

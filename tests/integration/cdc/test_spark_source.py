@@ -16,6 +16,8 @@ from rowtide.cdc.published import ENABLED
 from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import full_mask
+from rowtide.delta.snapshot import open_snapshot
+from rowtide.lake.stores import locate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,42 +78,37 @@ def test_batches_are_what_the_lake_returns(spark: SparkSession, made: MadeLake) 
     assert [tuple(row) for row in rows] == [(NAME, 1), (NAME, 2), ("public_t2", 120)]
 
 
+def run_stream(spark: SparkSession, lake: MadeLake, place: Path) -> None:
+    """Run a query for one batch."""
+    changes = spark.readStream.format("rowtide").option("instance", NAME).load(lake.path)
+    # Delta takes no braces.
+    writer = changes.withColumnRenamed("{name}", "name").writeStream.format("delta")
+    query = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True)
+    query.start(str(place / "sink")).awaitTermination()
+
+
 def test_a_query_goes_on_exactly_where_it_ended(spark: SparkSession, made: MadeLake, tmp_path: Path) -> None:
-    sink, checkpoint = str(tmp_path / "sink"), tmp_path / "checkpoint"
-
-    def run() -> None:
-        changes = spark.readStream.format("rowtide").option("instance", NAME).load(made.path)
-        # Delta takes no braces.
-        named = changes.withColumnRenamed("{name}", "name")
-        writer = named.writeStream.format("delta").option("checkpointLocation", str(checkpoint))
-        query = writer.trigger(availableNow=True).start(sink)
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
-
-    def require_equal() -> None:
-        written = spark.read.format("delta").load(sink).withColumnRenamed("name", "{name}")
-        assert (
-            in_order(written.toArrow())
-            == rowtide.open_lake(made.path).get_all_changes(NAME).to_arrow().read_all().to_pylist()
-        )
-
-    run()
-    require_equal()
-    publish(made, change(130, 2, 3), other=140)
-    # As after a kill: the sink has the first batch, and Spark does not know of it.
-    for file in (checkpoint / "commits").iterdir():
+    run_stream(spark, made, tmp_path)
+    # As after a kill: the sink has the batch, and Spark does not know of it.
+    for file in (tmp_path / "checkpoint" / "commits").iterdir():
         file.unlink()
-    publish(made, change(150, 4, 3), other=160)
+    publish(made, change(130, 2, 3), change(150, 4, 3), other=160)
     # The batch that is repeated is the one batch that Spark makes then.
     for _ in range(2):
-        run()
-    require_equal()
+        run_stream(spark, made, tmp_path)
+    sink = open_snapshot(locate(str(tmp_path / "sink")))
+    assert sink is not None
+    written = sink.read().rename_columns({"name": "{name}"})
+    assert in_order(written) == rowtide.open_lake(made.path).get_all_changes(NAME).to_arrow().read_all().to_pylist()
+
+
+@pytest.mark.exhaustive
+def test_a_query_that_cleanup_overtook_says_so(spark: SparkSession, made: MadeLake, tmp_path: Path) -> None:
+    run_stream(spark, made, tmp_path)
     made.record(InstanceEvent(ITEM, ENABLED, CommitLsn(170), "removed by the cleanup of now"))
     publish(made, change(180, 2, 4), other=190)
-    with pytest.raises(StreamingQueryException, match="RT-4301: the query goes on at LSN 0/A1, .* cleanup of now"):
-        run()
+    with pytest.raises(StreamingQueryException, match="RT-4301: the query goes on at LSN 0/79, .* cleanup of now"):
+        run_stream(spark, made, tmp_path)
 
 
 @pytest.mark.exhaustive

@@ -8,11 +8,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
-from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.net_changes import net_columns
+from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.windows import Asked, Window, open_window, require_net_changes
 from rowtide.cdc.spark_source.options import SourceOptions
 from rowtide.cdc.spark_source.shapes import Columns, require_columns
@@ -26,7 +26,7 @@ class ChangeBatch:
 
     def __init__(self, options: SourceOptions, high: CommitLsn | None) -> None:
         self._options, self._high = options, high
-        self._lake = Lake(options.lake)
+        self._lake = PublishedLake(options.lake)
 
     def find_columns(self) -> Columns:
         """Return the columns of the rows."""
@@ -61,7 +61,7 @@ class ChangeBatch:
             begins[name], end = self._find_ends(recorded[name])
         assert end is not None
         bounds = share(recorded, begins, end)
-        if not bounds and self._options.start is not None:
+        if not bounds and (self._options.start, self._options.end) != (None, None):
             # The oldest refuses it, unless it is the window that comes next.
             bounds = {name: (begin, end) for name, begin in list(begins.items())[:1]}
         return [open_window(self._lake, Asked(name, *ends), open_change_table) for name, ends in bounds.items()]
