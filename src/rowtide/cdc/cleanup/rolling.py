@@ -122,6 +122,7 @@ class Base:
         is_settled = newest == find_base(snapshots, last) and not any(_is_pending(one, last) for one in snapshots)
         if is_settled:
             commit_change(locate(self.path), lambda base: self._fold(base, newest, snapshots, before_commit))
+            failpoint("fold.after")
 
     @property
     def path(self) -> str:
