@@ -12,6 +12,7 @@ from builders.base_tables import table_of
 from builders.captured_databases import CapturedDatabase
 from builders.command_lines import rowtide, rowtide_process
 from builders.failpoints import LOG_BRIDGE_FAILPOINTS
+from builders.replicated_databases import ReplicatedDatabase
 from builders.standbys import standby_of
 from builders.typed_tables import COLUMNS, TABLE, create_typed_table, input_of
 from fixtures.servers import SETTINGS
@@ -21,6 +22,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import open_lake
 from rowtide.log.errors import HistoryDiverged, ServerPromoted, SlotMissing
+from rowtide.replication.sync_types import SyncType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,6 +141,37 @@ def test_instances_without_key_or_snapshot_are_named(copied: CapturedDatabase) -
     assert "public_bag: its table has no key; public_other: " in str(refused.value)
     assert "public_orders" not in str(refused.value)
     assert copied.manifest().state.epoch == 0
+
+
+def test_publications_beside_capture_go_on(replicated: ReplicatedDatabase) -> None:
+    logged = replicated.publisher
+    publisher = CapturedDatabase(logged.url, logged.lake, logged.session, cast("SparkSession", None))
+    tables = (
+        "create table customers (id int primary key, name text)",
+        "create table orders (id int primary key, customer int references customers, total numeric(10, 2))",
+    )
+    replicated.publish(*tables, customers={}, orders={})
+    publisher.execute(
+        "insert into customers select i, 'customer ' || i from generate_series(1, 20) i",
+        "insert into orders select i, i % 20 + 1, i from generate_series(1, 100) i",
+    )
+    publisher.enable("customers", "orders", snapshot=True)
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+    publisher.copy_tables()
+    publisher.execute("update orders set total = 0 where id = 1")
+    lose_slot(
+        publisher,
+        "insert into customers values (21, 'new')",
+        "update orders set customer = 21 where customer = 5",
+        "delete from customers where id = 5",
+        "insert into orders values (101, 21, 1.5)",
+    )
+    publisher.cdc.bridge_gap("a test")
+    publisher.execute("update customers set name = 'later' where id = 21")
+    publisher.capture()
+    replicated.deliver()
+    replicated.require_equal("customers", "orders")
 
 
 @pytest.mark.parametrize(

@@ -11,29 +11,33 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, select
 
-from rowtide.cdc.bridging.comparison import ComparedTable, compare
+from rowtide.cdc.bridging.comparison import ComparedTable, Comparison
 from rowtide.cdc.bridging.errors import DifferenceImpossible
 from rowtide.cdc.bridging.present_rows import LockedTables, lock_tables
+from rowtide.cdc.bridging.references import order_by_references
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.definitions import list_enabled, read_source, require_complete
-from rowtide.cdc.enabling.administration import require_alone
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
+from rowtide.cdc.lake_readers.grouping import Engine as QueryEngine
 from rowtide.cdc.lake_readers.grouping import open_engine
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.published import ENABLED
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position, format_log_position
+from rowtide.core.operations import Operation
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
+from rowtide.log.catalogue import LOG, members_table
 from rowtide.log.entries import Difference, Segment, TableGiven
 from rowtide.log.manifest import Manifest
+from rowtide.log.membership import Member
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.bridging import BridgeHead, bridge_gap, verify_bridgeable
@@ -83,7 +87,6 @@ def find_gap(engine: Engine, database: str) -> Gap:
     """Return the gap that `bridge` would bridge, without changes. Raises as that, but `LeaseHeld`."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
-        require_alone(connection)
         manifest = open_own_manifest(source)
         server = verify_bridgeable(connection, source, manifest)
         names = tuple(enabled.capture_instance for enabled in list_enabled(connection))
@@ -103,8 +106,8 @@ def bridge(
     """Bridge the gap between what was read and the server's log as it is now. After a crash, repeat it.
 
     Publishes what the log store has first. Creating the slot waits for open transactions: `on_wait` is called with
-    them. Truncates and DDL of captured tables wait until these are read. Raises `DifferenceImpossible`, `LeaseHeld`
-    while a process runs, `LogStillRead` beside publications, and what `verify_bridgeable` raises.
+    them. Truncates and DDL of captured tables wait until these are read. Articles go on too, if their tables are
+    captured. Raises `DifferenceImpossible`, `LeaseHeld` while a process runs, and what `verify_bridgeable` raises.
     """
     find_gap(engine, database)
     with translated(), AdvisoryLease.take(engine, LAKE) as lease, AdvisoryLease.take(engine, "log"):
@@ -112,11 +115,12 @@ def bridge(
             source = read_source(connection, database)
             require_complete(connection)
         instances = _publish_rest(source, lease, make_spark)
-        with engine.connect() as connection:
-            bases = _find_bases(connection, source.lake, instances)
         manifest = Manifest.open(open_store(source.log_store))
-        with lock_tables(engine, url, sorted({one.source_id for one in instances})) as tables:
-            comparing = _Comparing(engine, bases, tables)
+        with engine.connect() as connection:
+            bases = _find_bases(connection, source.lake, instances, manifest.state.members)
+            order = order_by_references(connection, {one.source_id for one in instances})
+        with lock_tables(engine, url, order) as tables:
+            comparing = _Comparing(engine, bases, tables, order)
             difference = bridge_gap(engine, url, source, manifest, reason, comparing.compare, on_wait)
     return BridgedGap(difference.lsn, sum(segment.rows for segment in difference.segments))
 
@@ -134,14 +138,24 @@ def _publish_rest(
     return [row.instance for row in system_tables.read().instances.values() if row.state == ENABLED]
 
 
-def _find_bases(connection: Connection, lake: str, instances: Sequence[Instance]) -> Mapping[str, ArrowChanges]:
-    """Return each instance's table as of the last published LSN, by member id. Raises `DifferenceImpossible`."""
-    catalogued = {enabled.member_id: enabled.capture_instance for enabled in list_enabled(connection)}
-    known = {instance.member_id for instance in instances}
-    reasons = [f"{name} was enabled in the gap" for member_id, name in catalogued.items() if member_id not in known]
+def _find_bases(
+    connection: Connection, lake: str, instances: Sequence[Instance], members: Sequence[Member]
+) -> Mapping[str, ArrowChanges]:
+    """Return each instance's table as of the last published LSN, by member id.
+
+    `members` are those of the log. Raises `DifferenceImpossible` unless all of them go on.
+    """
+    columns = members_table.c
+    registered = select(columns.member_id, columns.name).where(columns.feature != LOG)
+    recorded = {row.member_id: row.name for row in connection.execute(registered)}
+    logged = {member.member_id for member in members}
+    reasons = [f"{name} was enabled or published in the gap" for one, name in recorded.items() if one not in logged]
+    reasons += [
+        f"{member.name} was disabled or dropped in the gap" for member in members if member.member_id not in recorded
+    ]
     bases: dict[str, ArrowChanges] = {}
     for instance in instances:
-        reason = _find_obstacle(connection, instance, instances, catalogued)
+        reason = _find_obstacle(connection, instance, instances)
         if reason is None:
             try:
                 bases[instance.member_id] = Lake(lake).get_table_as_of(instance.capture_instance)
@@ -149,16 +163,25 @@ def _find_bases(connection: Connection, lake: str, instances: Sequence[Instance]
                 reason = error.filled_fact
         if reason is not None:
             reasons.append(f"{instance.capture_instance}: {reason}")
+    reasons += (
+        f"article {member.name}: its table is not captured with all its columns"
+        for member in members
+        if member.member_id not in bases and not _is_covered(member, instances)
+    )
     if reasons:
         raise DifferenceImpossible("; ".join(reasons))
     return bases
 
 
-def _find_obstacle(
-    connection: Connection, instance: Instance, instances: Sequence[Instance], catalogued: Mapping[str, str]
-) -> str | None:
-    if instance.member_id not in catalogued:
-        return "it was disabled in the gap"
+def _is_covered(member: Member, instances: Sequence[Instance]) -> bool:
+    """Return whether an instance has the columns of a member; one that is no instance's own."""
+    if any(one.member_id == member.member_id for one in instances):
+        return True
+    widest = _widest(member.source_id, instances)
+    return widest is not None and set(member.column_numbers) <= {column.column_id for column in widest.columns}
+
+
+def _find_obstacle(connection: Connection, instance: Instance, instances: Sequence[Instance]) -> str | None:
     if not instance.index_columns:
         return "its table has no key"
     table = find_by_id(connection, instance.source_id)
@@ -181,40 +204,50 @@ def _widest(source_id: int, instances: Sequence[Instance]) -> Instance | None:
         for one in instances
         if one.source_id == source_id
     }
+    if not columns:
+        return None
     every = set().union(*columns.values())
     return next((one for one in instances if columns.get(one.member_id) == every), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparing:
-    """Compares every captured table once, and writes what differs to pending segments."""
+    """Compares every captured table once, in an order in which references lead back, and writes what differs to
+    pending segments.
+    """
 
     engine: Engine
     bases: Mapping[str, ArrowChanges]
     tables: LockedTables
+    order: Sequence[int]
 
     def compare(self, head: BridgeHead, manifest: Manifest) -> Difference:
         self.tables.import_snapshot(head.snapshot)
-        instances = [base.instance for base in self.bases.values()]
         segments: list[Segment] = []
         rows = 0
-        for source_id in sorted({one.source_id for one in instances}):
-            widest = _widest(source_id, instances)
-            assert widest is not None
-            for records in self._find(widest, head, manifest, rows + 1):
-                segments.append(write_segment(manifest.store, records, pending=True))
-                rows += records.num_rows
-        return Difference(head.lsn, tuple(self.bases), tuple(segments))
+        with open_engine() as engine:
+            compared = [self._compare(engine, source_id, head, manifest) for source_id in self.order]
+            backwards = list(reversed(compared))
+            # Rows are deleted before those that they refer to, and inserted after them.
+            by_operation = {Operation.DELETE: backwards, Operation.UPDATE: compared, Operation.INSERT: compared}
+            for operation, comparisons in by_operation.items():
+                for comparison in comparisons:
+                    for records in comparison.read(operation, head, rows + 1):
+                        segments += (write_segment(manifest.store, part, pending=True) for part in _cut(records))
+                        rows += records.num_rows
+        bridged = tuple(member.member_id for member in manifest.state.members if member.source_id in set(self.order))
+        return Difference(head.lsn, bridged, tuple(segments))
 
-    def _find(self, widest: Instance, head: BridgeHead, manifest: Manifest, first: int) -> Iterator[pa.Table]:
+    def _compare(self, engine: QueryEngine, source_id: int, head: BridgeHead, manifest: Manifest) -> Comparison:
+        widest = _widest(source_id, [base.instance for base in self.bases.values()])
+        assert widest is not None
         with translated(), self.engine.connect() as connection:
-            table = find_by_id(connection, widest.source_id)
+            table = find_by_id(connection, source_id)
         assert table is not None
         version = _ensure_version(manifest, head.token, logged_shape(table, widest))
-        compared = ComparedTable(widest, version)
-        base = self.bases[widest.member_id].batches()
-        with open_engine() as engine:
-            yield from _within_bytes(compare(engine, compared, base, self.tables.read(widest), head, first))
+        comparison = Comparison(engine, ComparedTable(widest, version))
+        comparison.load(self.bases[widest.member_id].batches(), self.tables.read(widest))
+        return comparison
 
 
 def logged_shape(table: SourceTable, instance: Instance) -> TableShape:
@@ -240,8 +273,7 @@ def _ensure_version(manifest: Manifest, token: int, shape: TableShape) -> TableV
     return version
 
 
-def _within_bytes(found: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    for records in found:
-        pieces = max(1, -(-records.nbytes // _SEGMENT_BYTES))
-        rows = -(-records.num_rows // pieces)
-        yield from (records.slice(begin, rows) for begin in range(0, records.num_rows, rows))
+def _cut(records: pa.Table) -> Iterator[pa.Table]:
+    pieces = max(1, -(-records.nbytes // _SEGMENT_BYTES))
+    rows = -(-records.num_rows // pieces)
+    return (records.slice(begin, rows) for begin in range(0, records.num_rows, rows))
