@@ -143,6 +143,23 @@ def test_instances_without_key_or_snapshot_are_named(copied: CapturedDatabase) -
     assert copied.manifest().state.epoch == 0
 
 
+def test_instances_that_cannot_be_compared_begin_again(copied: CapturedDatabase) -> None:
+    copied.execute(*ORDERS, "create table bag (n int)")
+    begin(copied, "orders", "bag")
+    before = copied.cdc.get_validity_interval("public_orders")
+    lose_slot(copied, "insert into bag values (1)", "delete from orders where id = 1")
+    ended = rowtide("cdc", "reinitialize", "--difference", "--yes", "--db", copied.url)
+    assert ended.code == 0, ended.errors
+    assert "public_bag gets nothing of them" in ended.errors
+    copied.execute("insert into bag values (2)")
+    copied.capture()
+    assert copied.cdc.get_validity_interval("public_orders").low == before.low
+    assert copied.cdc.get_validity_interval("public_bag").low > before.high
+    assert changes(copied, "id")[0] == (1, 1)
+    rows = open_lake(str(copied.lake)).get_all_changes("public_bag").to_arrow().read_all()
+    assert rows["n"].to_pylist() == [2]
+
+
 def test_publications_beside_capture_go_on(replicated: ReplicatedDatabase) -> None:
     logged = replicated.publisher
     publisher = CapturedDatabase(logged.url, logged.lake, logged.session, cast("SparkSession", None))
