@@ -11,7 +11,7 @@ from builders.captured_databases import CapturedDatabase
 from builders.failpoints import BASE_FAILPOINTS, BASE_REMOVAL_FAILPOINTS
 from builders.killed_programs import KILLED, run_program
 from rowtide.cdc.recorded_snapshots import SnapshotState
-from rowtide.cdc.snapshots.runner import CopyLimits
+from rowtide.cdc.snapshots.limits import CopyLimits
 
 SMALL = CopyLimits(chunk_bytes=32 * 1024)
 PROGRAM = """
@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 import psycopg
 from builders.captured_databases import CapturedDatabase
-from rowtide.cdc.snapshots.runner import CopyLimits
+from rowtide.cdc.snapshots.limits import CopyLimits
 with psycopg.connect(sys.argv[1], autocommit=True) as session:
     copied = CapturedDatabase(sys.argv[1], Path(sys.argv[2]), session, None)
     copied.copy_requested(CopyLimits(chunk_bytes=32 * 1024))

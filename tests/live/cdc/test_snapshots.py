@@ -23,7 +23,8 @@ from rowtide.cdc.snapshots.errors import (
     SnapshotNotOpen,
     SnapshotOpen,
 )
-from rowtide.cdc.snapshots.runner import CopyLimits, SnapshotRunner
+from rowtide.cdc.snapshots.limits import CopyLimits
+from rowtide.cdc.snapshots.runner import SnapshotRunner
 
 if TYPE_CHECKING:
     from builders.captured_databases import CapturedDatabase
@@ -192,6 +193,41 @@ def test_commit_that_is_logged_but_invisible_is_waited_for(with_standby: Capture
     assert change["__$start_lsn"] < snapshot.begin.value
     found = table_of(with_standby, "public_orders", "id", key=("id",))
     assert found == select(with_standby, "select id from orders")
+
+
+def test_ddl_before_the_first_chunk_is_below_the_snapshot(with_standby: CapturedDatabase) -> None:
+    with_standby.execute(*ORDERS, "create table other (id int)")
+    with_standby.enable("orders", snapshot=True)
+    with_standby.capture()
+
+    with waiting_commit(with_standby, "insert into other values (1)"), with_standby.open_snapshots(SMALL) as runner:
+        step_until(runner, lambda: "waiter" in (with_standby.cdc.list_snapshots()[0].outcome or ""))
+        with_standby.execute("alter table orders alter customer type text using upper(customer)")
+        end_waiting(with_standby)
+        while runner.step():
+            runner.wait(0.05)
+    with_standby.capture()
+
+    (altered,) = read_rows(system_table_path(str(with_standby.lake), "ddl_history"))
+    (snapshot,) = snapshots_of(with_standby, "public_orders")
+    assert altered["ddl_lsn"] < snapshot.begin.value
+    found = table_of(with_standby, "public_orders", "id", "customer", key=("id",))
+    assert found == select(with_standby, "select id, customer from orders")
+
+
+def test_a_locked_table_is_copied_later(copied: CapturedDatabase) -> None:
+    copied.execute(*ORDERS, "create table bag (id int)", "insert into bag values (1)")
+    copied.enable("orders", "bag", snapshot=True)
+    copied.capture()
+    with copied.open_snapshots(SMALL) as runner:
+        with copied.transaction() as altering:
+            altering.execute("lock table orders, bag in access exclusive mode")
+            step_until(runner, lambda: all("4202" in (one.outcome or "") for one in copied.cdc.list_snapshots()))
+        while runner.step():
+            runner.wait(0.05)
+
+    assert len(base_rows(copied, "public_orders", "id")) == 1500
+    assert base_rows(copied, "public_bag", "id") == [(1,)]
 
 
 def test_rewriting_ddl_during_the_copy_begins_it_again(copied: CapturedDatabase) -> None:

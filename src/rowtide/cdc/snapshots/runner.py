@@ -10,17 +10,13 @@ Nothing of capture waits for any of it.
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from sqlalchemy import Connection, Engine, func
+from sqlalchemy import Engine
 
-from rowtide.agents.loop import pauses_s
-from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import SharedLease
 from rowtide.cdc.published import ENABLED, RecordedInstance, read_instances, read_publication
 from rowtide.cdc.recorded_snapshots import (
@@ -29,30 +25,27 @@ from rowtide.cdc.recorded_snapshots import (
     SnapshotState,
     read_snapshots,
 )
-from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest, list_requests, note
+from rowtide.cdc.snapshot_requests import RequestState, SnapshotRequest
 from rowtide.cdc.snapshots.chunk_copies import (
     BaseAltered,
     ChunkCopier,
     ChunkReport,
     CopiedSoFar,
     CopyOutdated,
-    as_copied,
     captured_numbers,
-    ensure_base,
     find_copied,
     remove_void,
 )
 from rowtide.cdc.snapshots.copies import TableCopy
+from rowtide.cdc.snapshots.limits import LOCK_TIMEOUT_S, USUAL_LIMITS, CopyLimits
+from rowtide.cdc.snapshots.planning import Beginning, SnapshotPlanner, describe, find_last
 from rowtide.cdc.snapshots.progress import SnapshotProgress
+from rowtide.cdc.snapshots.request_reports import RequestReports
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.cdc.snapshots.throttle import CopyInterrupted
-from rowtide.copying.chunks import Key
 from rowtide.copying.errors import CopiedTableDropped
-from rowtide.copying.present_tables import PresentTable
 from rowtide.copying.source import PostgresCopySource
-from rowtide.copying.visibility import TransactionSnapshot, format_snapshot
 from rowtide.core.errors import Remedy, RowtideError
-from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 from rowtide.delta.commits import Committer
@@ -63,33 +56,7 @@ from rowtide.log.postgres.control import announce_step
 log = logging.getLogger("rowtide.snapshots")
 
 THREAD = "rowtide-snapshot"
-WORKERS = 2
-CHUNK_BYTES = 256 * 1024 * 1024
-"""Of a table, as the server stores it: so much is repeated after a kill."""
-CHUNK_S = 10
-"""At a limited rate, a chunk takes about so long: a transaction snapshot that lives long holds back vacuum."""
 POLL_S = 1.0
-_STEP_S = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class CopyLimits:
-    """How tables are divided, and how many chunks are copied at once."""
-
-    chunk_bytes: int = CHUNK_BYTES
-    workers: int = WORKERS
-
-
-USUAL_LIMITS = CopyLimits()
-
-
-@dataclass(frozen=True, slots=True)
-class _Beginning:
-    """Snapshots whose log mark is set, and which wait for transactions of a moment after it."""
-
-    begin: CommitLsn
-    earlier: TransactionSnapshot
-    copies: tuple[TableCopy, ...]
 
 
 class SnapshotRunner:
@@ -107,7 +74,7 @@ class SnapshotRunner:
     ) -> None:
         """`epoch` is that of the log's positions."""
         self._engine = engine
-        self._source = PostgresCopySource(engine, url)
+        self._source = PostgresCopySource(engine, url, lock_timeout_s=LOCK_TIMEOUT_S)
         self._snapshots = snapshots
         self._lake = snapshots.lake
         self._lease: SharedLease = snapshots.lease
@@ -115,11 +82,11 @@ class SnapshotRunner:
         self._epoch = epoch
         self._limits = limits
         self._on_report = on_report
-        self._connection: Connection | None = None
+        self._reports = RequestReports(engine)
         self._pool = ThreadPoolExecutor(limits.workers, THREAD)
-        self._sessions = threading.Semaphore(limits.workers)
+        self._planner = SnapshotPlanner(self._source, snapshots.lake, snapshots.lease, epoch, limits)
         self._copies: dict[int, TableCopy] = {}
-        self._beginnings: list[_Beginning] = []
+        self._beginnings: list[Beginning] = []
         self._reported_at = 0.0
         self._is_open = False
         self._begins_again = False
@@ -147,8 +114,7 @@ class SnapshotRunner:
         self._begins_again = False
         if not self._is_open:
             self._open()
-        with translated():
-            requests = list_requests(self._connect(), only_open=True)
+        requests = self._reports.list_open()
         self._follow(requests)
         self._collect()
         self._begin(requests)
@@ -171,23 +137,20 @@ class SnapshotRunner:
 
     def close(self) -> None:
         """Leave what is being copied: a later run continues. Returns when no thread is left."""
+        self.reset()
+        self._pool.shutdown()
+
+    def reset(self) -> None:
+        """Forget what is being done, after an error: the next step continues from what the lake has."""
         for copy in self._copies.values():
             copy.throttle.set(None, is_stopped=True)
-        self._pool.shutdown()
         for copy in self._copies.values():
+            wait(copy.running.values())
             copy.session.close()
-        self.disconnect()
-
-    def disconnect(self) -> None:
-        """Close the connection; the next step opens another."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def _connect(self) -> Connection:
-        if self._connection is None:
-            self._connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        return self._connection
+        self._copies.clear()
+        self._beginnings.clear()
+        self._is_open = False
+        self._reports.close()
 
     def _open(self) -> None:
         """Remove what snapshots that were cancelled left, and publish up to those that are covered."""
@@ -231,7 +194,7 @@ class SnapshotRunner:
         fresh: list[TableCopy] = []
         for request in new:
             found = instances.get(request.capture_instance)
-            last = _find_last(recorded.get(request.member_id, ()), request.request_id)
+            last = find_last(recorded.get(request.member_id, ()), request.request_id)
             if request.is_cancelled:
                 self._cancel(request, last)
                 continue
@@ -247,10 +210,8 @@ class SnapshotRunner:
             else:
                 fresh.append(copy)
         if fresh:
-            begin = CommitLsn.of(self._epoch, self._source.mark())
-            earlier = self._source.take_snapshot()
+            self._beginnings.append(self._planner.begin(fresh))
             self._copies.update((copy.request.request_id, copy) for copy in fresh)
-            self._beginnings.append(_Beginning(begin, earlier, tuple(fresh)))
 
     def _resume(self, copy: TableCopy, planned: RecordedSnapshot) -> None:
         """Go on with a snapshot that an earlier run has planned."""
@@ -265,63 +226,32 @@ class SnapshotRunner:
         """Plan the snapshots that no longer wait for transactions."""
         for beginning in list(self._beginnings):
             copies = [copy for copy in beginning.copies if copy.request.request_id in self._copies]
-            unfinished = self._source.find_unfinished(beginning.earlier)
+            unfinished = self._planner.find_unfinished(beginning)
             for copy in copies:
-                copy.message = f"it waits for {', '.join(unfinished)}" if unfinished else None
-            if unfinished:
-                continue
-            self._beginnings.remove(beginning)
-            recorded = read_snapshots(self._lake)
-            planned: list[tuple[TableCopy, RecordedSnapshot]] = []
-            with ThreadPoolExecutor(self._limits.workers, THREAD) as pool:
-                definitions = list(pool.map(self._try_planning, copies))
-            for copy, made in zip(copies, definitions, strict=True):
-                if isinstance(made, RowtideError):
-                    self._fail(copy, made)
-                elif made is None:
-                    self._beginnings.append(replace(beginning, copies=(copy,)))
-                else:
-                    number = _next_number(recorded.get(copy.request.member_id, ()))
-                    planned.append((copy, _describe(copy, number, beginning.begin, made)))
-            self._snapshots.record([snapshot for _, snapshot in planned])
-            for copy, snapshot in planned:
-                copy.plan(snapshot, CopiedSoFar())
-                self._note(copy, state=RequestState.COPYING, began_at=func.now())
+                copy.message = f"it waits for {', '.join(unfinished)}" if unfinished else copy.message
+            if not unfinished and time.monotonic() >= beginning.not_before:
+                self._beginnings.remove(beginning)
+                self._plan_all(replace(beginning, running=None), copies)
 
-    def _try_planning(self, copy: TableCopy) -> SnapshotDefinition | RowtideError | None:
-        """Return how a table is copied; None if a session for it is not free. In a thread."""
-        instance, request = copy.instance, copy.request
-        try:
-            ensure_base(self._lake, instance, self._lease)
-            numbers = captured_numbers(instance)
-            present = self._source.find_present(instance.source_id, numbers)
-            if present is None:
-                return CopiedTableDropped(instance.source_id)
-            table = as_copied(instance, present, request.condition)
-            if not table.key_columns:
-                return self._open_whole(copy)
-            bounds = self._source.find_bounds(table, self._choose_chunk_bytes(present, request.rows_per_second))
-            return _define(request, present, tuple(bounds), None)
-        except LeaseLost:
-            raise
-        except RowtideError as error:
-            return error
-
-    def _open_whole(self, copy: TableCopy) -> SnapshotDefinition | None:
-        """Open the one session that reads a table without key; few at a time, since each holds back vacuum."""
-        if not self._sessions.acquire(blocking=False):
-            return None
-        copy.session.callback(self._sessions.release)
-        numbers = captured_numbers(copy.instance)
-        opened = copy.session.enter_context(self._source.open_present(copy.instance.source_id, numbers))
-        copy.opened = opened
-        return _define(copy.request, opened.present, (), format_snapshot(opened.snapshot))
-
-    def _choose_chunk_bytes(self, present: PresentTable, rows_per_second: int | None) -> int:
-        if rows_per_second is None or not present.rows:
-            return self._limits.chunk_bytes
-        row_bytes = max(present.size // present.rows, 1)
-        return max(min(self._limits.chunk_bytes, row_bytes * rows_per_second * CHUNK_S), row_bytes)
+    def _plan_all(self, beginning: Beginning, copies: Sequence[TableCopy]) -> None:
+        recorded = read_snapshots(self._lake)
+        planned: list[tuple[TableCopy, RecordedSnapshot]] = []
+        for copy, made in zip(copies, self._planner.plan(beginning, copies), strict=True):
+            copy.message = str(made) if isinstance(made, RowtideError) else None
+            if isinstance(made, SnapshotDefinition):
+                earlier = recorded.get(copy.request.member_id, ())
+                planned.append((copy, describe(copy, earlier, beginning.begin, made)))
+            elif isinstance(made, CopyOutdated):
+                self._begin_again(copy, "the table was altered")
+            elif isinstance(made, RowtideError) and made.remedy is not Remedy.RETRY:
+                self._fail(copy, made)
+            else:
+                later = time.monotonic() + (LOCK_TIMEOUT_S if made is not None else 0)
+                self._beginnings.append(replace(beginning, copies=(copy,), not_before=later))
+        self._snapshots.record([snapshot for _, snapshot in planned])
+        for copy, snapshot in planned:
+            copy.plan(snapshot, CopiedSoFar())
+            self._reports.note_planned(copy)
 
     def _schedule(self) -> None:
         """Give chunks to threads that are free."""
@@ -421,7 +351,7 @@ class SnapshotRunner:
 
     def _finish_covered(self, copy: TableCopy) -> None:
         report = copy.report()
-        self._finish(copy.request, RequestState.FINISHED, None, report)
+        self._reports.finish(copy.request, RequestState.FINISHED, None, report)
         self._drop(copy)
         self._on_report(replace(report, message="all rows are copied", is_finished=True))
 
@@ -431,7 +361,7 @@ class SnapshotRunner:
         self._drop(copy)
         self._begins_again = True
         message = f"it begins again: {reason}"
-        self._note(copy, state=RequestState.REQUESTED, outcome=message, chunks=0, copied_rows=0, copied_bytes=0)
+        self._reports.note_again(copy, message)
         self._on_report(replace(copy.report(), message=message))
 
     def _fail(self, copy: TableCopy, error: RowtideError) -> None:
@@ -441,7 +371,7 @@ class SnapshotRunner:
 
     def _end(self, copy: TableCopy, state: RequestState, outcome: str) -> None:
         self._void(copy)
-        self._finish(copy.request, state, outcome)
+        self._reports.finish(copy.request, state, outcome)
         self._drop(copy)
         self._on_report(replace(copy.report(), message=outcome, is_finished=True))
 
@@ -461,40 +391,11 @@ class SnapshotRunner:
         """Cancel what no copy works on."""
         if last is not None and last.state is SnapshotState.PLANNED:
             self._void_recorded(last)
-        self._finish(request, RequestState.CANCELLED, "cancelled")
+        self._reports.finish(request, RequestState.CANCELLED, "cancelled")
 
     def _drop(self, copy: TableCopy) -> None:
         copy.session.close()
         self._copies.pop(copy.request.request_id, None)
-
-    def _finish(
-        self,
-        request: SnapshotRequest,
-        state: RequestState,
-        outcome: str | None,
-        report: SnapshotProgress | None = None,
-    ) -> None:
-        values = _progress_values(report) if report is not None else {}
-        failpoint("snapshot_request.before")
-        with translated():
-            note(
-                self._connect(),
-                request.request_id,
-                **values | {"state": state.value, "outcome": outcome, "finished_at": func.now()},
-            )
-        failpoint("snapshot_request.after")
-
-    def _note(self, copy: TableCopy, **values: object) -> None:
-        if copy.snapshot is not None:
-            values = {
-                "snapshot": copy.snapshot.number,
-                "of_chunks": copy.snapshot.definition.of_chunks,
-                "estimated_rows": copy.snapshot.definition.rows,
-                "estimated_bytes": copy.snapshot.definition.size,
-                **values,
-            }
-        with translated():
-            note(self._connect(), copy.request.request_id, **values)
 
     def _report(self) -> None:
         if time.monotonic() < self._reported_at + POLL_S:
@@ -504,107 +405,5 @@ class SnapshotRunner:
             report = copy.report()
             if copy.running or report != copy.reported:
                 copy.reported = report
-                self._note(copy, **_progress_values(report), outcome=copy.message)
+                self._reports.note_progress(copy, report)
                 self._on_report(report)
-
-
-class SnapshotThread:
-    """A runner in a thread of its own."""
-
-    def __init__(self, runner: SnapshotRunner) -> None:
-        self._runner = runner
-        self._wake = threading.Event()
-        self._is_over = False
-        self._thread: Future[None] | None = None
-
-    @contextmanager
-    def running(self) -> Iterator[SnapshotThread]:
-        """Run the thread during the block; at its end, chunks that are being copied are left."""
-        with ThreadPoolExecutor(1, f"{THREAD}s") as pool:
-            self._thread = pool.submit(self._run)
-            try:
-                yield self
-            finally:
-                self._is_over = True
-                self._wake.set()
-                wait([self._thread])
-
-    @property
-    def awaited(self) -> CommitLsn | None:
-        """The LSN that has to be published so that covered snapshots can be read; None if there is none."""
-        return self._runner.awaited
-
-    def was_idle_since(self, moment: float) -> bool:
-        """Return whether all requests were looked at since a moment, and nothing is to be done; look at them now."""
-        self._wake.set()
-        return self._runner.was_idle_since(moment)
-
-    def verify(self) -> None:
-        """Raise the error that has ended the thread."""
-        if self._thread is not None and self._thread.done():
-            self._thread.result()
-
-    def _run(self) -> None:
-        pauses = pauses_s()
-        try:
-            while not self._is_over:
-                try:
-                    if self._runner.step():
-                        self._runner.wait(_STEP_S)
-                    else:
-                        self._wait(POLL_S)
-                    pauses = pauses_s()
-                except LeaseLost as error:
-                    log.warning("snapshots_end: %s", error)
-                    return
-                except RowtideError as error:
-                    if error.remedy is not Remedy.RETRY:
-                        raise
-                    log.warning("snapshots_retry: %s", error)
-                    self._runner.disconnect()
-                    self._wait(next(pauses))
-        finally:
-            self._runner.close()
-
-    def _wait(self, seconds: float) -> None:
-        self._wake.wait(seconds)
-        self._wake.clear()
-
-
-def _find_last(snapshots: Sequence[RecordedSnapshot], request_id: int) -> RecordedSnapshot | None:
-    return next((one for one in reversed(snapshots) if one.definition.request_id == request_id), None)
-
-
-def _next_number(snapshots: Sequence[RecordedSnapshot]) -> int:
-    return max((one.number for one in snapshots), default=0) + 1
-
-
-def _define(
-    request: SnapshotRequest, present: PresentTable, bounds: tuple[Key, ...], visible: str | None
-) -> SnapshotDefinition:
-    return SnapshotDefinition(
-        request.request_id, request.condition, bounds, visible, present.generation, present.rows or 0, present.size
-    )
-
-
-def _describe(copy: TableCopy, number: int, begin: CommitLsn, definition: SnapshotDefinition) -> RecordedSnapshot:
-    instance: Instance = copy.instance
-    return RecordedSnapshot(
-        number=number,
-        capture_instance=instance.capture_instance,
-        member_id=instance.member_id,
-        state=SnapshotState.PLANNED,
-        begin=begin,
-        covered=None,
-        is_whole=copy.request.condition is None,
-        definition=definition,
-    )
-
-
-def _progress_values(report: SnapshotProgress) -> dict[str, object]:
-    return {
-        "chunks": report.chunks,
-        "copied_rows": report.rows,
-        "copied_bytes": report.size,
-        "rows_a_second": report.rows_a_second,
-    }
