@@ -37,6 +37,7 @@ from rowtide.cdc.snapshots.chunk_copies import (
     remove_void,
 )
 from rowtide.cdc.snapshots.copies import TableCopy
+from rowtide.cdc.snapshots.endings import SnapshotEndings
 from rowtide.cdc.snapshots.limits import LOCK_TIMEOUT_S, USUAL_LIMITS, CopyLimits
 from rowtide.cdc.snapshots.planning import Beginning, SnapshotPlanner, describe, find_last
 from rowtide.cdc.snapshots.progress import SnapshotProgress
@@ -86,10 +87,10 @@ class SnapshotRunner:
         self._pool = ThreadPoolExecutor(limits.workers, THREAD)
         self._planner = SnapshotPlanner(self._source, snapshots.lake, snapshots.lease, epoch, limits)
         self._copies: dict[int, TableCopy] = {}
+        self._endings = SnapshotEndings(self._copies, snapshots, self._reports, on_report)
         self._beginnings: list[Beginning] = []
         self._reported_at = 0.0
         self._is_open = False
-        self._begins_again = False
         self._awaited: CommitLsn | None = None
         self._idle_since: float | None = None
 
@@ -111,7 +112,7 @@ class SnapshotRunner:
         Raises `LeaseLost`, and errors of the server and of the lake as a whole.
         """
         began = time.monotonic()
-        self._begins_again = False
+        self._endings.begins_again = False
         if not self._is_open:
             self._open()
         requests = self._reports.list_open()
@@ -123,7 +124,7 @@ class SnapshotRunner:
         self._cover()
         self._report()
         is_copying = any(not copy.request.is_paused or copy.running for copy in self._copies.values())
-        is_working = is_copying or self._begins_again or bool(self._beginnings)
+        is_working = is_copying or self._endings.begins_again or bool(self._beginnings)
         self._idle_since = None if is_working else began
         return is_working
 
@@ -174,9 +175,9 @@ class SnapshotRunner:
             is_stopped = copy.request.is_cancelled or copy.request.is_paused
             copy.throttle.set(copy.request.rows_per_second, is_stopped=is_stopped)
             if copy.request.is_cancelled and not copy.running:
-                self._end(copy, RequestState.CANCELLED, copy.request.outcome or "cancelled")
+                self._endings.end(copy, RequestState.CANCELLED, copy.request.outcome or "cancelled")
             elif copy.request.is_paused and not copy.running and copy.opened is not None:
-                self._begin_again(copy, "it was paused, and has no key to continue from")
+                self._endings.begin_again(copy, "it was paused, and has no key to continue from")
 
     def _begin(self, requests: Sequence[SnapshotRequest]) -> None:
         """Take up requests that are not worked on; of an instance's, one at a time."""
@@ -196,7 +197,7 @@ class SnapshotRunner:
             found = instances.get(request.capture_instance)
             last = find_last(recorded.get(request.member_id, ()), request.request_id)
             if request.is_cancelled:
-                self._cancel(request, last)
+                self._endings.cancel(request, last)
                 continue
             if found is None or found.instance.member_id != request.member_id or found.state != ENABLED:
                 # Capture has not come so far, or the instance is suspended.
@@ -204,7 +205,7 @@ class SnapshotRunner:
             copy = TableCopy(request, found.instance)
             if last is not None and last.state is SnapshotState.COVERED:
                 copy.plan(last, find_copied(self._lake, last))
-                self._finish_covered(copy)
+                self._endings.finish(copy)
             elif last is not None and last.state is SnapshotState.PLANNED:
                 self._resume(copy, last)
             else:
@@ -218,7 +219,7 @@ class SnapshotRunner:
         self._copies[copy.request.request_id] = copy
         if planned.begin.epoch != self._epoch or planned.definition.visible is not None:
             copy.snapshot = planned
-            self._begin_again(copy, "the session that read its rows has ended")
+            self._endings.begin_again(copy, "the session that read its rows has ended")
         else:
             copy.plan(planned, find_copied(self._lake, planned))
 
@@ -242,9 +243,9 @@ class SnapshotRunner:
                 earlier = recorded.get(copy.request.member_id, ())
                 planned.append((copy, describe(copy, earlier, beginning.begin, made)))
             elif isinstance(made, CopyOutdated):
-                self._begin_again(copy, "the table was altered")
+                self._endings.begin_again(copy, "the table was altered")
             elif isinstance(made, RowtideError) and made.remedy is not Remedy.RETRY:
-                self._fail(copy, made)
+                self._endings.fail(copy, made)
             else:
                 later = time.monotonic() + (LOCK_TIMEOUT_S if made is not None else 0)
                 self._beginnings.append(replace(beginning, copies=(copy,), not_before=later))
@@ -292,16 +293,16 @@ class SnapshotRunner:
             copy.note_failed(number, None, pause=False)
             self._follow_instance(copy)
         except CopyOutdated:
-            self._begin_again(copy, "the table was altered")
+            self._endings.begin_again(copy, "the table was altered")
         except CopiedTableDropped as error:
-            self._fail(copy, error)
+            self._endings.fail(copy, error)
         except LeaseLost:
             raise
         except RowtideError as error:
             if error.remedy is not Remedy.RETRY:
-                self._fail(copy, error)
+                self._endings.fail(copy, error)
             elif copy.opened is not None:
-                self._begin_again(copy, str(error))
+                self._endings.begin_again(copy, str(error))
             else:
                 copy.note_failed(number, str(error), pause=True)
 
@@ -328,16 +329,16 @@ class SnapshotRunner:
         self._snapshots.record([copy.snapshot for copy in ready if copy.snapshot is not None])
         self._publish_up_to(covered)
         for copy in ready:
-            self._finish_covered(copy)
+            self._endings.finish(copy)
 
     def _is_current(self, copy: TableCopy) -> bool:
         """Return whether the table is still the one that was copied; otherwise it is copied again, or not at all."""
         assert copy.snapshot is not None
         present = self._source.find_present(copy.instance.source_id, captured_numbers(copy.instance))
         if present is None:
-            self._fail(copy, CopiedTableDropped(copy.instance.source_id))
+            self._endings.fail(copy, CopiedTableDropped(copy.instance.source_id))
         elif present.generation != copy.snapshot.definition.generation:
-            self._begin_again(copy, "the table was altered")
+            self._endings.begin_again(copy, "the table was altered")
         else:
             return True
         return False
@@ -348,54 +349,6 @@ class SnapshotRunner:
         self._awaited = covered
         with translated(), self._engine.begin() as connection:
             connection.execute(announce_step(Announcement.HEARTBEAT, ""))
-
-    def _finish_covered(self, copy: TableCopy) -> None:
-        report = copy.report()
-        self._reports.finish(copy.request, RequestState.FINISHED, None, report)
-        self._drop(copy)
-        self._on_report(replace(report, message="all rows are copied", is_finished=True))
-
-    def _begin_again(self, copy: TableCopy, reason: str) -> None:
-        """Void a snapshot; its request is taken up anew."""
-        self._void(copy)
-        self._drop(copy)
-        self._begins_again = True
-        message = f"it begins again: {reason}"
-        self._reports.note_again(copy, message)
-        self._on_report(replace(copy.report(), message=message))
-
-    def _fail(self, copy: TableCopy, error: RowtideError) -> None:
-        state = RequestState.CANCELLED if isinstance(error, CopiedTableDropped) else RequestState.FAILED
-        log.warning("snapshot_failed: %s: %s", copy.instance.capture_instance, error)
-        self._end(copy, state, str(error))
-
-    def _end(self, copy: TableCopy, state: RequestState, outcome: str) -> None:
-        self._void(copy)
-        self._reports.finish(copy.request, state, outcome)
-        self._drop(copy)
-        self._on_report(replace(copy.report(), message=outcome, is_finished=True))
-
-    def _void(self, copy: TableCopy) -> None:
-        """Cancel a snapshot in the lake, and remove its rows."""
-        copy.throttle.set(None, is_stopped=True)
-        wait(copy.running.values())
-        copy.running.clear()
-        if copy.snapshot is not None:
-            self._void_recorded(copy.snapshot)
-
-    def _void_recorded(self, snapshot: RecordedSnapshot) -> None:
-        self._snapshots.record([replace(snapshot, state=SnapshotState.CANCELLED)])
-        remove_void(self._lake, [snapshot], self._lease)
-
-    def _cancel(self, request: SnapshotRequest, last: RecordedSnapshot | None) -> None:
-        """Cancel what no copy works on."""
-        if last is not None and last.state is SnapshotState.PLANNED:
-            self._void_recorded(last)
-        self._reports.finish(request, RequestState.CANCELLED, "cancelled")
-
-    def _drop(self, copy: TableCopy) -> None:
-        copy.session.close()
-        self._copies.pop(copy.request.request_id, None)
 
     def _report(self) -> None:
         if time.monotonic() < self._reported_at + POLL_S:
