@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 
 import rowtide
 from builders.base_tables import base_rows, read_rows, snapshots_of, table_of
+from builders.command_lines import rowtide as run
 from builders.waiting_commits import end_waiting, waiting_commit
 from fixtures.captured import open_copied
 from fixtures.servers import fresh_database
@@ -577,3 +579,24 @@ def test_text_that_is_not_utf8_is_as_in_captured_rows(server: EmbeddedServer, tm
 
         changed = {row["id"]: row["v"] for row in read_rows(change_table_path(str(copied.lake), "public_t"))}
         assert base_rows(copied, "public_t", "id", "v") == [(1, changed[11]), (2, "plain")]
+
+
+def test_commands_request_copy_and_list(copied: CapturedDatabase) -> None:
+    copied.execute("create table t (id int primary key)", "insert into t select generate_series(1, 3)")
+    db = ("--db", copied.url)
+    assert run("cdc", "enable-db", *db, "--lake", str(copied.lake)).code == 0
+    enabled = run("cdc", "enable-table", "t", "--rows-per-second", "1000", *db)
+    assert "copies the rows that are there" in enabled.errors
+    assert run("cdc", "snapshots", "--pause", "t", *db).errors == "Paused: the snapshot of public_t.\n"
+    assert run("cdc", "snapshots", "--resume", "t", *db).errors == "Resumed: the snapshot of public_t.\n"
+    again = run("cdc", "resnapshot", "t", *db)
+    assert again.errors.startswith("RT-4210: ")
+
+    assert "public_t: requested, 0 rows" in run("cdc", "status", *db).output
+    ended = run("cdc", "run", "--once", *db)
+
+    assert "copying public_t: 3 rows" in ended.errors
+    assert "all rows are copied" in ended.errors
+    (listed,) = map(json.loads, run("cdc", "snapshots", "--format", "jsonl", *db).output.splitlines())
+    assert (listed["state"], listed["copied_rows"], listed["rows_per_second"]) == ("finished", 3, 1000)
+    assert run("cdc", "resnapshot", "public_t", "--where", "id > 1", *db).code == 0

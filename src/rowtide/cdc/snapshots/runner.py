@@ -90,6 +90,7 @@ class SnapshotRunner:
         self._endings = SnapshotEndings(self._copies, snapshots, self._reports, on_report)
         self._beginnings: list[Beginning] = []
         self._reported_at = 0.0
+        self._covered_at = 0.0
         self._is_open = False
         self._awaited: CommitLsn | None = None
         self._idle_since: float | None = None
@@ -317,8 +318,11 @@ class SnapshotRunner:
         return read_instances(self._lake, publication.cycle) if publication is not None else {}
 
     def _cover(self) -> None:
-        """End the snapshots whose chunks are all copied."""
+        """End the snapshots whose chunks are all copied; of many small ones, several at once."""
         copied = [copy for copy in self._copies.values() if copy.is_copied]
+        are_more_to_come = any(copy.running for copy in self._copies.values())
+        if are_more_to_come and time.monotonic() < self._covered_at + POLL_S:
+            return
         ready = [copy for copy in copied if self._is_current(copy)]
         if not ready:
             return
@@ -328,6 +332,7 @@ class SnapshotRunner:
             copy.snapshot = replace(copy.snapshot, state=SnapshotState.COVERED, covered=covered)
         self._snapshots.record([copy.snapshot for copy in ready if copy.snapshot is not None])
         self._publish_up_to(covered)
+        self._covered_at = time.monotonic()
         for copy in ready:
             self._endings.finish(copy)
 
