@@ -197,6 +197,7 @@ def test_commit_that_is_logged_but_invisible_is_waited_for(with_standby: Capture
     assert found == select(with_standby, "select id from orders")
 
 
+@pytest.mark.exhaustive
 def test_ddl_before_the_first_chunk_is_below_the_snapshot(with_standby: CapturedDatabase) -> None:
     with_standby.execute(*ORDERS, "create table other (id int)")
     with_standby.enable("orders", snapshot=True)
@@ -217,6 +218,7 @@ def test_ddl_before_the_first_chunk_is_below_the_snapshot(with_standby: Captured
     assert found == select(with_standby, "select id, customer from orders")
 
 
+@pytest.mark.exhaustive
 def test_a_locked_table_is_copied_later(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS, "create table bag (id int)", "insert into bag values (1)")
     copied.enable("orders", "bag", snapshot=True)
@@ -261,6 +263,7 @@ def test_type_change_during_the_copy_reaches_the_base(copied: CapturedDatabase) 
     assert found == select(copied, "select id, total from orders")
 
 
+@pytest.mark.exhaustive
 def test_type_change_after_the_copy_reaches_the_base(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders", snapshot=True)
@@ -274,6 +277,7 @@ def test_type_change_after_the_copy_reaches_the_base(copied: CapturedDatabase) -
     assert found == select(copied, "select id, customer from orders")
 
 
+@pytest.mark.exhaustive
 def test_dropped_and_renamed_columns_are_known_by_number(copied: CapturedDatabase) -> None:
     copied.execute("create table t (id int primary key, a text, b text)", "insert into t values (1, 'a', 'b')")
     copied.enable("t", snapshot=True)
@@ -314,6 +318,7 @@ def test_values_are_those_of_captured_rows(copied: CapturedDatabase) -> None:
     assert rows[1]["__$exact"]
 
 
+@pytest.mark.exhaustive
 def test_a_column_alone_keeps_nulls_and_empty_texts(copied: CapturedDatabase) -> None:
     copied.execute("create table t (v text)", "insert into t values (null), (''), ('x'), (null)")
     copied.enable("t", snapshot=True)
@@ -343,6 +348,7 @@ def test_partitions_are_copied_and_children_are_not(copied: CapturedDatabase) ->
     assert base_rows(copied, "public_parent", "id") == [(1,)]
 
 
+@pytest.mark.exhaustive
 def test_an_empty_table_is_covered(copied: CapturedDatabase) -> None:
     copied.execute("create table t (id int primary key)")
     copied.enable("t", snapshot=True)
@@ -353,6 +359,7 @@ def test_an_empty_table_is_covered(copied: CapturedDatabase) -> None:
     assert [one.state for one in snapshots_of(copied, "public_t")] == [SnapshotState.COVERED]
 
 
+@pytest.mark.exhaustive
 def test_without_snapshot_nothing_is_copied(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders")
@@ -413,6 +420,7 @@ def test_what_cannot_be_requested_is_refused(copied: CapturedDatabase) -> None:
         copied.cdc.resnapshot("orders")
 
 
+@pytest.mark.exhaustive
 def test_paused_snapshot_waits_and_is_resumed(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders", snapshot=True)
@@ -454,7 +462,7 @@ def test_cancelled_snapshot_leaves_no_rows(copied: CapturedDatabase) -> None:
     assert copied.cdc.list_snapshots()[0].state == "cancelled"
 
 
-@pytest.mark.parametrize("ending", ["drop table orders", "disable"])
+@pytest.mark.parametrize("ending", ["drop table orders", pytest.param("disable", marks=pytest.mark.exhaustive)])
 def test_an_instance_that_ends_ends_its_snapshot(copied: CapturedDatabase, ending: str) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders", snapshot=True)
@@ -491,6 +499,7 @@ def test_a_copy_goes_on_where_it_was_left(copied: CapturedDatabase) -> None:
     assert found == select(copied, "select id, customer from orders")
 
 
+@pytest.mark.exhaustive
 def test_rate_is_kept(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     copied.cdc.enable_db(str(copied.lake))
@@ -507,6 +516,7 @@ def test_rate_is_kept(copied: CapturedDatabase) -> None:
     assert seen[-1] == 1500
 
 
+@pytest.mark.exhaustive
 def test_a_copied_lake_has_the_base_tables(copied: CapturedDatabase, tmp_path: Path) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders", snapshot=True)
@@ -519,6 +529,7 @@ def test_a_copied_lake_has_the_base_tables(copied: CapturedDatabase, tmp_path: P
     assert table_of(moved, "public_orders", "id", key=("id",)) == expected
 
 
+@pytest.mark.exhaustive
 def test_after_a_gap_the_table_is_copied_again(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS, "create table never (id int primary key)")
     copied.enable("orders", snapshot=True)
@@ -536,6 +547,7 @@ def test_after_a_gap_the_table_is_copied_again(copied: CapturedDatabase) -> None
     assert snapshots_of(copied, "public_never") == ()
 
 
+@pytest.mark.exhaustive
 def test_disabling_the_database_removes_copied_rows(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders", snapshot=True)
@@ -547,6 +559,7 @@ def test_disabling_the_database_removes_copied_rows(copied: CapturedDatabase) ->
     assert read_rows(system_table_path(str(copied.lake), "snapshots")) == []
 
 
+@pytest.mark.exhaustive
 def test_name_that_is_used_again_has_its_own_rows_only(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders", snapshot=True)
@@ -567,6 +580,7 @@ def test_name_that_is_used_again_has_its_own_rows_only(copied: CapturedDatabase)
     assert base_rows(copied, "public_orders", "id", "customer") == [(1, "only")]
 
 
+@pytest.mark.exhaustive
 def test_text_that_is_not_utf8_is_as_in_captured_rows(server: EmbeddedServer, tmp_path: Path) -> None:
     with fresh_database(server, encoding="SQL_ASCII") as url, open_copied(url, tmp_path / "lake") as copied:
         copied.execute(
