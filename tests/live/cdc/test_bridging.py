@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from builders.base_tables import table_of
-from builders.captured_databases import CapturedDatabase
+from builders.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.command_lines import rowtide, rowtide_process
 from builders.failpoints import LOG_BRIDGE_FAILPOINTS
 from builders.replicated_databases import ReplicatedDatabase
@@ -20,8 +20,8 @@ from rowtide.cdc.bridging.errors import DifferenceImpossible
 from rowtide.core.mask import pack_mask
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.handle import open_lake
-from rowtide.log.errors import HistoryDiverged, ServerPromoted, SlotMissing
+from rowtide.handle import connect, open_lake
+from rowtide.log.errors import HistoryDiverged, ServerPromoted, SlotInvalidated, SlotMissing
 from rowtide.replication.sync_types import SyncType
 
 if TYPE_CHECKING:
@@ -153,6 +153,25 @@ def test_instances_that_cannot_be_compared_begin_again(copied: CapturedDatabase)
     assert changes(copied, "id")[0] == (1, 1)
     rows = open_lake(str(copied.lake)).get_all_changes("public_bag").to_arrow().read_all()
     assert rows["n"].to_pylist() == [2]
+
+
+@pytest.mark.exhaustive
+def test_a_slot_that_fell_too_far_behind_is_bridged(scarce: LoggedDatabase) -> None:
+    """Each switch of the log leaves a segment of 16 MB behind."""
+    copied = CapturedDatabase(scarce.url, scarce.lake, scarce.session, cast("SparkSession", None))
+    copied.execute(*ORDERS)
+    begin(copied, "orders")
+    for _ in range(8):
+        copied.execute("update orders set customer = customer || '!' where id = 20", "select pg_switch_wal()")
+    copied.execute("checkpoint")
+    with pytest.raises(SlotInvalidated):
+        copied.read_log()
+    [finding] = [found for found in connect(copied.url).check() if "was invalidated" in found.fact]
+    assert str(finding.mend) == "rowtide cdc reinitialize --difference"
+    assert copied.cdc.bridge_gap("a test").rows == 1
+    copied.capture()
+    assert (4, 20, "customer 20!!!!!!!!") in changes(copied, "id", "customer")
+    require_equal(copied)
 
 
 def test_publications_beside_capture_go_on(replicated: ReplicatedDatabase) -> None:
