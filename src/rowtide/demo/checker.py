@@ -14,12 +14,10 @@ from rowtide.demo.directory import Directory
 from rowtide.demo.errors import ProcessSilent
 from rowtide.demo.figures import Figures, Span
 from rowtide.demo.invariant import Read
-from rowtide.demo.processes import SHORT_LIVED_JAVA, Child
+from rowtide.demo.processes import Child
 from rowtide.demo.proof import Comparison
 
 _TICK_S = 0.5
-_START_TIMEOUT_S = 600
-"""The first start downloads jars."""
 _CAPTURE_TIMEOUT_S = 300
 _ANSWER_TIMEOUT_S = 120
 _PROOF_TIMEOUT_S = 600
@@ -40,12 +38,8 @@ class Checker:
     def start(cls, directory: Directory) -> Iterator[Checker]:
         """Start the process; it ends with the context."""
         command = [sys.executable, "-m", "rowtide.demo.checker_process", str(directory.lake)]
-        with Child("checker", command, directory, environment=SHORT_LIVED_JAVA, answers=True) as child:
+        with Child("checker", command, directory, answers=True) as child:
             yield cls(child)
-
-    def await_spark(self) -> None:
-        """Wait until its Spark has started."""
-        self._answer("Spark does not start", _START_TIMEOUT_S)
 
     def await_capture(self) -> None:
         """Wait until capture has created all change tables."""
@@ -61,10 +55,9 @@ class Checker:
         found = self._ask("read", patience_s=patience_s)
         return Read(**found) if found is not None else None
 
-    def compare(self, initial: Path, final: Path) -> list[Comparison]:
+    def compare(self, final: Path) -> list[Comparison]:
         """Request a comparison of all tables."""
-        found = self._ask("compare", _PROOF_TIMEOUT_S, initial=str(initial), final=str(final))
-        return [Comparison(**comparison) for comparison in found]
+        return [Comparison(**found) for found in self._ask("compare", _PROOF_TIMEOUT_S, final=str(final))]
 
     def figures(self, span: Span) -> Figures:
         """Request the figures."""

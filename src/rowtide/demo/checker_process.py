@@ -1,4 +1,4 @@
-"""The second process: its own Spark, with access to the lake but not to the database.
+"""The second process: it reads the lake, without access to the database and without Spark.
 
 Requests are JSON lines, each answered by one line; it ends with its input.
 """
@@ -11,22 +11,11 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from rowtide.demo.figures import Span, read_figures
 from rowtide.demo.proof import compare_tables
 from rowtide.demo.reading import ConsistentReader
-from rowtide.lake.session import build_session
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-SMALL_DATA = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
-}
-"""Settings for short sessions on small tables: compiling code for each query would cost more than it saves."""
 
 Answer = Mapping[str, Any] | list[Mapping[str, Any]] | bool | None
 
@@ -34,10 +23,9 @@ Answer = Mapping[str, Any] | list[Mapping[str, Any]] | bool | None
 class Requests:
     """The supported requests; a request names a method and its arguments."""
 
-    def __init__(self, spark: SparkSession, lake: str) -> None:
-        self._spark = spark
+    def __init__(self, lake: str) -> None:
         self._lake = lake
-        self._reader = ConsistentReader(spark, lake)
+        self._reader = ConsistentReader(lake)
 
     def is_possible(self) -> Answer:
         return self._reader.is_possible()
@@ -46,11 +34,11 @@ class Requests:
         found = self._reader.read(patience_s=patience_s)
         return asdict(found) if found is not None else None
 
-    def compare(self, *, initial: str, final: str) -> Answer:
-        return [asdict(found) for found in compare_tables(self._spark, self._lake, Path(initial), Path(final))]
+    def compare(self, *, final: str) -> Answer:
+        return [asdict(found) for found in compare_tables(self._lake, Path(final))]
 
     def figures(self, *, after: int, last: int) -> Answer:
-        return asdict(read_figures(self._spark, self._lake, Span(after, last)))
+        return asdict(read_figures(self._lake, Span(after, last)))
 
 
 def serve(requests: Requests, lines: TextIO, answers: TextIO) -> None:
@@ -68,16 +56,11 @@ def serve(requests: Requests, lines: TextIO, answers: TextIO) -> None:
 
 
 def main() -> None:
-    """Start Spark, say `true`, and serve."""
-    # What Spark and its JVM print goes with the messages; standard output carries answers only.
+    """Serve on standard input and output."""
+    # What libraries print goes with the messages; standard output carries answers only.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    spark = build_session(master="local[*]")
-    for name, value in SMALL_DATA.items():
-        spark.conf.set(name, value)
-    print("true", file=answers, flush=True)
-    serve(Requests(spark, sys.argv[1]), sys.stdin, answers)
-    spark.stop()
+    serve(Requests(sys.argv[1]), sys.stdin, answers)
 
 
 if __name__ == "__main__":

@@ -36,13 +36,8 @@ class Directory:
 
     @property
     def scratch(self) -> Path:
-        """Files needed only during the run: copies of the source's tables, and Spark's working directory."""
+        """Files needed only during the run: a copy of the source's tables, and Spark's working directory."""
         return self.root / "scratch"
-
-    @property
-    def initial(self) -> Path:
-        """The tables before the workload, as the source's own text."""
-        return self.scratch / "initial"
 
     @property
     def final(self) -> Path:
@@ -61,7 +56,7 @@ def open_directory(keep: Path | None) -> Iterator[Directory]:
     else:
         directory = Directory(_make_empty(keep.expanduser().absolute()), is_kept=True)
     try:
-        for folder in (directory.messages, directory.initial, directory.final):
+        for folder in (directory.messages, directory.final):
             make_place(folder)
         yield directory
     finally:

@@ -35,10 +35,10 @@ class MaximumWentBack(RowtideError):
 
 @numbered
 class RowsDiffer(RowtideError):
-    """Initial state plus captured changes differs from the source."""
+    """What the lake has of a table differs from the source."""
 
     number = 4903
-    fact = "the initial rows plus the captured changes differ from the source: {differences}"
+    fact = "what the lake has differs from the source: {differences}"
     hint = "This is a fault of rowtide; please report it."
     differences: str
 

@@ -7,21 +7,19 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import present
-from rowtide.cdc.lake_tables import system_table_path
-from rowtide.demo.reading import changes_of, instance_of
+from rowtide.cdc.lake_tables import change_table_path, system_table_path
+from rowtide.delta.snapshot import open_snapshot
+from rowtide.demo.reading import instance_of
 from rowtide.demo.workload import ACCOUNT, KEYS
-from rowtide.lake import tables
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from rowtide.lake.stores import locate
 
 _SHOWN_CHANGES = 8
 
@@ -51,13 +49,15 @@ class Figures:
     account_rows: Sequence[Sequence[object]]
 
 
-def read_figures(spark: SparkSession, lake: str, span: Span) -> Figures:
+def read_figures(lake: str, span: Span) -> Figures:
     """Read the figures of pgbench's transactions."""
-    cycles, seconds = _latencies(spark, system_table_path(lake, "lsn_time_mapping"), span)
+    cycles, seconds = _latencies(system_table_path(lake, "lsn_time_mapping"), span)
     median_s, p95_s = np.percentile(seconds, (50, 95)).tolist()
     columns, rows = _account_changes(lake)
     return Figures(
-        change_rows={table: changes_of(spark, lake, table).count() for table in KEYS},
+        change_rows={
+            table: _read(change_table_path(lake, instance_of(table)), "__$operation").num_rows for table in KEYS
+        },
         cycles=cycles,
         latency_median_s=median_s,
         latency_p95_s=p95_s,
@@ -66,18 +66,21 @@ def read_figures(spark: SparkSession, lake: str, span: Span) -> Figures:
     )
 
 
-def _latencies(spark: SparkSession, path: str, span: Span) -> tuple[int, Seconds]:
+def _latencies(path: str, span: Span) -> tuple[int, Seconds]:
     """Return the number of cycles, and each transaction's time in seconds until the commit of its publication."""
-    published = (
-        tables.read_table(spark, path)
-        .where(f"start_lsn > {span.after} and start_lsn <= {span.last}")
-        .selectExpr("cycle", "unix_micros(tran_commit_time) / 1e6D as committed")
-        .toArrow()
-    )
+    published = _read(path, "cycle", "start_lsn", "tran_commit_time")
+    published = published.filter((pc.field("start_lsn") > span.after) & (pc.field("start_lsn") <= span.last))
     queryable_at = _commit_times(Path(path))
     cycles = published["cycle"].to_numpy()
-    seconds = np.array([queryable_at[cycle] for cycle in cycles.tolist()]) - published["committed"].to_numpy()
+    committed = published["tran_commit_time"].cast(pa.int64()).to_numpy() / 1e6
+    seconds = np.array([queryable_at[cycle] for cycle in cycles.tolist()]) - committed
     return len(np.unique(cycles)), seconds
+
+
+def _read(path: str, *columns: str) -> pa.Table:
+    snapshot = open_snapshot(locate(path))
+    assert snapshot is not None, "capture has made it"
+    return snapshot.read(columns)
 
 
 def _commit_times(path: Path) -> dict[int, float]:

@@ -1,21 +1,20 @@
-"""Compare, row by row, a table's initial state plus captured changes with the source. In Spark, set-based."""
+"""Compare, row by row, what the lake makes of a table with the source; as multisets of rows, in Arrow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from rowtide.cdc.lake_readers.lake import Lake
+from rowtide.core.lsn import CommitLsn
 from rowtide.demo.errors import RowsDiffer
-from rowtide.demo.reading import changes_of
+from rowtide.demo.reading import instance_of
 from rowtide.demo.workload import KEYS, NULL
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-_ORDER = "struct(`__$start_lsn`, `__$seqval`, `__$operation`)"
-_IS_PRESENT = "`__$operation` in (2, 4)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,52 +33,41 @@ def require_equal(comparisons: Sequence[Comparison]) -> None:
         raise RowsDiffer(", ".join(different))
 
 
-def compare_tables(spark: SparkSession, lake: str, initial: Path, final: Path) -> Iterator[Comparison]:
-    """Compare each table of the workload: `initial` plus all changes with `final`.
+def compare_tables(lake: str, final: Path) -> list[Comparison]:
+    """Compare each table of the workload as of the maximum LSN with the copy that `Workload.copy_tables` wrote.
 
-    Both folders have the tables as `Workload.copy_tables` wrote them.
+    The table as of an LSN is the snapshot that was copied into the lake, and the changes up to there.
     """
-    for table, key in KEYS.items():
-        changes = changes_of(spark, lake, table)
-        columns = [(name, kind) for name, kind in changes.dtypes if not name.startswith("__$")]
-        before, after = (_read_copy(spark, folder / f"{table}.csv", columns) for folder in (initial, final))
-        expected = _replay(before, changes, key) if key is not None else _accumulate(before, changes)
-        yield _compare(table, expected, after)
+    reader = Lake(lake)
+    lsn = reader.get_max_lsn()
+    assert lsn is not None, "changes were read"
+    return [_compare(table, as_of(reader, table, lsn), read_copy(reader, table, final)) for table in KEYS]
 
 
-def _compare(table: str, expected: DataFrame, source: DataFrame) -> Comparison:
-    """Compare multisets: rows with the number of `times` each is expected, and the source's rows."""
-    columns = source.columns
-    sides = expected.selectExpr(*columns, "times", "0L as present").unionAll(
-        source.selectExpr(*columns, "-1L as times", "1L as present")
+def as_of(reader: Lake, table: str, lsn: CommitLsn) -> pa.Table:
+    """Return a table as of an LSN, with the source's columns only."""
+    found = reader.get_table_as_of(instance_of(table), lsn)
+    columns = [name for name in found.schema.names if not name.startswith("__$")]
+    return found.to_arrow().read_all().select(columns)
+
+
+def read_copy(reader: Lake, table: str, folder: Path) -> pa.Table:
+    """Return a copy that `Workload.copy_tables` wrote, in the types that the lake has."""
+    wanted = reader.get_table_as_of(instance_of(table)).schema
+    types = {field.name: field.type for field in wanted if not field.name.startswith("__$")}
+    options = csv.ConvertOptions(
+        column_types=types, null_values=[NULL], strings_can_be_null=True, quoted_strings_can_be_null=False
     )
-    totals = sides.groupBy(*columns).sum("times", "present").toDF(*columns, "times", "present")
-    found = totals.selectExpr("sum(present) as rows", "sum(abs(times)) as different").first()
-    assert found is not None
-    return Comparison(table, found["rows"] or 0, found["different"] or 0)
+    return csv.read_csv(folder / f"{table}.csv", convert_options=options)
 
 
-def _read_copy(spark: SparkSession, file: Path, columns: Sequence[tuple[str, str]]) -> DataFrame:
-    texts = ", ".join(f"{name} string" for name, _ in columns)
-    rows = spark.read.schema(texts).csv(
-        file.as_uri(), header=True, escape='"', nullValue=NULL, emptyValue="", mode="FAILFAST"
-    )
-    return rows.selectExpr(*(f"cast({name} as {kind}) as {name}" for name, kind in columns))
-
-
-def _replay(initial: DataFrame, changes: DataFrame, key: str) -> DataFrame:
-    """Apply changes by key: the last change of a key replaces its row."""
-    from pyspark.sql import functions
-
-    columns = initial.columns
-    version = functions.expr(f"max_by(struct(`__$operation`, {', '.join(columns)}), {_ORDER})")
-    last = changes.groupBy(key).agg(version.alias("version")).select("version.*")
-    untouched = initial.join(functions.broadcast(last.select(key)), key, "left_anti")
-    return untouched.select(*columns).unionAll(last.where(_IS_PRESENT).select(*columns)).selectExpr("*", "1L as times")
-
-
-def _accumulate(initial: DataFrame, changes: DataFrame) -> DataFrame:
-    """Apply changes without a key, to a multiset: new versions are added, old ones subtracted."""
-    columns = initial.columns
-    versions = changes.selectExpr(*columns, f"if({_IS_PRESENT}, 1L, -1L) as times")
-    return initial.selectExpr(*columns, "1L as times").unionAll(versions)
+def _compare(table: str, found: pa.Table, expected: pa.Table) -> Comparison:
+    """Compare multisets: each row with the number of times it is found, less that it is expected."""
+    names = expected.column_names
+    sides = [
+        side.select(names).cast(expected.schema).append_column("times", pa.repeat(times, side.num_rows))
+        for side, times in ((found, 1), (expected, -1))
+    ]
+    totals = pa.concat_tables(sides).group_by(names).aggregate([("times", "sum")])
+    different = pc.sum(pc.abs(totals["times_sum"])).as_py() or 0
+    return Comparison(table, expected.num_rows, different)

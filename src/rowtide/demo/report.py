@@ -100,7 +100,7 @@ def _removed() -> list[str]:
 
 def _kept(directory: Directory) -> list[str]:
     places = [
-        (f"{directory.lake}/cdc", "the change tables (Delta), cycles, instances, lsn_time_mapping"),
+        (f"{directory.lake}/cdc", "the change tables (Delta), base tables, cycles, instances, lsn_time_mapping"),
         (f"{directory.lake}/log", "the log store"),
         (str(directory.postgres), "PostgreSQL's data"),
         (str(directory.messages), "what the processes said"),

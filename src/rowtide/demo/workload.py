@@ -26,7 +26,7 @@ NULL = r"\N"
 SCALE = 10
 CLIENTS = 4
 TRANSACTIONS_PER_S = 100
-"""Rate for pgbench: on two cores, PostgreSQL, the log reader, capture's JVM and the checker's share the rest."""
+"""Rate for pgbench: on two cores, PostgreSQL, the log reader, capture and the checker share the rest."""
 
 ACCOUNT, TELLER, BRANCH = 4711, 7, 1
 """Of the bookings by hand."""

@@ -17,7 +17,7 @@ def test_figures_of_a_lake_can_be_sent(captured: CapturedDatabase) -> None:
     captured.execute(*(f"insert into {table} values ({ACCOUNT}, 0)" for table in KEYS))
     captured.execute(f"update pgbench_accounts set n = 1 where aid = {ACCOUNT}")
     captured.capture()
-    figures = read_figures(captured.spark, str(captured.lake), Span(0, 1 << 62))
+    figures = read_figures(str(captured.lake), Span(0, 1 << 62))
 
     sent = json.loads(json.dumps(asdict(figures)))
     assert sent["change_rows"] == {table: 3 if table == "pgbench_accounts" else 1 for table in KEYS}

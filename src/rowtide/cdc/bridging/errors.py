@@ -12,9 +12,8 @@ class DifferenceImpossible(Invalid):
     number = 4270
     fact = "what the gap changed cannot be found: {reasons}"
     hint = (
-        "Enable the tables of articles with a snapshot, or drop the publications. An instance begins again after the "
-        "gap if that is allowed: the command asks, and in Python `restart` names it. `rowtide cdc reinitialize` lets "
-        "all instances begin again."
+        "Disable these instances and repeat the command, or run `rowtide cdc reinitialize` without --difference: all "
+        "instances then continue after the gap."
     )
     reasons: str
 
