@@ -139,7 +139,7 @@ SECTIONS = (
 
 def page() -> str:
     """Return the page's text."""
-    public = (rowtide.connect, rowtide.open_lake, rowtide.register, rowtide.build_session)
+    public = (rowtide.connect, rowtide.open_lake, rowtide.register, rowtide.register_source, rowtide.build_session)
     functions = [_function("rowtide", function) for function in public]
     parts = [HEAD, "## Functions", *functions]
     for section in SECTIONS:
