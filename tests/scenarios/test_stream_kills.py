@@ -51,15 +51,14 @@ def change(lsn: int, seqval: int) -> dict[str, Any]:
 
 
 @contextmanager
-def querying(made: MadeLake, place: Path, variables: dict[str, str]) -> Iterator[None]:
+def querying(made: MadeLake, place: Path, variables: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """Run the query in a process, which is killed at the end, with the JVM that it started."""
     paths = [str(place / "sink"), str(place / "checkpoint")]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     command = [sys.executable, "-c", QUERY, made.path, NAME, *paths, json.dumps(variables)]
     with (place / "log").open("ab") as log, subprocess.Popen(command, stderr=log, env=environment) as process:
         try:
-            yield
-            assert process.poll() is None, (place / "log").read_text()
+            yield process
         finally:
             process.kill()
 
@@ -73,8 +72,12 @@ def count_rows(place: Path) -> int:
     return sum(file.statistics.get("numRecords") or 0 for file in sink.files.values()) if sink is not None else 0
 
 
-def wait_for_rows(place: Path, rows: int) -> None:
-    wait_until(lambda: count_rows(place) >= rows, what=f"the sink has {rows} rows")
+def wait_for_rows(query: subprocess.Popen[bytes], place: Path, rows: int) -> None:
+    def has_rows() -> bool:
+        assert query.poll() is None, (place / "log").read_text()
+        return count_rows(place) >= rows
+
+    wait_until(has_rows, what=f"the sink has {rows} rows")
 
 
 @pytest.mark.exhaustive
@@ -83,13 +86,14 @@ def test_a_killed_query_loses_and_repeats_nothing(tmp_path: Path, bucket: Bucket
     made = MadeLake(tmp_path / "lake" if kind == "folder" else f"{bucket.url}/lake")
     made.enable(ITEM, 90)
     publish(made, 100, 130)
+    variables = bucket.environment if kind == "bucket" else {}
     for more in range(130, 190, 20):
         before = count_rows(tmp_path)
-        with querying(made, tmp_path, bucket.environment if kind == "bucket" else {}):
-            wait_for_rows(tmp_path, before + 1)
+        with querying(made, tmp_path, variables) as query:
+            wait_for_rows(query, tmp_path, before + 1)
             publish(made, more, more + 20)
-    with querying(made, tmp_path, bucket.environment if kind == "bucket" else {}):
-        wait_for_rows(tmp_path, 2 * 90)
+    with querying(made, tmp_path, variables) as query:
+        wait_for_rows(query, tmp_path, 2 * 90)
     sink = read_sink(tmp_path)
     assert sink is not None
     expected = rowtide.open_lake(made.path).get_all_changes(NAME).to_arrow().read_all()
