@@ -313,6 +313,20 @@ def test_an_older_instance_is_needed_until_the_newer_begins(made: MadeLake) -> N
         query.read()
 
 
+def test_an_older_instance_is_needed_for_a_batch_that_is_repeated(made: MadeLake) -> None:
+    query = Query(made, instances=NAME)
+    query.read()
+    made.enable(ITEM_2, 125)
+    made.publish((ITEM, [make_rows(ITEM, [change(ITEM, 124)])]), (ITEM_2, [make_rows(ITEM_2, [change(ITEM_2, 130)])]))
+    query.options["instances"] = f"{NAME},{ITEM_2.capture_instance}"
+    query.start()
+    end = query.stream.find_latest().as_json()
+    query.options["instances"] = ITEM_2.capture_instance
+    query.start()
+    with pytest.raises(StreamedInstanceNeeded):
+        query.plan(query.checkpoint[-1], end)
+
+
 def test_an_instance_that_joins_begins_behind_the_checkpoint(made: MadeLake) -> None:
     made.enable(OTHER, 125)
     publish(made, OTHER, 130)

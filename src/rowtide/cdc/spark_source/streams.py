@@ -76,6 +76,7 @@ class ChangeStream:
             return position
         _, recorded = self._lake.get_published_instances()
         following = self._carry_on(position, recorded)
+        _require_taken_over(recorded, position, following)
         require_columns(self._columns, find_shape(recorded, self._options).columns)
         high = self._cap(published, position.read_to, high)
         bounds = share(recorded, _find_begins(position, following), high)
@@ -92,7 +93,9 @@ class ChangeStream:
         _, recorded = self._lake.get_published_instances()
         shape = find_shape(recorded, self._options)
         require_columns(self._columns, shape.columns)
-        bounds = share(recorded, _find_begins(start, self._carry_on(end, recorded)), end.lsn)
+        following = self._carry_on(end, recorded)
+        _require_taken_over(recorded, replace(end, lsn=start.lsn), following)
+        bounds = share(recorded, _find_begins(start, following), end.lsn)
         slices = open_slices(self._lake, recorded, bounds, self._options.operations, _require_whole)
         return Planned(shape, cut(slices))
 
@@ -112,9 +115,8 @@ class ChangeStream:
         return find_begin(found, start, high)
 
     def _pause(self) -> None:
-        now = time.monotonic()
         if self._looked_at is not None:
-            time.sleep(max(0.0, self._looked_at + self._looks_s - now))
+            time.sleep(max(0.0, self._looked_at + self._looks_s - time.monotonic()))
         self._looked_at = time.monotonic()
 
     def _require_reached(self, position: StreamOffset, visible: Publication) -> None:
@@ -141,9 +143,7 @@ class ChangeStream:
             elif known.member_id != found.instance.member_id:
                 raise StreamedInstanceReplaced(name, str(position.read_to), str(found.lsn))
             following[name] = known
-        found_again = replace(position, instances=following)
-        _require_taken_over(recorded, position, found_again)
-        return found_again
+        return replace(position, instances=following)
 
     def _cap(self, published: Publication, read_to: CommitLsn, high: CommitLsn) -> CommitLsn:
         """Return the LSN that leaves at most as many transactions as a batch may have."""
