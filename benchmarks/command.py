@@ -15,6 +15,7 @@ from benchmarks.reading_changes import CHANGES
 from benchmarks.replication import REPLICATION
 from benchmarks.report import describe_goals, describe_latency, describe_table, describe_throughput
 from benchmarks.table import Sizes, Table
+from benchmarks.tables_as_of import TABLES_AS_OF
 from benchmarks.throughput import Throughput, measure, warm_up
 from benchmarks.tracking import TRACKING
 from benchmarks.workers import WORKERS
@@ -22,10 +23,11 @@ from benchmarks.workloads import DEFAULT, LATENCY, WORKLOADS
 from rowtide.lake.session import build_session
 
 _KNOWN = [
-    *(*WORKLOADS, LATENCY, *CYCLES, *CHANGES, *READING, *TRACKING, *REPLICATION, *MERGE, *COMMANDS),
+    *(*WORKLOADS, LATENCY, *CYCLES, *CHANGES, *READING, *TABLES_AS_OF, *TRACKING, *REPLICATION, *MERGE, *COMMANDS),
     *(*OBJECT_STORE, *WORKERS),
 ]
 
+_LAKES = {**READING, **TABLES_AS_OF}
 OVER_SOCKET = ("inserts", "inserts-5m")
 CAPTURE = (LATENCY, *CYCLES, *CHANGES, *OVER_SOCKET, "50-tables", "2-kb-rows", "20-columns", "net-changes")
 
@@ -39,7 +41,7 @@ def main() -> None:
     if latency is not None:
         _print(describe_latency(latency))
     throughputs = list(_measure([name for name in names if name in WORKLOADS], arguments))
-    tables = [*_read([name for name in names if name in READING])]
+    tables = [*_read([name for name in names if name in _LAKES])]
     sizes = Sizes(arguments.rows, arguments.runs, arguments.seconds)
     for workloads in (CYCLES, CHANGES, TRACKING, REPLICATION, MERGE, COMMANDS, OBJECT_STORE, WORKERS):
         tables += _compare(workloads, [name for name in names if name in workloads], sizes)
@@ -49,7 +51,7 @@ def main() -> None:
 def _read(names: Sequence[str]) -> Iterator[Table]:
     for name in names:
         print(f"Making a lake for {name} ...", flush=True)
-        yield from _printed(READING[name]())
+        yield from _printed(_LAKES[name]())
 
 
 def _compare(

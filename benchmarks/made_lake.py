@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from rowtide.cdc.capture.transactions import TRANSACTION
 from rowtide.cdc.instances import CapturedColumn, Instance
-from rowtide.cdc.lake_tables import change_table_path, system_table_path
+from rowtide.cdc.lake_tables import SNAPSHOTS, base_table_path, change_table_path, system_table_path
 from rowtide.cdc.published import ENABLED
+from rowtide.cdc.recorded_snapshots import SnapshotDefinition, SnapshotState, encode_definition
 from rowtide.cdc.rows.change_columns import change_columns
-from rowtide.cdc.system_tables import InstanceEvent, RecordedCycle, SystemTables
+from rowtide.cdc.system_tables import InstanceEvent, RecordedCycle, SystemTables, rows_of
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.lake import tables
 from rowtide.lake.compaction import compact, is_compaction_due
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 INSTANCE = "public_orders"
+LSN = "__$start_lsn"
 LSNS_PER_CYCLE = 1_000_000
 SECONDS_PER_CYCLE = 5
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -58,6 +60,11 @@ class MadeLake:
         """Where the change table is."""
         return change_table_path(self.lake, INSTANCE)
 
+    @property
+    def base_path(self) -> str:
+        """Where the base is."""
+        return base_table_path(self.lake, INSTANCE)
+
     def append(self, orders: DataFrame, lsns: Sequence[int]) -> None:
         """Publish a cycle: rows with the columns of a change table, of transactions at these LSNs of the cycle."""
         self.cycle += 1
@@ -70,6 +77,32 @@ class MadeLake:
         append_small(committer, rows.toArrow(), self.path, identity=identity, cycle=self.cycle)
         self._system_tables.record_instances(self.cycle, events)
         self._state = self._system_tables.publish(self._state, recorded, self._transactions(first, lsns), events)
+
+    def copy(self, chunks: Iterable[DataFrame]) -> None:
+        """Record a snapshot, complete as of what is published, with rows in chunks of captured columns."""
+        begin = self.cycle * LSNS_PER_CYCLE + LSNS_PER_CYCLE // 2
+        tables.ensure_table(self.base_path, self._columns, identity=self._instance.member_id)
+        committer = self._system_tables.committer
+        for number, rows in enumerate(chunks):
+            stamp = (f"0 as `{LSN}`", "0 as `__$seqval`", "2 as `__$operation`")
+            stamped = rows.selectExpr(*stamp, *rows.columns)
+            typed = stamped.selectExpr(*(_typed(name, kind, stamped.columns, begin) for name, kind in self._columns))
+            append_small(committer, typed.toArrow(), self.base_path, identity=f"m1:snapshot:1:{number}", cycle=1)
+        definition = SnapshotDefinition(1, None, (), None, "", 0, 0)
+        row = {
+            "cycle": 1,
+            "snapshot": 1,
+            "capture_instance": INSTANCE,
+            "member_id": self._instance.member_id,
+            "state": SnapshotState.COVERED.value,
+            "begin_lsn": begin,
+            "covered_lsn": begin + 1,
+            "is_whole": True,
+            "definition": encode_definition(definition),
+        }
+        path = system_table_path(self.lake, "snapshots")
+        tables.ensure_table(path, SNAPSHOTS, identity="snapshots")
+        append_small(committer, rows_of(SNAPSHOTS, [row]), path, identity="snapshots", cycle=1)
 
     def compact_in_turn(self) -> None:
         """Compact as capture does, every hundred cycles, with logs as old as if a cycle had come every few seconds."""

@@ -18,8 +18,9 @@ from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
 from rowtide.cdc.lake_lease import LakeLease, SharedLease
 from rowtide.cdc.queries.lsn_times import Bound
+from rowtide.cdc.snapshots.limits import USUAL_LIMITS, CopyLimits
 from rowtide.cdc.snapshots.progress import SnapshotProgress
-from rowtide.cdc.snapshots.runner import USUAL_LIMITS, CopyLimits, SnapshotRunner
+from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn

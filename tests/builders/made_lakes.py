@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import (
+    DDL_HISTORY,
     INSTANCES,
     LSN_TIME_MAPPING,
     SNAPSHOTS,
@@ -41,6 +42,9 @@ _DELTA_TYPES: dict[str, Any] = {"bigint": "long", "int": "integer", "smallint": 
 _EXACT = {"type": "map", "keyType": "integer", "valueType": "string", "valueContainsNull": True}
 
 
+_SYSTEM_TABLES = (("instances", INSTANCES), ("lsn_time_mapping", LSN_TIME_MAPPING), ("ddl_history", DDL_HISTORY))
+
+
 class MadeLake:
     """A lake of capture instances, whose cycles are given as rows of `change_schema`."""
 
@@ -52,7 +56,7 @@ class MadeLake:
         self._events: list[InstanceEvent] = []
         self._snapshots: dict[tuple[str, int], dict[str, Any]] = {}
         self._snapshot_events = self._chunks = 0
-        for name, columns in (("instances", INSTANCES), ("lsn_time_mapping", LSN_TIME_MAPPING)):
+        for name, columns in _SYSTEM_TABLES:
             _create(system_table_path(self.path, name), columns, name)
 
     def enable(self, instance: Instance, lsn: int, *, is_mapped: bool = False) -> None:

@@ -20,6 +20,8 @@ from rowtide.lake.deletion import delete_rows
 BAG = instance(table=source_table([("number", "double precision"), ("name", "text")], key=()))
 _NUMBERS = (0.0, -0.0, 1.5, None, float("nan"))
 _BEGIN = 100
+_AGAIN = 0.15
+"""How often a snapshot begins when none is being made: layers are folded between two only."""
 
 Row = tuple[float | None, str]
 
@@ -53,7 +55,7 @@ class ShadowBag:
 
     def step(self) -> None:
         """Do one thing."""
-        steps = [self._transact] * 8 + [self._publish] * 4 + [self._copy] * 4 + [self._clean_up]
+        steps = [self._transact] * 8 + [self._publish] * 4 + [self._copy] * 4 + [self._clean_up] * 2
         self._chosen.choice(steps)()
 
     def publish(self) -> None:
@@ -117,7 +119,8 @@ class ShadowBag:
     def _copy(self) -> None:
         copy = next((copy for copy in self.copies if copy.covered is None), None)
         if copy is None:
-            self._begin_copy()
+            if not self.copies or self._chosen.random() < _AGAIN:
+                self._begin_copy()
         elif copy.left:
             rows, copy.left = copy.left[:3], copy.left[3:]
             self.made.copy_chunk(BAG, copy.number, [{"number": number, "name": name} for number, name in rows])

@@ -26,6 +26,8 @@ TABLE = source_table([("id", "integer"), ("name", "text"), ("note", "text")])
 _KEYS = range(1, 13)
 _NOTE = 3
 _BEGIN = 100
+_AGAIN = 0.15
+"""How often a snapshot begins when none is being made: layers are folded between two only."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class ShadowTable:
 
     def step(self) -> None:
         """Do one thing."""
-        steps = [self._transact] * 8 + [self._publish] * 4 + [self._copy] * 4 + [self._clean_up]
+        steps = [self._transact] * 8 + [self._publish] * 4 + [self._copy] * 4 + [self._clean_up] * 2
         self._chosen.choice(steps)()
 
     def publish(self) -> None:
@@ -175,7 +177,8 @@ class ShadowTable:
     def _copy(self) -> None:
         open_copies = [copy for copy in self.copies if copy.covered is None and not copy.is_cancelled]
         if not open_copies:
-            self._begin_copy()
+            if not self.copies or self._chosen.random() < _AGAIN:
+                self._begin_copy()
             return
         (copy,) = open_copies
         if self._chosen.random() < 0.05:

@@ -14,7 +14,9 @@ from builders.shadow_tables import ShadowTable
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.errors import BeforeSnapshot, NeverCopied
+from rowtide.cdc.queries.registration import register
 from rowtide.core.lsn import CommitLsn
+from rowtide.lake.session import for_reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,11 +32,11 @@ def test_table_as_of_each_lsn_is_that_of_the_model(tmp_path: Path, seed: int) ->
     lake = Lake(shadow.made.path)
     for _ in range(STEPS):
         shadow.step()
-        if chosen.random() < 0.2:
+        if chosen.random() < 0.1:
             lsn = chosen.choice(shadow.lsns())
             assert read(lake, shadow, lsn) == shadow.expected(lsn), lsn
     shadow.publish()
-    for lsn in shadow.lsns():
+    for lsn in some(chosen, shadow.lsns()):
         assert read(lake, shadow, lsn) == shadow.expected(lsn), lsn
 
 
@@ -45,10 +47,32 @@ def test_table_as_of_an_lsn_is_the_same_by_spark(spark: SparkSession, tmp_path: 
     for _ in range(STEPS):
         shadow.step()
     shadow.publish()
-    changes, name = Changes(spark, shadow.made.path), shadow.instance.capture_instance
-    lsns = [lsn for lsn in shadow.lsns() if shadow.expected(lsn) is not None]
-    for lsn in chosen.sample(lsns, min(4, len(lsns))):
-        assert in_order(changes.get_table_as_of(name, CommitLsn(lsn)).toArrow()) == shadow.expected(lsn), lsn
+    session = for_reading(spark)
+    changes = Changes(session, shadow.made.path)
+    function = register(session, shadow.made.path)[-1]
+    for lsn in some(chosen, [lsn for lsn in shadow.lsns() if shadow.expected(lsn) is not None], 2):
+        found = changes.get_table_as_of("public_t1", CommitLsn(lsn)).toArrow()
+        assert in_order(found) == shadow.expected(lsn), lsn
+        found = session.sql(f"select * from {function}((select cast({lsn} as bigint)))").toArrow()
+        assert in_order(found) == shadow.expected(lsn), lsn
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(3))
+def test_bag_of_rows_is_the_same_by_spark(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    chosen = random.Random(seed)
+    shadow = ShadowBag(chosen, tmp_path / "lake")
+    for _ in range(STEPS):
+        shadow.step()
+    shadow.publish()
+    changes = Changes(for_reading(spark), shadow.made.path)
+    for lsn in some(chosen, [lsn for lsn in shadow.lsns() if shadow.expected(lsn) is not None], 2):
+        found = changes.get_table_as_of("public_t1", CommitLsn(lsn)).toArrow()
+        assert as_texts(found) == shadow.expected(lsn), lsn
+
+
+def some(chosen: random.Random, lsns: list[int], most: int = 20) -> list[int]:
+    return chosen.sample(lsns, min(most, len(lsns)))
 
 
 def read(lake: Lake, shadow: ShadowTable, lsn: int) -> list[tuple[object, ...]] | None:
@@ -70,11 +94,11 @@ def test_table_without_a_key_is_a_bag_of_rows(tmp_path: Path, seed: int) -> None
     lake = Lake(shadow.made.path)
     for _ in range(STEPS):
         shadow.step()
-        if chosen.random() < 0.2:
+        if chosen.random() < 0.1:
             lsn = chosen.choice(shadow.lsns())
             assert read_bag(lake, lsn) == shadow.expected(lsn), lsn
     shadow.publish()
-    for lsn in shadow.lsns():
+    for lsn in some(chosen, shadow.lsns()):
         assert read_bag(lake, lsn) == shadow.expected(lsn), lsn
 
 
@@ -83,4 +107,8 @@ def read_bag(lake: Lake, lsn: int) -> list[str] | None:
         found = lake.get_table_as_of(BAG.capture_instance, CommitLsn(lsn), ["number", "name"]).to_arrow().read_all()
     except (BeforeSnapshot, NeverCopied):
         return None
-    return sorted(str((row["number"], row["name"])) for row in found.to_pylist())
+    return as_texts(found)
+
+
+def as_texts(rows: pa.Table) -> list[str]:
+    return sorted(str((row["number"], row["name"])) for row in rows.to_pylist())

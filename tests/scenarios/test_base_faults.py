@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from builders.base_tables import base_rows, snapshots_of, table_of
+from builders.capture_processes import CaptureProcess
 from builders.captured_databases import CapturedDatabase
 from builders.failpoints import BASE_FAILPOINTS, BASE_REMOVAL_FAILPOINTS
 from builders.killed_programs import KILLED, run_program
+from builders.transfers import DEFINITIONS, FIRST_ROWS, read_state, transfers
 from rowtide.cdc.recorded_snapshots import SnapshotState
-from rowtide.cdc.snapshots.runner import CopyLimits
+from rowtide.cdc.snapshots.limits import CopyLimits
 
 SMALL = CopyLimits(chunk_bytes=32 * 1024)
 PROGRAM = """
 import sys
 from pathlib import Path
 import psycopg
+from builders.capture_processes import CaptureProcess
 from builders.captured_databases import CapturedDatabase
-from rowtide.cdc.snapshots.runner import CopyLimits
+from rowtide.cdc.snapshots.limits import CopyLimits
 with psycopg.connect(sys.argv[1], autocommit=True) as session:
     copied = CapturedDatabase(sys.argv[1], Path(sys.argv[2]), session, None)
     copied.copy_requested(CopyLimits(chunk_bytes=32 * 1024))
@@ -87,3 +91,22 @@ def test_killed_removal_is_completed(copied: CapturedDatabase, failpoint: str) -
     copied.copy_tables(SMALL)
 
     assert base_rows(copied, "public_keyed", "id") == []
+
+
+@pytest.mark.exhaustive
+def test_killed_capture_copies_a_table_that_changes(copied: CapturedDatabase, tmp_path: Path) -> None:
+    copied.execute(*DEFINITIONS, FIRST_ROWS)
+    with transfers(copied.url, first=0, seed=7), transfers(copied.url, first=1_000_000, seed=8):
+        copied.enable("account", "transfer", snapshot=True)
+        for failpoint in BASE_FAILPOINTS:
+            if not any(one.state in ("requested", "copying") for one in copied.cdc.list_snapshots()):
+                copied.cdc.resnapshot("account")
+            with CaptureProcess(copied.url, tmp_path) as process:
+                process.arm(failpoint)
+                process.wait_killed()
+    copied.cdc.run(once=True)
+
+    balances, moved = read_state(copied.url)
+    assert table_of(copied, "public_account", "id", "balance", key=("id",)) == sorted(balances.items(), key=repr)
+    transferred = sorted(((number, *transfer) for number, transfer in moved.items()), key=repr)
+    assert table_of(copied, "public_transfer", "id", "giver", "taker", "amount", key=("id",)) == transferred

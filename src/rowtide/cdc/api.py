@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Unpack
 
@@ -283,16 +283,21 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         return find_gap(self._engine, self._name)
 
     def bridge_gap(
-        self, reason: str, *, spark: SparkSession | None = None, on_wait: Callable[[str], None] = lambda _whom: None
+        self,
+        reason: str,
+        *,
+        restart: Collection[str] = (),
+        spark: SparkSession | None = None,
+        on_wait: Callable[[str], None] = lambda _whom: None,
     ) -> BridgedGap:
         """Open the log's next epoch after a gap with what the gap changed in the captured tables, as one transaction.
 
-        Nothing has to start again: ranges over the gap are complete. Raises `DifferenceImpossible` if an instance has
-        no key, or no snapshot.
+        Nothing has to start again: ranges over the gap are complete. Instances without key or snapshot begin again
+        after the gap if `restart` names them. Raises `DifferenceImpossible`.
         """
         from rowtide.cdc.bridging.bridges import bridge
 
-        return bridge(self._engine, self._url, self._name, reason, _maker(spark), on_wait)
+        return bridge(self._engine, self._url, self._name, reason, _maker(spark), restart, on_wait)
 
     def find_unreadable(self, lsn: CommitLsn) -> TransactionUnreadable:
         """Return why the transaction at an LSN, at which the log reader has stopped, cannot be read."""

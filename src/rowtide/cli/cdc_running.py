@@ -98,7 +98,7 @@ def reinitialize(
         typer.Option(
             "--difference",
             help="Compare the captured tables with what was read, and capture what differs as one transaction: "
-            "consumers go on, and ranges over the gap stay complete. Instances need a key and a snapshot.",
+            "consumers go on, and ranges over the gap stay complete. For instances with a key and a snapshot.",
         ),
     ] = False,
     yes: Yes = False,
@@ -106,8 +106,9 @@ def reinitialize(
     """Continue after a gap with a new slot, and record the gap. Reports what is lost, and asks."""
     cdc = connect(db).cdc
     if difference:
-        confirm_loss(cdc.find_gap(), yes=yes)
-        bridged = cdc.bridge_gap(reason, on_wait=print_wait)
+        gap = cdc.find_gap()
+        confirm_loss(gap, yes=yes)
+        bridged = cdc.bridge_gap(reason, restart=gap.restarted, on_wait=print_wait)
         notes.print(f"Bridged: {bridged.rows:,} row changes at LSN {bridged.lsn}. `rowtide cdc run` publishes them.")
         return
     confirm_loss(cdc.find_loss(), yes=yes)

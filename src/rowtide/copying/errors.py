@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import RowtideError, numbered
+from rowtide.core.errors import Retryable, RowtideError, numbered
 
 
 @numbered
@@ -23,4 +23,14 @@ class CopiedTableDropped(RowtideError):
     number = 4201
     fact = "the table with oid {source_id} was dropped while it was copied"
     hint = "Nothing is to be done: its copy ends."
+    source_id: int
+
+
+@numbered
+class CopiedTableLocked(Retryable):
+    """A table that is copied is locked by another session, which alters or truncates it."""
+
+    number = 4202
+    fact = "the table with oid {source_id} is locked by a session that alters or truncates it, or waits to"
+    hint = "It is copied once that session has committed."
     source_id: int

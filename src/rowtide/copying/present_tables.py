@@ -26,7 +26,8 @@ class PresentTable:
     """A table with some of its columns, by number.
 
     `generation` changes when one of these columns is altered, whose values may then be others without a change in the
-    log. `rows` (None: never counted) and `size` in bytes are estimates.
+    log. `altered_by` are the transactions that have altered them last. `rows` (None: never counted) and `size` in bytes
+    are estimates.
     """
 
     schema: str
@@ -34,6 +35,7 @@ class PresentTable:
     is_partitioned: bool
     columns: Mapping[int, PresentColumn]
     generation: str
+    altered_by: tuple[int, ...]
     rows: int | None
     size: int
 
@@ -53,10 +55,19 @@ def find_present(connection: psycopg.Connection[Any], source_id: int, numbers: C
             number: PresentColumn(name, type_text, base or type_text) for number, name, type_text, base in columns
         },
         generation=row[3] or "",
-        rows=row[4],
-        size=row[5],
+        altered_by=tuple(_widen(xid, row[5]) for xid in row[4] or ()),
+        rows=row[6],
+        size=row[7],
     )
 
+
+def _widen(xid: int, following: int) -> int:
+    """Return the 64-bit id of a transaction before another, of which the catalogue has the lower 32 bits."""
+    widened = following & ~_XID_MASK | xid
+    return widened if widened < following else widened - _XID_MASK - 1
+
+
+_XID_MASK = 0xFFFFFFFF
 
 # A column's row of the catalogue is written again by statements that alter the column, and by no others: a truncated
 # or vacuumed table has another file, and the same values.
@@ -70,6 +81,9 @@ select n.nspname::text, c.relname::text, c.relkind = 'p',
        (select md5(string_agg(concat_ws(' ', a.attnum, a.atttypid, a.atttypmod, a.xmin), ',' order by a.attnum))
         from pg_attribute a
         where a.attrelid = c.oid and a.attnum = any(%(numbers)s::int[]) and not a.attisdropped),
+       (select array_agg(distinct a.xmin::text::bigint) from pg_attribute a
+        where a.attrelid = c.oid and a.attnum = any(%(numbers)s::int[]) and not a.attisdropped),
+       pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
        (select case when bool_and(reltuples >= 0) then sum(reltuples)::bigint end from held),
        (select coalesce(sum(pg_table_size(oid)), 0)::bigint from held)
 from pg_class c join pg_namespace n on n.oid = c.relnamespace

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 
 from rowtide.copying.chunk_statements import CopyForm, copying, locating, locking, locking_name, sampling
 from rowtide.copying.chunks import Chunk, CopiedChunk, Key, OpenChunk
-from rowtide.copying.errors import CopiedTableDropped, CopiedTableUnreadable
+from rowtide.copying.errors import CopiedTableDropped, CopiedTableLocked, CopiedTableUnreadable
 from rowtide.copying.present_tables import PresentTable, find_present
 from rowtide.copying.tables import CopiedTable
 from rowtide.copying.visibility import TransactionSnapshot, parse_snapshot
@@ -71,12 +71,21 @@ class PostgresCopySource:
     """A database from which tables are copied; used by several threads at once."""
 
     def __init__(
-        self, engine: Engine, url: str, unreadable: Callable[[str, str], RowtideError] = CopiedTableUnreadable
+        self,
+        engine: Engine,
+        url: str,
+        unreadable: Callable[[str, str], RowtideError] = CopiedTableUnreadable,
+        *,
+        lock_timeout_s: int = 0,
     ) -> None:
-        """`unreadable` is the error for a table that cannot be read, given by name, and why."""
+        """`unreadable` is the error for a table that cannot be read, given by name, and why.
+
+        After `lock_timeout_s` (0: never) a table that is locked is `CopiedTableLocked`.
+        """
         self._engine = engine
         self._url = url
         self._unreadable = unreadable
+        self._lock_timeout_s = lock_timeout_s
 
     def take_snapshot(self) -> TransactionSnapshot:
         """Return the current transaction snapshot."""
@@ -102,7 +111,7 @@ class PostgresCopySource:
 
     def find_bounds(self, table: CopiedTable, chunk_bytes: int) -> Sequence[Key]:
         """Return the bounds that divide a table into chunks of about the given bytes."""
-        with self._connect() as connection, translated():
+        with self._connect() as connection, translated(), _lock_named(table.source_id):
             size, pages = connection.execute(_SIZE, {"table": table.source_id}).fetchone() or (0, 0)
             chunks = -(-size // chunk_bytes)
             if chunks < 2:
@@ -128,14 +137,14 @@ class PostgresCopySource:
 
     def find_present(self, source_id: int, numbers: Collection[int]) -> PresentTable | None:
         """Return a table as it is now, see `present_tables`."""
-        with self._connect() as connection, translated():
+        with self._connect() as connection, translated(), _lock_named(source_id):
             return find_present(connection, source_id, numbers)
 
     @contextmanager
     def open_present(self, source_id: int, numbers: Collection[int]) -> Iterator[OpenTable]:
-        """Open a table as it is now, to be read in one snapshot. Raises `CopiedTableDropped`."""
+        """Open a table as it is now, to be read in one snapshot. Raises `CopiedTableDropped`, `CopiedTableLocked`."""
         with self._connect() as connection:
-            with translated():
+            with translated(), _lock_named(source_id):
                 opened = _lock_present(connection, source_id, numbers)
             yield opened
 
@@ -156,6 +165,7 @@ class PostgresCopySource:
     @contextmanager
     def _connect(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
         name, settings = f"rowtide snapshot on {describe_holder()}", STREAM_SETTINGS | WHOLE_TABLES
+        settings |= {"lock_timeout": f"{self._lock_timeout_s}s"}
         # Closed, whatever it is in the middle of.
         with closing(open_url(self._url, application_name=name, settings=settings)) as connection:
             yield connection
@@ -185,6 +195,14 @@ def _lock_present(connection: psycopg.Connection[Any], source_id: int, numbers: 
             return OpenTable(connection, present, parse_snapshot(row[0]), is_utf8)
         connection.execute("rollback")
     raise CopiedTableDropped(source_id)
+
+
+@contextmanager
+def _lock_named(source_id: int) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.errors.LockNotAvailable as error:
+        raise CopiedTableLocked(source_id) from error
 
 
 @contextmanager

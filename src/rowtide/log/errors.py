@@ -157,9 +157,9 @@ class SlotMissing(DataLoss):
     fact = 'replication slot "{slot}" does not exist'
     hint = (
         "It was dropped. `rowtide cdc reinitialize --difference` creates it again, and captures what changed since as "
-        "one transaction; with tables without key or snapshot, `rowtide cdc reinitialize` continues after a gap; "
-        "without captured tables, `rowtide replication restart-log`. Run none of them on a base backup of a server "
-        "that is still in use, which would lose its log store."
+        "one transaction; instances without key or snapshot begin again after the gap. Without captured tables, run "
+        "`rowtide replication restart-log`. Run neither on a base backup of a server that is still in use, which would "
+        "lose its log store."
     )
     slot: str
 
@@ -171,8 +171,8 @@ class SlotInvalidated(DataLoss):
     number = 2104
     fact = 'replication slot "{slot}" was invalidated (wal_status={wal_status})'
     hint = (
-        "Raise max_slot_wal_keep_size, then run `rowtide cdc reinitialize --difference`; with tables without key or "
-        "snapshot, `rowtide cdc reinitialize`; without captured tables, `rowtide replication restart-log`."
+        "Raise max_slot_wal_keep_size, then run `rowtide cdc reinitialize --difference`, or, without captured tables, "
+        "`rowtide replication restart-log`."
     )
     slot: str
     wal_status: str
@@ -185,9 +185,8 @@ class SlotAdvanced(DataLoss):
     number = 2105
     fact = 'replication slot "{slot}" is at {confirmed}, past the recorded position {position}'
     hint = (
-        "It was advanced or created again. Run `rowtide cdc reinitialize --difference`; with tables without key or "
-        "snapshot, `rowtide cdc reinitialize`, which loses the changes between; without captured tables, "
-        "`rowtide replication restart-log`."
+        "It was advanced or created again. Run `rowtide cdc reinitialize --difference`, which captures what changed "
+        "between as one transaction, or, without captured tables, `rowtide replication restart-log`."
     )
     slot: str
     confirmed: str
@@ -209,8 +208,8 @@ class PublicationAltered(DataLoss):
 
 
 WAY_AFTER_PROMOTION = (
-    "`rowtide cdc reinitialize --difference` captures what differs here, and takes back what a failover lost; with "
-    "tables without key or snapshot, `rowtide adopt` continues after a gap"
+    "`rowtide cdc reinitialize --difference` captures what differs here, and takes back what a failover lost; without "
+    "snapshots of the captured tables, `rowtide adopt` continues after a gap"
 )
 """On another timeline of the same server: the tables are those that were captured."""
 

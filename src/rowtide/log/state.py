@@ -146,6 +146,11 @@ def skipped_between(state: ManifestState, from_: Position, to: Position) -> tupl
     return tuple(gap for gap in state.gaps if gap.after.epoch == gap.before.epoch and from_ <= gap.after < to)
 
 
+def next_gap(state: ManifestState, from_: Position) -> Gap | None:
+    """Return the gap behind the epoch of a position, None in the log's present epoch."""
+    return next((gap for gap in state.gaps if gap.after.epoch == from_.epoch < gap.before.epoch), None)
+
+
 def segments_between(state: ManifestState, from_: Position, to: Position) -> tuple[Segment, ...]:
     """Return the segments that can hold a `commit_lsn` in [from_, to)."""
     return tuple(segment for segment in state.segments if not from_.covers(segment.last) and to.covers(segment.first))

@@ -9,18 +9,20 @@ import psycopg
 import pytest
 
 from builders.base_tables import table_of
-from builders.captured_databases import CapturedDatabase
+from builders.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.command_lines import rowtide, rowtide_process
 from builders.failpoints import LOG_BRIDGE_FAILPOINTS
+from builders.replicated_databases import ReplicatedDatabase
 from builders.standbys import standby_of
-from builders.typed_tables import COLUMNS, TABLE, create_typed_table, input_of
+from builders.typed_tables import COLUMNS, TABLE, create_typed_table, input_of, read_texts
 from fixtures.servers import SETTINGS
 from rowtide.cdc.bridging.errors import DifferenceImpossible
 from rowtide.core.mask import pack_mask
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.handle import open_lake
-from rowtide.log.errors import HistoryDiverged, ServerPromoted, SlotMissing
+from rowtide.handle import connect, open_lake
+from rowtide.log.errors import HistoryDiverged, ServerPromoted, SlotInvalidated, SlotMissing
+from rowtide.replication.sync_types import SyncType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,6 +102,8 @@ def test_what_a_lost_slot_missed_is_one_transaction(copied: CapturedDatabase) ->
         (2, 600, 'odd, "text"\n'),
     ]
     assert bridged.rows == 7
+    masks = {key: mask for operation, key, mask in changes(copied, "id", "__$update_mask") if operation == 4}
+    assert (masks[2], masks[50]) == (pack_mask([2, 3, 4, 5, 6], 6), pack_mask([2], 6))
     after = copied.cdc.get_validity_interval("public_orders")
     assert (after.low, after.high > bridged.lsn > before.high) == (before.low, True)
     require_equal(copied)
@@ -107,16 +111,7 @@ def test_what_a_lost_slot_missed_is_one_transaction(copied: CapturedDatabase) ->
     assert [(gap.after.epoch, gap.before.epoch, len(gap.bridged)) for gap in state.gaps] == [(0, 1, 1)]
 
 
-def test_masks_name_the_columns_that_differ(copied: CapturedDatabase) -> None:
-    copied.execute(*ORDERS)
-    begin(copied, "orders")
-    lose_slot(copied, "update orders set customer = 'x', price = 4 where id = 50")
-    copied.cdc.bridge_gap("a test")
-    copied.capture()
-    (mask,) = [mask for operation, key, mask in changes(copied, "id", "__$update_mask") if (operation, key) == (4, 50)]
-    assert mask == pack_mask([2, 6], 6)
-
-
+@pytest.mark.exhaustive
 def test_a_gap_without_changes_is_crossed(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     begin(copied, "orders")
@@ -128,6 +123,7 @@ def test_a_gap_without_changes_is_crossed(copied: CapturedDatabase) -> None:
     require_equal(copied)
 
 
+@pytest.mark.exhaustive
 def test_instances_without_key_or_snapshot_are_named(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS, "create table bag (n int)", "create table other (id int primary key)")
     copied.enable("orders", "bag", snapshot=True)
@@ -141,13 +137,76 @@ def test_instances_without_key_or_snapshot_are_named(copied: CapturedDatabase) -
     assert copied.manifest().state.epoch == 0
 
 
-@pytest.mark.parametrize(
-    "failpoint",
-    [
-        pytest.param(failpoint, marks=[pytest.mark.exhaustive] if failpoint != "slot_renewal.after" else [])
-        for failpoint in LOG_BRIDGE_FAILPOINTS
-    ],
-)
+@pytest.mark.exhaustive
+def test_instances_that_cannot_be_compared_begin_again(copied: CapturedDatabase) -> None:
+    copied.execute(*ORDERS, "create table bag (n int)")
+    begin(copied, "orders", "bag")
+    before = copied.cdc.get_validity_interval("public_orders")
+    lose_slot(copied, "insert into bag values (1)", "delete from orders where id = 1")
+    ended = rowtide("cdc", "reinitialize", "--difference", "--yes", "--db", copied.url)
+    assert ended.code == 0, ended.errors
+    assert "public_bag gets nothing of them" in ended.errors
+    copied.execute("insert into bag values (2)")
+    copied.capture()
+    assert copied.cdc.get_validity_interval("public_orders").low == before.low
+    assert copied.cdc.get_validity_interval("public_bag").low > before.high
+    assert changes(copied, "id")[0] == (1, 1)
+    rows = open_lake(str(copied.lake)).get_all_changes("public_bag").to_arrow().read_all()
+    assert rows["n"].to_pylist() == [2]
+
+
+@pytest.mark.exhaustive
+def test_a_slot_that_fell_too_far_behind_is_bridged(scarce: LoggedDatabase) -> None:
+    """Each switch of the log leaves a segment of 16 MB behind."""
+    copied = CapturedDatabase(scarce.url, scarce.lake, scarce.session, cast("SparkSession", None))
+    copied.execute(*ORDERS)
+    begin(copied, "orders")
+    for _ in range(8):
+        copied.execute("update orders set customer = customer || '!' where id = 20", "select pg_switch_wal()")
+    copied.execute("checkpoint")
+    with pytest.raises(SlotInvalidated):
+        copied.read_log()
+    [finding] = [found for found in connect(copied.url).check() if "was invalidated" in found.fact]
+    assert str(finding.mend) == "rowtide cdc reinitialize --difference"
+    assert copied.cdc.bridge_gap("a test").rows == 1
+    copied.capture()
+    assert (4, 20, "customer 20!!!!!!!!") in changes(copied, "id", "customer")
+    require_equal(copied)
+
+
+def test_publications_beside_capture_go_on(replicated: ReplicatedDatabase) -> None:
+    logged = replicated.publisher
+    publisher = CapturedDatabase(logged.url, logged.lake, logged.session, cast("SparkSession", None))
+    tables = (
+        "create table customers (id int primary key, name text)",
+        "create table orders (id int primary key, customer int references customers, total numeric(10, 2))",
+    )
+    replicated.publish(*tables, customers={}, orders={})
+    publisher.execute(
+        "insert into customers select i, 'customer ' || i from generate_series(1, 20) i",
+        "insert into orders select i, i % 20 + 1, i from generate_series(1, 100) i",
+    )
+    publisher.enable("customers", "orders", snapshot=True)
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+    publisher.copy_tables()
+    publisher.execute("update orders set total = 0 where id = 1")
+    lose_slot(
+        publisher,
+        "insert into customers values (21, 'new')",
+        "update orders set customer = 21 where customer = 5",
+        "delete from customers where id = 5",
+        "insert into orders values (101, 21, 1.5)",
+    )
+    publisher.cdc.bridge_gap("a test")
+    publisher.execute("update customers set name = 'later' where id = 21")
+    publisher.capture()
+    replicated.deliver()
+    replicated.require_equal("customers", "orders")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("failpoint", LOG_BRIDGE_FAILPOINTS)
 def test_a_bridge_that_was_killed_is_repeated(copied: CapturedDatabase, failpoint: str) -> None:
     copied.execute(*ORDERS)
     begin(copied, "orders")
@@ -169,15 +228,19 @@ def test_a_bridge_that_was_killed_is_repeated(copied: CapturedDatabase, failpoin
 def test_values_of_every_type_are_compared_as_they_are(copied: CapturedDatabase) -> None:
     create_typed_table(copied.session)
     version = copied.session.info.server_version // 10000
-    rows = [[input_of(samples, row, version) for samples in COLUMNS.values()] for row in range(3)]
     casts = ", ".join(f"%s::{samples.type_text}" for samples in COLUMNS.values())
-    insert = f"insert into {TABLE} values (%s, {casts})"
-    for number, row in enumerate(rows):
-        copied.session.execute(insert.encode(), [number, *row])
+    insert = f"insert into {TABLE} values (%s, {casts})".encode()
+    for number in range(12):
+        values = (input_of(samples, number, version) for samples in COLUMNS.values())
+        copied.session.execute(insert, [number, *values])
     copied.enable(TABLE, snapshot=True)
     copied.copy_tables()
-    lose_slot(copied)
-    assert copied.cdc.bridge_gap("a test").rows == 0
+    listed = ", ".join(COLUMNS)
+    lose_slot(copied, f"insert into {TABLE} select id + 100, {listed} from {TABLE}")
+    assert copied.cdc.bridge_gap("a test").rows == 12
+    printed = read_texts(copied.url, TABLE, ("id", *COLUMNS))
+    inserted = {row["after"][0]: row["after"] for row in copied.records()}
+    assert inserted == {row[0]: list(row) for row in printed if len(row[0] or "") == 3}
 
 
 @pytest.mark.exhaustive

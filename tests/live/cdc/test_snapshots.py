@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 
 import rowtide
 from builders.base_tables import base_rows, read_rows, snapshots_of, table_of
+from builders.command_lines import rowtide as run
 from builders.waiting_commits import end_waiting, waiting_commit
 from fixtures.captured import open_copied
 from fixtures.servers import fresh_database
@@ -23,7 +25,8 @@ from rowtide.cdc.snapshots.errors import (
     SnapshotNotOpen,
     SnapshotOpen,
 )
-from rowtide.cdc.snapshots.runner import CopyLimits, SnapshotRunner
+from rowtide.cdc.snapshots.limits import CopyLimits
+from rowtide.cdc.snapshots.runner import SnapshotRunner
 
 if TYPE_CHECKING:
     from builders.captured_databases import CapturedDatabase
@@ -194,6 +197,43 @@ def test_commit_that_is_logged_but_invisible_is_waited_for(with_standby: Capture
     assert found == select(with_standby, "select id from orders")
 
 
+@pytest.mark.exhaustive
+def test_ddl_before_the_first_chunk_is_below_the_snapshot(with_standby: CapturedDatabase) -> None:
+    with_standby.execute(*ORDERS, "create table other (id int)")
+    with_standby.enable("orders", snapshot=True)
+    with_standby.capture()
+
+    with waiting_commit(with_standby, "insert into other values (1)"), with_standby.open_snapshots(SMALL) as runner:
+        step_until(runner, lambda: "waiter" in (with_standby.cdc.list_snapshots()[0].outcome or ""))
+        with_standby.execute("alter table orders alter customer type text using upper(customer)")
+        end_waiting(with_standby)
+        while runner.step():
+            runner.wait(0.05)
+    with_standby.capture()
+
+    (altered,) = read_rows(system_table_path(str(with_standby.lake), "ddl_history"))
+    (snapshot,) = snapshots_of(with_standby, "public_orders")
+    assert altered["ddl_lsn"] < snapshot.begin.value
+    found = table_of(with_standby, "public_orders", "id", "customer", key=("id",))
+    assert found == select(with_standby, "select id, customer from orders")
+
+
+@pytest.mark.exhaustive
+def test_a_locked_table_is_copied_later(copied: CapturedDatabase) -> None:
+    copied.execute(*ORDERS, "create table bag (id int)", "insert into bag values (1)")
+    copied.enable("orders", "bag", snapshot=True)
+    copied.capture()
+    with copied.open_snapshots(SMALL) as runner:
+        with copied.transaction() as altering:
+            altering.execute("lock table orders, bag in access exclusive mode")
+            step_until(runner, lambda: all("4202" in (one.outcome or "") for one in copied.cdc.list_snapshots()))
+        while runner.step():
+            runner.wait(0.05)
+
+    assert len(base_rows(copied, "public_orders", "id")) == 1500
+    assert base_rows(copied, "public_bag", "id") == [(1,)]
+
+
 def test_rewriting_ddl_during_the_copy_begins_it_again(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders", snapshot=True)
@@ -223,6 +263,7 @@ def test_type_change_during_the_copy_reaches_the_base(copied: CapturedDatabase) 
     assert found == select(copied, "select id, total from orders")
 
 
+@pytest.mark.exhaustive
 def test_type_change_after_the_copy_reaches_the_base(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders", snapshot=True)
@@ -236,6 +277,7 @@ def test_type_change_after_the_copy_reaches_the_base(copied: CapturedDatabase) -
     assert found == select(copied, "select id, customer from orders")
 
 
+@pytest.mark.exhaustive
 def test_dropped_and_renamed_columns_are_known_by_number(copied: CapturedDatabase) -> None:
     copied.execute("create table t (id int primary key, a text, b text)", "insert into t values (1, 'a', 'b')")
     copied.enable("t", snapshot=True)
@@ -276,6 +318,7 @@ def test_values_are_those_of_captured_rows(copied: CapturedDatabase) -> None:
     assert rows[1]["__$exact"]
 
 
+@pytest.mark.exhaustive
 def test_a_column_alone_keeps_nulls_and_empty_texts(copied: CapturedDatabase) -> None:
     copied.execute("create table t (v text)", "insert into t values (null), (''), ('x'), (null)")
     copied.enable("t", snapshot=True)
@@ -305,6 +348,7 @@ def test_partitions_are_copied_and_children_are_not(copied: CapturedDatabase) ->
     assert base_rows(copied, "public_parent", "id") == [(1,)]
 
 
+@pytest.mark.exhaustive
 def test_an_empty_table_is_covered(copied: CapturedDatabase) -> None:
     copied.execute("create table t (id int primary key)")
     copied.enable("t", snapshot=True)
@@ -315,6 +359,7 @@ def test_an_empty_table_is_covered(copied: CapturedDatabase) -> None:
     assert [one.state for one in snapshots_of(copied, "public_t")] == [SnapshotState.COVERED]
 
 
+@pytest.mark.exhaustive
 def test_without_snapshot_nothing_is_copied(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders")
@@ -375,6 +420,7 @@ def test_what_cannot_be_requested_is_refused(copied: CapturedDatabase) -> None:
         copied.cdc.resnapshot("orders")
 
 
+@pytest.mark.exhaustive
 def test_paused_snapshot_waits_and_is_resumed(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders", snapshot=True)
@@ -416,7 +462,7 @@ def test_cancelled_snapshot_leaves_no_rows(copied: CapturedDatabase) -> None:
     assert copied.cdc.list_snapshots()[0].state == "cancelled"
 
 
-@pytest.mark.parametrize("ending", ["drop table orders", "disable"])
+@pytest.mark.parametrize("ending", ["drop table orders", pytest.param("disable", marks=pytest.mark.exhaustive)])
 def test_an_instance_that_ends_ends_its_snapshot(copied: CapturedDatabase, ending: str) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders", snapshot=True)
@@ -453,6 +499,7 @@ def test_a_copy_goes_on_where_it_was_left(copied: CapturedDatabase) -> None:
     assert found == select(copied, "select id, customer from orders")
 
 
+@pytest.mark.exhaustive
 def test_rate_is_kept(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     copied.cdc.enable_db(str(copied.lake))
@@ -469,6 +516,7 @@ def test_rate_is_kept(copied: CapturedDatabase) -> None:
     assert seen[-1] == 1500
 
 
+@pytest.mark.exhaustive
 def test_a_copied_lake_has_the_base_tables(copied: CapturedDatabase, tmp_path: Path) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders", snapshot=True)
@@ -481,6 +529,7 @@ def test_a_copied_lake_has_the_base_tables(copied: CapturedDatabase, tmp_path: P
     assert table_of(moved, "public_orders", "id", key=("id",)) == expected
 
 
+@pytest.mark.exhaustive
 def test_after_a_gap_the_table_is_copied_again(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS, "create table never (id int primary key)")
     copied.enable("orders", snapshot=True)
@@ -498,6 +547,7 @@ def test_after_a_gap_the_table_is_copied_again(copied: CapturedDatabase) -> None
     assert snapshots_of(copied, "public_never") == ()
 
 
+@pytest.mark.exhaustive
 def test_disabling_the_database_removes_copied_rows(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders", snapshot=True)
@@ -509,6 +559,7 @@ def test_disabling_the_database_removes_copied_rows(copied: CapturedDatabase) ->
     assert read_rows(system_table_path(str(copied.lake), "snapshots")) == []
 
 
+@pytest.mark.exhaustive
 def test_name_that_is_used_again_has_its_own_rows_only(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders", snapshot=True)
@@ -529,6 +580,7 @@ def test_name_that_is_used_again_has_its_own_rows_only(copied: CapturedDatabase)
     assert base_rows(copied, "public_orders", "id", "customer") == [(1, "only")]
 
 
+@pytest.mark.exhaustive
 def test_text_that_is_not_utf8_is_as_in_captured_rows(server: EmbeddedServer, tmp_path: Path) -> None:
     with fresh_database(server, encoding="SQL_ASCII") as url, open_copied(url, tmp_path / "lake") as copied:
         copied.execute(
@@ -541,3 +593,24 @@ def test_text_that_is_not_utf8_is_as_in_captured_rows(server: EmbeddedServer, tm
 
         changed = {row["id"]: row["v"] for row in read_rows(change_table_path(str(copied.lake), "public_t"))}
         assert base_rows(copied, "public_t", "id", "v") == [(1, changed[11]), (2, "plain")]
+
+
+def test_commands_request_copy_and_list(copied: CapturedDatabase) -> None:
+    copied.execute("create table t (id int primary key)", "insert into t select generate_series(1, 3)")
+    db = ("--db", copied.url)
+    assert run("cdc", "enable-db", *db, "--lake", str(copied.lake)).code == 0
+    enabled = run("cdc", "enable-table", "t", "--rows-per-second", "1000", *db)
+    assert "copies the rows that are there" in enabled.errors
+    assert run("cdc", "snapshots", "--pause", "t", *db).errors == "Paused: the snapshot of public_t.\n"
+    assert run("cdc", "snapshots", "--resume", "t", *db).errors == "Resumed: the snapshot of public_t.\n"
+    again = run("cdc", "resnapshot", "t", *db)
+    assert again.errors.startswith("RT-4210: ")
+
+    assert "public_t: requested, 0 rows" in run("cdc", "status", *db).output
+    ended = run("cdc", "run", "--once", *db)
+
+    assert "copying public_t: 3 rows" in ended.errors
+    assert "all rows are copied" in ended.errors
+    (listed,) = map(json.loads, run("cdc", "snapshots", "--format", "jsonl", *db).output.splitlines())
+    assert (listed["state"], listed["copied_rows"], listed["rows_per_second"]) == ("finished", 3, 1000)
+    assert run("cdc", "resnapshot", "public_t", "--where", "id > 1", *db).code == 0

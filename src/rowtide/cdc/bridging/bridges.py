@@ -6,34 +6,40 @@ again: instances, consumers and what follows them read the difference like any t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, select
 
-from rowtide.cdc.bridging.comparison import ComparedTable, compare
+from rowtide.cdc.bridging.comparison import ComparedTable, Comparison
 from rowtide.cdc.bridging.errors import DifferenceImpossible
 from rowtide.cdc.bridging.present_rows import LockedTables, lock_tables
+from rowtide.cdc.bridging.references import order_by_references
 from rowtide.cdc.capture.capture import Capture
-from rowtide.cdc.definitions import list_enabled, read_source, require_complete
-from rowtide.cdc.enabling.administration import require_alone
+from rowtide.cdc.definitions import FEATURE, list_enabled, read_source, require_complete
+from rowtide.cdc.enabling.reinitialize import announce_instances
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
+from rowtide.cdc.lake_readers.grouping import Engine as QueryEngine
 from rowtide.cdc.lake_readers.grouping import open_engine
 from rowtide.cdc.lake_readers.lake import Lake
-from rowtide.cdc.published import ENABLED
+from rowtide.cdc.published import ENABLED, RecordedInstance, read_instances, read_publication
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position, format_log_position
+from rowtide.core.operations import Operation
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
+from rowtide.log.catalogue import LOG, members_table
 from rowtide.log.entries import Difference, Segment, TableGiven
 from rowtide.log.manifest import Manifest
+from rowtide.log.membership import Member
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.bridging import BridgeHead, bridge_gap, verify_bridgeable
@@ -51,24 +57,27 @@ _SEGMENT_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What is bridged: from `after` to the server's present end, for these instances."""
+    """What is bridged: from `after` to the server's present end, for these instances.
+
+    `restarted` are the others, with the reason: they begin again after the gap.
+    """
 
     after: Position
     server: str
     instances: tuple[str, ...]
+    restarted: Mapping[str, str]
     is_promoted: bool
 
     def __str__(self) -> str:
-        names = ", ".join(self.instances) or "no instance"
-        copies = (
-            "; this server was promoted: if it is a copy of one still in use, that one's capture stops"
-            if self.is_promoted
-            else ""
+        single = f"the single changes that committed after {self.after} and before now ({self.server})"
+        told = [f"{single}: {', '.join(self.instances)} get what they changed in all, as one transaction"]
+        told += (
+            f"{name} gets nothing of them, and its change rows from before are no longer returned: {reason}"
+            for name, reason in self.restarted.items()
         )
-        return (
-            f"the single changes that committed after {self.after} and before now ({self.server}); {names} get what "
-            f"they changed in all as one transaction{copies}"
-        )
+        if self.is_promoted:
+            told.append("this server was promoted: if it is a copy of one still in use, that one's capture stops")
+        return "; ".join(told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +92,20 @@ def find_gap(engine: Engine, database: str) -> Gap:
     """Return the gap that `bridge` would bridge, without changes. Raises as that, but `LeaseHeld`."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
-        require_alone(connection)
+        require_complete(connection)
         manifest = open_own_manifest(source)
         server = verify_bridgeable(connection, source, manifest)
-        names = tuple(enabled.capture_instance for enabled in list_enabled(connection))
-        now = format_log_position(slot.read_log_end(connection))
+        publication = read_publication(source.lake)
+        recorded = read_instances(source.lake, publication.cycle) if publication is not None else {}
         state = manifest.state
-        return Gap(state.position, now, names, server.timeline != state.source.timeline)
+        sides = _find_sides(connection, source.lake, _enabled(recorded), state.members)
+        return Gap(
+            after=state.position,
+            server=format_log_position(slot.read_log_end(connection)),
+            instances=tuple(base.instance.capture_instance for base in sides.bases.values()),
+            restarted=sides.restarted,
+            is_promoted=server.timeline != state.source.timeline,
+        )
 
 
 def bridge(
@@ -98,26 +114,33 @@ def bridge(
     database: str,
     reason: str,
     make_spark: Callable[[], SparkSession],
+    restart: Collection[str] = (),
     on_wait: Callable[[str], None] = lambda _whom: None,
 ) -> BridgedGap:
     """Bridge the gap between what was read and the server's log as it is now. After a crash, repeat it.
 
     Publishes what the log store has first. Creating the slot waits for open transactions: `on_wait` is called with
-    them. Truncates and DDL of captured tables wait until these are read. Raises `DifferenceImpossible`, `LeaseHeld`
-    while a process runs, `LogStillRead` beside publications, and what `verify_bridgeable` raises.
+    them. Truncates and DDL of captured tables wait until these are read. Articles go on too, if their tables are
+    captured. Instances that cannot be compared begin again after the gap if `restart` names them.
+
+    Raises `DifferenceImpossible`, `LeaseHeld` while a process runs, and what `verify_bridgeable` raises.
     """
-    find_gap(engine, database)
+    with translated(), engine.connect() as connection:
+        source = read_source(connection, database)
+        require_complete(connection)
+        verify_bridgeable(connection, source, open_own_manifest(source))
     with translated(), AdvisoryLease.take(engine, LAKE) as lease, AdvisoryLease.take(engine, "log"):
-        with engine.connect() as connection:
-            source = read_source(connection, database)
-            require_complete(connection)
         instances = _publish_rest(source, lease, make_spark)
-        with engine.connect() as connection:
-            bases = _find_bases(connection, source.lake, instances)
         manifest = Manifest.open(open_store(source.log_store))
-        with lock_tables(engine, url, sorted({one.source_id for one in instances})) as tables:
-            comparing = _Comparing(engine, bases, tables)
-            difference = bridge_gap(engine, url, source, manifest, reason, comparing.compare, on_wait)
+        with engine.connect() as connection:
+            sides = _find_sides(connection, source.lake, instances, manifest.state.members)
+            sides.require_only(restart)
+            compared = {base.instance.source_id for base in sides.bases.values()}
+            order = order_by_references(connection, compared)
+        announce_others = partial(announce_instances, but=frozenset(sides.bases))
+        with lock_tables(engine, url, order) as tables:
+            compare = _Comparing(engine, sides, tables, order).compare
+            difference = bridge_gap(engine, url, source, manifest, reason, compare, announce_others, on_wait)
     return BridgedGap(difference.lsn, sum(segment.rows for segment in difference.segments))
 
 
@@ -131,34 +154,83 @@ def _publish_rest(
     capture = Capture(system_tables, store, held)
     while capture.position < held.manifest.refresh().position:
         capture.step()
-    return [row.instance for row in system_tables.read().instances.values() if row.state == ENABLED]
+    return _enabled(system_tables.read().instances)
 
 
-def _find_bases(connection: Connection, lake: str, instances: Sequence[Instance]) -> Mapping[str, ArrowChanges]:
-    """Return each instance's table as of the last published LSN, by member id. Raises `DifferenceImpossible`."""
-    catalogued = {enabled.member_id: enabled.capture_instance for enabled in list_enabled(connection)}
-    known = {instance.member_id for instance in instances}
-    reasons = [f"{name} was enabled in the gap" for member_id, name in catalogued.items() if member_id not in known]
+def _enabled(recorded: Mapping[str, RecordedInstance]) -> Sequence[Instance]:
+    return [row.instance for row in recorded.values() if row.state == ENABLED]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """The instances' tables as of the last published LSN, by member id; and why others have none, by name.
+
+    `articles` are the member ids of those that go on.
+    """
+
+    bases: Mapping[str, ArrowChanges]
+    restarted: Mapping[str, str]
+    articles: Sequence[str]
+
+    def require_only(self, restart: Collection[str]) -> None:
+        """Raise `DifferenceImpossible` if other instances would begin again, or there is nothing to compare."""
+        others = {name: reason for name, reason in self.restarted.items() if name not in restart or not self.bases}
+        if others:
+            raise DifferenceImpossible(_list(others))
+
+
+def _find_sides(connection: Connection, lake: str, instances: Sequence[Instance], members: Sequence[Member]) -> _Sides:
+    """Find what can be compared, of the instances that the lake has and the members of the log.
+
+    Raises `DifferenceImpossible` for articles: all of them go on, or none.
+    """
+    known = {instance.member_id: instance for instance in instances}
+    logged = {member.member_id for member in members}
     bases: dict[str, ArrowChanges] = {}
-    for instance in instances:
-        reason = _find_obstacle(connection, instance, instances, catalogued)
-        if reason is None:
+    restarted: dict[str, str] = {}
+    for enabled in list_enabled(connection):
+        instance = known.get(enabled.member_id) if enabled.member_id in logged else None
+        reason = _find_obstacle(connection, instance, instances)
+        if reason is None and instance is not None:
             try:
                 bases[instance.member_id] = Lake(lake).get_table_as_of(instance.capture_instance)
             except RowtideError as error:
                 reason = error.filled_fact
         if reason is not None:
-            reasons.append(f"{instance.capture_instance}: {reason}")
+            restarted[enabled.capture_instance] = reason
+    articles = _find_articles(connection, [base.instance for base in bases.values()], members)
+    return _Sides(bases, restarted, articles)
+
+
+def _find_articles(connection: Connection, compared: Sequence[Instance], members: Sequence[Member]) -> Sequence[str]:
+    """Return the member ids of all articles. Raise `DifferenceImpossible` unless the difference has their columns."""
+    columns = members_table.c
+    registered = select(columns.member_id, columns.name).where(columns.feature.not_in([LOG, FEATURE]))
+    recorded = {row.member_id: row.name for row in connection.execute(registered)}
+    articles = {member.member_id: member for member in members if member.feature != FEATURE}
+    reasons = {name: "it was published in the gap" for one, name in recorded.items() if one not in articles}
+    reasons |= {
+        article.name: "its table cannot be compared with all its columns: enable it, with a snapshot"
+        for article in articles.values()
+        if article.member_id in recorded and not _has_columns(article, compared)
+    }
     if reasons:
-        raise DifferenceImpossible("; ".join(reasons))
-    return bases
+        raise DifferenceImpossible(_list(reasons))
+    return tuple(recorded)
 
 
-def _find_obstacle(
-    connection: Connection, instance: Instance, instances: Sequence[Instance], catalogued: Mapping[str, str]
-) -> str | None:
-    if instance.member_id not in catalogued:
-        return "it was disabled in the gap"
+def _has_columns(article: Member, compared: Sequence[Instance]) -> bool:
+    widest = _widest(article.source_id, compared)
+    return widest is not None and set(article.column_numbers) <= {column.column_id for column in widest.columns}
+
+
+def _list(reasons: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+
+
+def _find_obstacle(connection: Connection, instance: Instance | None, instances: Sequence[Instance]) -> str | None:
+    if instance is None:
+        return "it was enabled in the gap"
     if not instance.index_columns:
         return "its table has no key"
     table = find_by_id(connection, instance.source_id)
@@ -181,40 +253,50 @@ def _widest(source_id: int, instances: Sequence[Instance]) -> Instance | None:
         for one in instances
         if one.source_id == source_id
     }
+    if not columns:
+        return None
     every = set().union(*columns.values())
     return next((one for one in instances if columns.get(one.member_id) == every), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparing:
-    """Compares every captured table once, and writes what differs to pending segments."""
+    """Compares every captured table once, in an order in which references lead back, and writes what differs to
+    pending segments.
+    """
 
     engine: Engine
-    bases: Mapping[str, ArrowChanges]
+    sides: _Sides
     tables: LockedTables
+    order: Sequence[int]
 
     def compare(self, head: BridgeHead, manifest: Manifest) -> Difference:
         self.tables.import_snapshot(head.snapshot)
-        instances = [base.instance for base in self.bases.values()]
         segments: list[Segment] = []
         rows = 0
-        for source_id in sorted({one.source_id for one in instances}):
-            widest = _widest(source_id, instances)
-            assert widest is not None
-            for records in self._find(widest, head, manifest, rows + 1):
-                segments.append(write_segment(manifest.store, records, pending=True))
-                rows += records.num_rows
-        return Difference(head.lsn, tuple(self.bases), tuple(segments))
+        with open_engine() as engine:
+            compared = [self._compare(engine, source_id, head, manifest) for source_id in self.order]
+            backwards = list(reversed(compared))
+            # Rows are deleted before those that they refer to, and inserted after them.
+            by_operation = {Operation.DELETE: backwards, Operation.UPDATE: compared, Operation.INSERT: compared}
+            for operation, comparisons in by_operation.items():
+                for comparison in comparisons:
+                    for records in comparison.read(operation, head, rows + 1):
+                        segments += (write_segment(manifest.store, part, pending=True) for part in _cut(records))
+                        rows += records.num_rows
+        self.tables.release()
+        return Difference(head.lsn, (*self.sides.bases, *self.sides.articles), tuple(segments))
 
-    def _find(self, widest: Instance, head: BridgeHead, manifest: Manifest, first: int) -> Iterator[pa.Table]:
+    def _compare(self, engine: QueryEngine, source_id: int, head: BridgeHead, manifest: Manifest) -> Comparison:
+        widest = _widest(source_id, [base.instance for base in self.sides.bases.values()])
+        assert widest is not None
         with translated(), self.engine.connect() as connection:
-            table = find_by_id(connection, widest.source_id)
+            table = find_by_id(connection, source_id)
         assert table is not None
         version = _ensure_version(manifest, head.token, logged_shape(table, widest))
-        compared = ComparedTable(widest, version)
-        base = self.bases[widest.member_id].batches()
-        with open_engine() as engine:
-            yield from _within_bytes(compare(engine, compared, base, self.tables.read(widest), head, first))
+        comparison = Comparison(engine, ComparedTable(widest, version))
+        comparison.load(self.sides.bases[widest.member_id].batches(), self.tables.read(widest))
+        return comparison
 
 
 def logged_shape(table: SourceTable, instance: Instance) -> TableShape:
@@ -240,8 +322,7 @@ def _ensure_version(manifest: Manifest, token: int, shape: TableShape) -> TableV
     return version
 
 
-def _within_bytes(found: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    for records in found:
-        pieces = max(1, -(-records.nbytes // _SEGMENT_BYTES))
-        rows = -(-records.num_rows // pieces)
-        yield from (records.slice(begin, rows) for begin in range(0, records.num_rows, rows))
+def _cut(records: pa.Table) -> Iterator[pa.Table]:
+    pieces = max(1, -(-records.nbytes // _SEGMENT_BYTES))
+    rows = -(-records.num_rows // pieces)
+    return (records.slice(begin, rows) for begin in range(0, records.num_rows, rows))

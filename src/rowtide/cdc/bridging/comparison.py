@@ -55,37 +55,46 @@ def source_texts(rows: pa.RecordBatch, instance: Instance) -> list[Texts]:
     return texts
 
 
-def compare(
-    engine: Engine,
-    table: ComparedTable,
-    base: Iterator[pa.RecordBatch],
-    present: Iterator[pa.RecordBatch],
-    head: BridgeHead,
-    first: int,
-) -> Iterator[pa.Table]:
-    """Yield the log records that turn the base's rows into the present ones, numbered from `first` on: deletes, then
-    updates, then inserts.
+class Comparison:
+    """What differs in one table, in an engine's tables."""
 
-    Rows have the columns of a table as of an LSN. Raises `QueryFailed`, and what the rows raise.
-    """
-    _load(engine, _BASE, table, base)
-    _load(engine, _PRESENT, table, present)
-    seqval = first
-    for operation, statement in _statements(table).items():
-        for found in engine.read(statement):
-            yield _as_records(found, operation, table.version.table_id, head, seqval)
-            seqval += found.num_rows
+    def __init__(self, engine: Engine, table: ComparedTable) -> None:
+        self._engine = engine
+        self._table = table
+        self._suffix = table.version.table_id
 
+    def load(self, base: Iterator[pa.RecordBatch], present: Iterator[pa.RecordBatch]) -> None:
+        """Compare the rows of both sides, which have the columns of a table as of an LSN.
 
-def _load(engine: Engine, name: str, table: ComparedTable, rows: Iterator[pa.RecordBatch]) -> None:
-    ordinals = sorted(table.places)
-    columns = [*(f"c{ordinal}" for ordinal in ordinals), "lacks"]
-    listed = ", ".join(columns)
-    if engine.register(f"{name}_rows", columns, _columns(table, ordinals, rows)):
-        engine.execute(f"create table {name} as select {listed} from {name}_rows")
-    else:
-        typed = ", ".join(f"c{ordinal} varchar" for ordinal in ordinals)
-        engine.execute(f"create table {name} ({typed}, lacks boolean)")
+        Raises `QueryFailed`, and what the rows raise.
+        """
+        self._load(_BASE, base)
+        self._load(_PRESENT, present)
+        for operation, statement in _statements(self._table).items():
+            self._engine.execute(f"create table {self._name(operation)} as {statement}")
+        for side in (_BASE, _PRESENT):
+            self._engine.execute(f"drop table {side}")
+
+    def read(self, operation: Operation, head: BridgeHead, first: int) -> Iterator[pa.Table]:
+        """Yield the log records of an operation that turn the base's rows into the present ones, numbered from `first`
+        on. Raises `QueryFailed`.
+        """
+        for found in self._engine.read(f"select before, after, image from {self._name(operation)}"):
+            yield _as_records(found, operation, self._table.version.table_id, head, first)
+            first += found.num_rows
+
+    def _name(self, operation: Operation) -> str:
+        return f"{operation.name.lower()}_{self._suffix}"
+
+    def _load(self, side: str, rows: Iterator[pa.RecordBatch]) -> None:
+        ordinals = sorted(self._table.places)
+        columns = [*(f"c{ordinal}" for ordinal in ordinals), "lacks"]
+        incoming = f"{side}_{self._suffix}"
+        if self._engine.register(incoming, columns, _columns(self._table, ordinals, rows)):
+            self._engine.execute(f"create table {side} as select {', '.join(columns)} from {incoming}")
+        else:
+            typed = ", ".join(f"c{ordinal} varchar" for ordinal in ordinals)
+            self._engine.execute(f"create table {side} ({typed}, lacks boolean)")
 
 
 def _columns(table: ComparedTable, ordinals: Sequence[int], rows: Iterator[pa.RecordBatch]) -> Iterator[list[Column]]:

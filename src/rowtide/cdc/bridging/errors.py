@@ -12,8 +12,9 @@ class DifferenceImpossible(Invalid):
     number = 4270
     fact = "what the gap changed cannot be found: {reasons}"
     hint = (
-        "Disable these instances and repeat the command, or run `rowtide cdc reinitialize` without --difference: all "
-        "instances then continue after the gap."
+        "Enable the tables of articles with a snapshot, or drop the publications. An instance begins again after the "
+        "gap if that is allowed: the command asks, and in Python `restart` names it. `rowtide cdc reinitialize` lets "
+        "all instances begin again."
     )
     reasons: str
 

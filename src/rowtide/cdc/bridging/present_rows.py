@@ -47,6 +47,11 @@ class LockedTables:
                 self._is_utf8 = False
                 self._connection.execute("set local client_encoding to sql_ascii")
 
+    def release(self) -> None:
+        """Let the tables be altered and truncated again."""
+        with translated():
+            self._connection.execute("rollback")
+
     def read(self, instance: Instance) -> Iterator[pa.RecordBatch]:
         """Yield the rows of an instance's table with the columns of its base. Raises `CopiedTableUnreadable`."""
         locked = self._tables[instance.source_id]

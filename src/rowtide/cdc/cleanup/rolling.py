@@ -23,6 +23,7 @@ from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_readers.tables_as_of import table_as_of
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.queries.as_of import AsOf, as_of_columns, folded_application, read_layers, rolled_application
+from rowtide.cdc.queries.as_of_function import FOLDED_SEQVAL
 from rowtide.cdc.queries.bag_visibility import Counted, find_counted
 from rowtide.cdc.recorded_snapshots import (
     RecordedSnapshot,
@@ -46,9 +47,6 @@ from rowtide.lake.tables import IDENTITY
 
 _FILE_BYTES = 256 * 1024 * 1024
 """So much of rows, as they are in memory, is in one data file."""
-_FOLDED_SEQVAL = -1
-"""Below those of snapshots, which are 0, and of changes."""
-
 BeforeCommit = Callable[[], None]
 
 
@@ -124,6 +122,7 @@ class Base:
         is_settled = newest == find_base(snapshots, last) and not any(_is_pending(one, last) for one in snapshots)
         if is_settled:
             commit_change(locate(self.path), lambda base: self._fold(base, newest, snapshots, before_commit))
+            failpoint("fold.after")
 
     @property
     def path(self) -> str:
@@ -225,7 +224,7 @@ def _as_layer(rows: pa.RecordBatch, lsn: CommitLsn, columns: Struct) -> pa.Recor
     count = rows.num_rows
     values = {
         LSN: pa.array(np.full(count, lsn.value)),
-        SEQVAL: pa.array(np.full(count, _FOLDED_SEQVAL)),
+        SEQVAL: pa.array(np.full(count, FOLDED_SEQVAL)),
         OPERATION: pa.array(np.full(count, INSERT, np.int32)),
     }
     schema, there = columns.schema, set(rows.schema.names)

@@ -22,7 +22,7 @@ from rowtide.cdc.enabling.truncation import allowance_steps, refusal_steps
 from rowtide.cdc.errors import InstanceUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
-from rowtide.cdc.snapshot_requests import has_snapshot, request_step
+from rowtide.cdc.snapshot_requests import has_snapshot, make_steps, request_step
 from rowtide.databases.postgres.catalogue import find_by_id, find_table
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres import membership
@@ -49,7 +49,7 @@ def plan_enable_table(
     steps = [
         *plan_gating_role(connection, request.role_name),
         *lock,
-        *first_table_steps(connection),
+        *(first_table_steps(connection) or make_steps(connection)),
         *_begin_steps(connection, source, table, instance),
         *(_snapshot_steps(instance, request.rows_per_second) if request.snapshot else ()),
     ]

@@ -6,7 +6,7 @@ silently: every instance's low endpoint moves after the gap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, Executable
@@ -73,8 +73,10 @@ def reinitialize(
     return loss
 
 
-def announce_instances(alterations: Alterations, source: SourceDefinition) -> None:
-    """Announce every instance in a new log, each in a transaction; none where nothing is captured."""
+def announce_instances(alterations: Alterations, source: SourceDefinition, but: Collection[str] = frozenset()) -> None:
+    """Announce every instance in a new log, `but` those of some member ids, each in a transaction; none where nothing
+    is captured.
+    """
     enabled = alterations.transact(lambda connection: list_enabled(connection) if are_made(connection) else ())
     if not enabled:
         return
@@ -82,7 +84,8 @@ def announce_instances(alterations: Alterations, source: SourceDefinition) -> No
     catalogued = alterations.transact(list_catalogue)
     tables = {name: f"{schema}.{table}" for name, schema, table, *_ in catalogued}
     for instance in enabled:
-        _announce_again(alterations, source, instance, tables[instance.capture_instance])
+        if instance.member_id not in but:
+            _announce_again(alterations, source, instance, tables[instance.capture_instance])
 
 
 def _announce_again(alterations: Alterations, source: SourceDefinition, enabled: EnabledTable, table: str) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.as_of import open_as_of
 from rowtide.cdc.queries.as_of_rows import table_as_of
+from rowtide.cdc.queries.bag_rows import bag_as_of
+from rowtide.cdc.queries.bag_visibility import find_counted
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_select
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_changes import share_out, unite, united_columns
@@ -126,7 +128,10 @@ class Changes(PublishedLake):
         Columns: the captured ones, `__$absent_mask`, `__$exact`. Raises `NeverCopied`, `BeforeSnapshot`,
         `OutsideInterval`, `RewrittenSinceSnapshot`, `ChangesMissingSinceSnapshot`.
         """
-        return table_as_of(open_as_of(self, capture_instance, lsn, self._open_table))
+        as_of = open_as_of(self, capture_instance, lsn, self._open_table)
+        if as_of.instance.index_columns:
+            return table_as_of(as_of)
+        return bag_as_of(as_of, find_counted(self.lake, as_of.snapshot))
 
     def _window(self, capture_instance: str, from_lsn: CommitLsn | None, to_lsn: CommitLsn | None) -> _AskedWindow:
         """Return an instance and its change rows in [from, to]."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_tables import base_table_path
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.sql_functions import sql_functions
+from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.session import require_reachable
 from rowtide.lake.spark.failures import lack_named
-from rowtide.lake.tables import host_name
+from rowtide.lake.stores import locate
+from rowtide.lake.tables import IDENTITY, host_name
 from rowtide.storage.object_urls import spark_url
 
 if TYPE_CHECKING:
@@ -23,8 +27,14 @@ def register(spark: SparkSession, lake: str) -> tuple[str, ...]:
     """
     require_reachable(lake)
     instances = [recorded.instance for recorded in PublishedLake(lake).list_recorded_instances()]
-    functions = tuple(sql_functions(spark_url(lake, os.environ), instances, host_name()))
+    copied = [one.member_id for one in instances if _has_base(lake, one)]
+    functions = tuple(sql_functions(spark_url(lake, os.environ), instances, host_name(), copied))
     with lack_named():
         for function in functions:
             spark.sql(function.statement)
     return tuple(function.name for function in functions)
+
+
+def _has_base(lake: str, instance: Instance) -> bool:
+    snapshot = open_snapshot(locate(base_table_path(lake, instance.capture_instance)))
+    return snapshot is not None and snapshot.properties.get(IDENTITY) == instance.member_id

@@ -8,35 +8,29 @@ can eliminate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import change_table_path, system_table_path
-from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED
+from rowtide.cdc.published import SKIPPED
+from rowtide.cdc.queries.as_of_function import table_as_of
 from rowtide.cdc.queries.lsn_times import TIME_OPERATORS, visible_mapping
 from rowtide.cdc.queries.net_changes import ALL, NET_ROW_FILTERS, Truncates, net_columns, net_select
+from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, latest_value, table_function
 from rowtide.cdc.rows.change_columns import shown_columns
 from rowtide.cdc.rows.operations import ROW_FILTERS
 from rowtide.lake.sql_text import literal, quote, table_at
 
-
-@dataclass(frozen=True, slots=True)
-class SqlFunction:
-    """A temporary function: its name, and what follows it in `create temporary function`."""
-
-    name: str
-    definition: str
-
-    @property
-    def statement(self) -> str:
-        """The statement that creates or replaces the function."""
-        return f"create or replace temporary function {quote(self.name)}{self.definition}"
+WINDOW = "from_lsn bigint, to_lsn bigint, row_filter_option string"
+"""The arguments of the functions for changes."""
 
 
-def sql_functions(lake: str, instances: Iterable[Instance], host: str) -> Iterator[SqlFunction]:
+def sql_functions(
+    lake: str, instances: Iterable[Instance], host: str, copied: Collection[str] = ()
+) -> Iterator[SqlFunction]:
     """Return the scalar functions, then the table functions of each instance, in the order of creation.
 
+    `copied` has the member ids of instances with a base: those with a key have a function for the table as of an LSN.
     `host` is the reader's name: publications of another host count when they are older than a margin.
     """
     visible = visible_mapping(lake, host)
@@ -47,6 +41,8 @@ def sql_functions(lake: str, instances: Iterable[Instance], host: str) -> Iterat
         yield _all_changes(lake, visible, recorded, instance)
         if instance.supports_net_changes:
             yield _net_changes(instance)
+        if instance.member_id in copied and instance.index_columns:
+            yield table_as_of(lake, visible, recorded, instance)
 
 
 def _lsn_functions(visible: str, recorded: str) -> Iterator[SqlFunction]:
@@ -109,7 +105,7 @@ def _all_changes(lake: str, visible: str, recorded: str, instance: Instance) -> 
         f"where `__$start_lsn` between {asked_from} and {asked_to} and ({shown})"
     )
     high = f"(select max(start_lsn) as high from {visible})"
-    low = f"(select {_latest_value('lsn')} as low from {recorded} where {_is_of(instance)})"
+    low = f"(select {latest_value('lsn')} as low from {recorded} where {_is_of(instance)})"
     missing = (
         f"(select min_by(concat(lsn, ': ', note), lsn) as missing from {recorded} where {_is_of(instance)} "
         f"and state = '{SKIPPED}' and lsn between {asked_from} and {asked_to})"
@@ -128,8 +124,8 @@ def _all_changes(lake: str, visible: str, recorded: str, instance: Instance) -> 
         (interval, f"concat({words})"),
         ("missing is null", f"concat({over_gap})"),
     ]
-    guard = _guard(columns, checks, f"{low} cross join {high} cross join {missing}")
-    return _table_function(name, columns, f"{rows} union all {guard}")
+    checked = guard(columns, checks, f"{low} cross join {high} cross join {missing}")
+    return table_function(name, WINDOW, columns, f"{rows} union all {checked}")
 
 
 def _net_changes(recorded: Instance) -> SqlFunction:
@@ -140,24 +136,14 @@ def _net_changes(recorded: Instance) -> SqlFunction:
     columns = net_columns(instance)
     names = ", ".join(quote(column) for column, _ in columns)
     query = f"select {names} from ({net_select(rows, instance, option, Truncates.JOINED)})"
-    guard = _guard(columns, _option_check(option, NET_ROW_FILTERS), "(select 1)")
-    return _table_function(name, columns, f"{query} union all {guard}")
+    checked = guard(columns, _option_check(option, NET_ROW_FILTERS), "(select 1)")
+    return table_function(name, WINDOW, columns, f"{query} union all {checked}")
 
 
 def _arguments(name: str) -> tuple[str, str, str]:
     """Return a table function's arguments, qualified: a captured column may have one of their names."""
     function = quote(name)
     return f"{function}.from_lsn", f"{function}.to_lsn", f"lower(trim({function}.row_filter_option))"
-
-
-def _table_function(name: str, columns: Iterable[tuple[str, str]], query: str) -> SqlFunction:
-    shape = ", ".join(f"{quote(column)} {type_name}" for column, type_name in columns)
-    arguments = "from_lsn bigint, to_lsn bigint, row_filter_option string"
-    return SqlFunction(name, f"({arguments}) returns table ({shape}) return {query}")
-
-
-Check = tuple[str, str]
-"""A condition, and the message if it is false or null."""
 
 
 def _option_check(option: str, options: Iterable[str]) -> list[Check]:
@@ -167,28 +153,9 @@ def _option_check(option: str, options: Iterable[str]) -> list[Check]:
     ]
 
 
-def _guard(columns: Iterable[tuple[str, str]], checks: Iterable[Check], row: str) -> str:
-    """Return a query without rows over a relation of one row, which raises if one of the checks fails."""
-    failures = " ".join(
-        f"when not coalesce({condition}, false) then coalesce({message}, 'RT-313: an argument is null')"
-        for condition, message in checks
-    )
-    failure = f"(select case {failures} end as failure from {row})"
-    nothing = (
-        f"if(failure is null, cast(null as {type_name}), raise_error(failure)) as {quote(name)}"
-        for name, type_name in columns
-    )
-    return f"select {', '.join(nothing)} from {failure} where if(failure is null, false, raise_error(failure))"
-
-
 def _latest(recorded: str, column: str, name: str) -> str:
     """Return the subquery for a column of an enabled instance's latest row, null for any other."""
-    return f"(select {_latest_value(column)} from {recorded} as recorded where recorded.capture_instance = {name})"
-
-
-def _latest_value(column: str) -> str:
-    place = f"if(state in ('{SKIPPED}', '{ALTERED}'), null, struct(cycle, ordinal))"
-    return f"max_by(if(state = '{ENABLED}', {column}, null), {place})"
+    return f"(select {latest_value(column)} from {recorded} as recorded where recorded.capture_instance = {name})"
 
 
 def _is_of(instance: Instance) -> str:

@@ -25,8 +25,9 @@ from rowtide.cdc.running.lake_upkeep import LakeUpkeep
 from rowtide.cdc.running.scan_recorder import ScanRecorder
 from rowtide.cdc.running.table_joining import joining
 from rowtide.cdc.scans.pace import LONGEST_REST_S, Pace, Scan, ScanLimits
-from rowtide.cdc.snapshots.runner import SnapshotRunner, SnapshotThread
+from rowtide.cdc.snapshots.runner import SnapshotRunner
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
+from rowtide.cdc.snapshots.threads import SnapshotThread
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import read_server_identity

@@ -147,8 +147,8 @@ def _mend_blocker(blocker: RowtideError, capture: CaptureFacts) -> Mend | None:
     if not capture.is_enabled:
         return shell("rowtide", "replication", "restart-log")
     is_lost_slot = not isinstance(blocker, PublicationAltered)
-    can_compare = is_lost_slot and all(instance.can_be_compared for instance in capture.instances)
-    return shell("rowtide", "cdc", "reinitialize", *(["--difference"] if can_compare and capture.instances else []))
+    can_compare = is_lost_slot and any(instance.can_be_compared for instance in capture.instances)
+    return shell("rowtide", "cdc", "reinitialize", *(["--difference"] if can_compare else []))
 
 
 def _judge_slot(slot: SlotFacts, server: ServerFacts, run: Command) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ from rowtide.log.postgres import control, slot
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.provision import as_log_source
+from rowtide.log.postgres.restarting import Announcing
 from rowtide.log.postgres.stream import NewSlot, ReplicationStream
 from rowtide.log.postgres.waiting import reporting_blocker
 from rowtide.log.source_definition import SourceDefinition
@@ -75,9 +76,13 @@ def bridge_gap(
     manifest: Manifest,
     reason: str,
     compare: Compare,
+    announce_others: Announcing,
     on_wait: Callable[[str], None],
 ) -> Difference:
-    """Create the slot again, and open the next epoch with what `compare` finds; for the holder of the log lease."""
+    """Create the slot again, and open the next epoch with what `compare` finds; for the holder of the log lease.
+
+    `announce_others` announces members that begin again after the gap.
+    """
     alterations = Committing(engine)
     with translated():
         server = alterations.transact(lambda connection: verify_bridgeable(connection, source, manifest))
@@ -92,6 +97,7 @@ def bridge_gap(
                 token=token,
             )
             difference = compare(head, manifest)
+        announce_others(alterations, source)
         last = alterations.transact(control.mark_end)
     failpoint("epoch_opening.before")
     manifest.append(

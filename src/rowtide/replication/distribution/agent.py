@@ -20,7 +20,7 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Traced
 from rowtide.log.replay import require_here
 from rowtide.log.segments import read_segment
-from rowtide.log.state import ManifestState, bounded_end, segments_between
+from rowtide.log.state import Gap, ManifestState, bounded_end, next_gap, segments_between
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Call, Cutter, in_order
@@ -41,6 +41,7 @@ from rowtide.replication.errors import (
 from rowtide.replication.snapshot.copies import HandOver
 from rowtide.replication.tracers import record_arrival
 
+_RESTARTED = "the log was restarted"
 _ADVANCE_S = 10.0
 _MAX_STEP_ROWS = 500_000
 
@@ -82,15 +83,17 @@ class DistributionAgent:
         """
         state = self._manifest.refresh()
         require_here(state)
-        if self._position.epoch != state.epoch:
-            raise ChangesLost(str(self._position), "the log was restarted")
+        gap = self._find_bridged(state)
         self._require_kept(state, self._position)
         self._end_hand_over()
-        if state.position <= self._position:
+        last = gap.after if gap is not None else state.position
+        if last <= self._position:
             self._advance_now_and_then()
-            return False
+            if gap is not None:
+                self._cross(gap)
+            return gap is not None
         # Bounded: the segments that a step has planned with are merged and deleted after a while.
-        end = self._bound(bounded_end(state, self._position, _MAX_STEP_ROWS))
+        end = self._bound(min(bounded_end(state, self._position, _MAX_STEP_ROWS), last))
         blocker = find_blocker(state, self._articles, self._position, end)
         end = Position(blocker[0].value) if blocker is not None else end
         token = find_token(state, self._subscription.publication, self._position, end)
@@ -109,6 +112,24 @@ class DistributionAgent:
         if blocker is not None:
             raise blocker[1]
         return has_delivered or end < state.position
+
+    def _find_bridged(self, state: ManifestState) -> Gap | None:
+        """Return the gap behind the position's epoch, None in the log's. Raises `ChangesLost` unless the log has what
+        the gap changed in every article.
+        """
+        gap = next_gap(state, self._position)
+        is_bridged = gap is not None and {article.article_id for article in self._articles} <= set(gap.bridged)
+        if self._position.epoch != state.epoch and not is_bridged:
+            raise ChangesLost(str(self._position), _RESTARTED)
+        return gap
+
+    def _cross(self, gap: Gap) -> None:
+        """Go on behind a gap, once everything before it is delivered. Raises `ChangesLost` during a hand-over: which
+        of the copied chunks have seen what the gap changed is not known.
+        """
+        if self._hand_over is not None:
+            raise ChangesLost(str(self._position), _RESTARTED)
+        self._position = gap.before
 
     def _bound(self, end: Position) -> Position:
         """End the batch at the hand-over's end: after it, the copies no longer matter."""

@@ -1,0 +1,165 @@
+"""The function of Spark SQL for an instance's table as of an LSN, by the rules of `as_of`. Pure.
+
+What Delta's log says of a base, to other readers, is here read from its rows: rows of a folded layer have the
+`__$seqval` -1. Rows that are in the base and still in the change table do no harm: of a key's rows the last one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_tables import base_table_path, change_table_path, system_table_path
+from rowtide.cdc.published import SKIPPED, SUSPENDED
+from rowtide.cdc.queries.completing import completed_columns, has_key, named_keys, rows_below, table_columns
+from rowtide.cdc.queries.net_changes import IS_DELETED, LACKS_VALUES, Truncates, last_select
+from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, latest_value, table_function
+from rowtide.cdc.recorded_snapshots import SnapshotState
+from rowtide.cdc.rows.change_columns import change_columns
+from rowtide.cdc.rows.operations import TRUNCATE
+from rowtide.lake.sql_text import literal, quote, table_at
+
+FOLDED_SEQVAL = -1
+"""`__$seqval` of the rows of a folded layer: below those of snapshots, 0, and of changes."""
+
+_LSN, _OPERATION = "`__$start_lsn`", "`__$operation`"
+_LOWEST = "greatest(`__$begin`, coalesce(`__$folded_at`, 0))"
+
+
+def table_as_of(lake: str, visible: str, recorded: str, instance: Instance) -> SqlFunction:
+    """Return the function, which takes an LSN. `visible` and `recorded` are what `sql_functions` reads."""
+    name = f"fn_cdc_get_table_as_of_{instance.capture_instance}"
+    facts = _Facts(lake, recorded, instance, f"{quote(name)}.lsn")
+    wanted = table_columns(instance.for_readers())
+    columns = [(one.name, one.type_name) for one in change_columns(instance.for_readers()) if one.name in wanted]
+    interval = (
+        f"(select {latest_value('lsn')} as low from {recorded} where {facts.is_of}) "
+        f"cross join (select max(start_lsn) as high from {visible})"
+    )
+    row = " cross join ".join((interval, facts.begin, facts.earliest, facts.rewritten, facts.skipped))
+    checked = guard(columns, _checks(instance.capture_instance, facts.asked), row)
+    return table_function(name, "lsn bigint", columns, f"{_rows(facts, wanted)} union all {checked}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Relations of one row, which the function's rows and checks are made of; `asked` is the argument."""
+
+    lake: str
+    recorded: str
+    instance: Instance
+    asked: str
+
+    @property
+    def is_of(self) -> str:
+        """The condition of rows of system tables that belong to the instance."""
+        return f"member_id = {literal(self.instance.member_id)}"
+
+    @property
+    def begin(self) -> str:
+        """The LSN of the snapshot's rows."""
+        return (
+            f"(select max_by(begin_lsn, snapshot) as `__$begin` from {self._complete} and covered_lsn <= {self.asked})"
+        )
+
+    @property
+    def earliest(self) -> str:
+        """The lowest LSN at which a snapshot is complete."""
+        return f"(select min(covered_lsn) as `__$earliest` from {self._complete})"
+
+    @property
+    def folded_at(self) -> str:
+        """The LSN of the rows of a folded layer."""
+        return f"(select max({_LSN}) as `__$folded_at` from {self.base} where `__$seqval` = {FOLDED_SEQVAL})"
+
+    @property
+    def excluded(self) -> str:
+        """The LSNs of rows of snapshots that are not complete."""
+        covered = f"min(if(state = '{SnapshotState.COVERED}', covered_lsn, null)) as covered"
+        each = f"select begin_lsn, {covered} from {self._snapshots} where {self.is_of} group by begin_lsn"
+        not_complete = f"covered is null or covered > {self.asked}"
+        return f"(select collect_set(begin_lsn) as `__$excluded` from ({each}) where {not_complete})"
+
+    @property
+    def rewritten(self) -> str:
+        """The last statement that rewrote values."""
+        history = table_at(system_table_path(self.lake, "ddl_history"))
+        return (
+            f"(select max(ddl_lsn) as rewritten from {history} "
+            f"where {self.is_of} and rewrites_values and ddl_lsn <= {self.asked})"
+        )
+
+    @property
+    def skipped(self) -> str:
+        """The last transaction whose changes are missing."""
+        return (
+            f"(select max(lsn) as skipped from {self.recorded} "
+            f"where {self.is_of} and state = '{SKIPPED}' and lsn <= {self.asked})"
+        )
+
+    @property
+    def base(self) -> str:
+        return table_at(base_table_path(self.lake, self.instance.capture_instance))
+
+    @property
+    def changes(self) -> str:
+        return table_at(change_table_path(self.lake, self.instance.capture_instance))
+
+    @property
+    def _snapshots(self) -> str:
+        return table_at(system_table_path(self.lake, "snapshots"))
+
+    @property
+    def _complete(self) -> str:
+        """The whole snapshots since the last gap."""
+        gap = f"(select coalesce(max(lsn), 0) from {self.recorded} where {self.is_of} and state = '{SUSPENDED}')"
+        is_complete = f"state = '{SnapshotState.COVERED}' and is_whole"
+        return f"{self._snapshots} where {self.is_of} and {is_complete} and begin_lsn >= {gap}"
+
+
+def _checks(name: str, asked: str) -> Iterator[Check]:
+    cannot = f"'{name} cannot be read as of ', {asked}, "
+    yield (
+        f"{asked} between low and high",
+        f"concat('RT-4252: ', {cannot}': its validity interval is ', low, ' to ', high)",
+    )
+    yield "`__$earliest` is not null", f"'RT-4250: no snapshot of {name} is complete'"
+    earliest = f"{cannot}': its first usable snapshot is complete as of ', `__$earliest`"
+    yield "`__$begin` is not null", f"concat('RT-4251: ', {earliest})"
+    rewritten = f"{cannot}': a statement changed values without change rows at ', rewritten"
+    yield "coalesce(rewritten, 0) <= `__$begin`", f"concat('RT-4253: ', {rewritten})"
+    skipped = f"{cannot}': changes since its last snapshot are missing, at ', skipped"
+    yield "coalesce(skipped, 0) <= `__$begin`", f"concat('RT-4254: ', {skipped})"
+
+
+def _rows(facts: _Facts, wanted: list[str]) -> str:
+    """Return the query for the rows."""
+    instance = facts.instance.for_readers()
+    shown = ", ".join(
+        f"{quote(column.name)} as {quote(facts.instance.reader_names.get(column.name, column.name))}"
+        for column in change_columns(facts.instance)
+        if column.name != "__$end_lsn"
+    )
+    above = f"{facts.begin} cross join {facts.folded_at}"
+    of_base = f"{facts.base} cross join {above}"
+    upper = (
+        f"(select {shown} from {of_base} cross join {facts.excluded} "
+        f"where {_LSN} > {_LOWEST} and {_LSN} <= {facts.asked} and not array_contains(`__$excluded`, {_LSN}) union all "
+        f"select {shown} from {facts.changes} cross join {facts.begin} "
+        f"where {_LSN} > `__$begin` and {_LSN} <= {facts.asked})"
+    )
+    columns = ", ".join(map(quote, wanted))
+    truncated = f"(select count(*) as `__$truncates` from {upper} where {_OPERATION} = {TRUNCATE})"
+    lowest = (
+        f"(select {columns} from (select {shown} from {of_base} where {_LSN} = {_LOWEST}) cross join {truncated} "
+        "where `__$truncates` = 0)"
+    )
+    keys = f"(select {', '.join(named_keys(instance))} from {upper} where {_OPERATION} != {TRUNCATE})"
+    kept = f"select {columns} from {lowest} left anti join {keys} on {has_key(instance)}"
+    last = f"(select * from ({last_select(upper, instance, Truncates.JOINED)}) where not `{IS_DELETED}`)"
+    if not instance.may_lack_values:
+        return f"{kept} union all select {columns} from {last}"
+    below = f"(select {', '.join(rows_below(instance))} from {lowest})"
+    joined = f"{last} left join {below} on {has_key(instance)} and `{LACKS_VALUES}`"
+    return f"{kept} union all select {', '.join(completed_columns(instance))} from {joined}"

@@ -1,0 +1,65 @@
+"""Rows of a table without a key as of an LSN, as a DataFrame: whole rows, as often as they were added, not removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.queries.as_of import AsOf, as_of_columns
+from rowtide.cdc.queries.as_of_rows import upper_parts, without_truncated
+from rowtide.cdc.queries.bag_visibility import Counted
+from rowtide.cdc.rows.change_columns import column_type
+from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
+from rowtide.delta.statistics import Between
+from rowtide.lake.sql_text import quote
+from rowtide.lake.tables import TableVersion
+from rowtide.lake.views import select_from
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_LSN, _OPERATION, _WEIGHT = "__$start_lsn", "__$operation", "__$weight"
+_POSITION = "struct(`__$start_lsn`, `__$seqval`)"
+
+
+def bag_as_of(as_of: AsOf[TableVersion], counted: Counted) -> DataFrame:
+    """Return the rows, unordered: the captured columns, `__$absent_mask`, `__$exact`."""
+    columns = [quote(name) for name in as_of_columns(as_of.instance)]
+    lowest = as_of.base.rows.where(f"`{_LSN}` = {as_of.lowest.value}")
+    parts = list(upper_parts(as_of))
+    if not parts:
+        return lowest.selectExpr(*columns)
+    upper = reduce(lambda one, other: one.unionAll(other), (part.rows for part in parts))
+    # What is in the base counts: it was chosen when it went there.
+    upper = upper.where(f"`{_LSN}` < {as_of.first_change.value} or {counted.condition(quote(_LSN))}")
+    if any(part.may_have(Between(_OPERATION, low=TRUNCATE)) for part in parts):
+        lowest = without_truncated(lowest, upper)
+        upper = select_from(upper, _behind_truncate)
+    added = f"if(`{_OPERATION}` in ({INSERT}, {UPDATE_AFTER}), 1L, -1L) as `{_WEIGHT}`"
+    changed = upper.where(f"`{_OPERATION}` in ({DELETE}, {INSERT}, {UPDATE_BEFORE}, {UPDATE_AFTER})")
+    weighted = lowest.selectExpr(*columns, f"1L as `{_WEIGHT}`").unionAll(changed.selectExpr(*columns, added))
+    return select_from(weighted, lambda rows: _summed_up(rows, as_of.instance, columns))
+
+
+def _behind_truncate(rows: str) -> str:
+    last = f"(select max({_POSITION}) from {rows} where `{_OPERATION}` = {TRUNCATE})"
+    return f"select * from {rows} where {last} is null or {_POSITION} > {last}"
+
+
+def _summed_up(rows: str, instance: Instance, columns: list[str]) -> str:
+    """Return the query for each row as often as its weights amount to."""
+    shown = ", ".join(f"any_value({column}) as {column}" for column in columns)
+    summed = f"select {shown}, sum(`{_WEIGHT}`) as `{_WEIGHT}` from {rows} group by {', '.join(_identity(instance))}"
+    repeated = f"select explode(sequence(1, `{_WEIGHT}`)) as `__$copy`, * from ({summed}) where `{_WEIGHT}` > 0"
+    return f"select {', '.join(columns)} from ({repeated})"
+
+
+def _identity(instance: Instance) -> Iterator[str]:
+    """Return what makes rows equal: -0.0 is not 0.0, and maps cannot be grouped by."""
+    for column in instance.columns:
+        name = quote(column.lake_name)
+        yield f"cast({name} as string)" if column_type(instance, column).name in ("float", "double") else name
+    yield "`__$absent_mask`"
+    yield "map_entries(`__$exact`)"

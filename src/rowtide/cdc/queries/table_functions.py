@@ -1,0 +1,52 @@
+"""Functions of Spark SQL as create statements, and the checks of those that return tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED
+from rowtide.lake.sql_text import quote
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFunction:
+    """A temporary function: its name, and what follows it in `create temporary function`."""
+
+    name: str
+    definition: str
+
+    @property
+    def statement(self) -> str:
+        """The statement that creates or replaces the function."""
+        return f"create or replace temporary function {quote(self.name)}{self.definition}"
+
+
+def table_function(name: str, arguments: str, columns: Iterable[tuple[str, str]], query: str) -> SqlFunction:
+    """Return a function that returns a query's rows."""
+    shape = ", ".join(f"{quote(column)} {type_name}" for column, type_name in columns)
+    return SqlFunction(name, f"({arguments}) returns table ({shape}) return {query}")
+
+
+Check = tuple[str, str]
+"""A condition, and the message if it is false or null."""
+
+
+def guard(columns: Iterable[tuple[str, str]], checks: Iterable[Check], row: str) -> str:
+    """Return a query without rows over a relation of one row, which raises if one of the checks fails."""
+    failures = " ".join(
+        f"when not coalesce({condition}, false) then coalesce({message}, 'RT-313: an argument is null')"
+        for condition, message in checks
+    )
+    failure = f"(select case {failures} end as failure from {row})"
+    nothing = (
+        f"if(failure is null, cast(null as {type_name}), raise_error(failure)) as {quote(name)}"
+        for name, type_name in columns
+    )
+    return f"select {', '.join(nothing)} from {failure} where if(failure is null, false, raise_error(failure))"
+
+
+def latest_value(column: str) -> str:
+    """Return the aggregate over an instance's rows of `instances` for a column of its latest state, if enabled."""
+    place = f"if(state in ('{SKIPPED}', '{ALTERED}'), null, struct(cycle, ordinal))"
+    return f"max_by(if(state = '{ENABLED}', {column}, null), {place})"

@@ -1,0 +1,212 @@
+"""A table as of each LSN is what the source had then, through snapshots and cleanups that may be cut anywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import pytest
+
+from builders.command_lines import rowtide, rowtide_process
+from builders.failpoints import BASE_FAILPOINTS
+from rowtide.cdc.cleanup import cleanup as cleanup_module
+from rowtide.cdc.cleanup import rolling
+from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.lake_tables import base_table_path, change_table_path
+from rowtide.cdc.queries.errors import OutsideInterval, RewrittenSinceSnapshot
+from rowtide.cdc.snapshots.limits import CopyLimits
+from rowtide.core.lsn import CommitLsn
+from rowtide.lake import deletion
+
+if TYPE_CHECKING:
+    from builders.captured_databases import CapturedDatabase
+
+SMALL = CopyLimits(chunk_bytes=2 * 1024, workers=1)
+TABLES = ("orders", "notes")
+CHANGES = (
+    "update orders set total = total + 1 where id % 3 = 0",
+    "delete from orders where id between 5 and 9",
+    "update orders set id = id + 1000 where id < 4",
+    "insert into notes values ('again', 1), ('again', 1), (null, 'nan')",
+    "delete from notes where word = 'again'",
+    "update notes set amount = 2 where word is null",
+    "insert into orders values (5, 'five', 'NaN')",
+    "truncate notes",
+    "insert into notes values ('new', 0)",
+    "update orders set customer = 'all'",
+)
+
+State = dict[str, list[str]]
+
+
+class Cut(Exception):
+    """The cleanup ended here."""
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cleanup does not wait for readers here, and does not vacuum, which takes seconds."""
+    monkeypatch.setattr(cleanup_module, "READER_GRACE_S", 0.0)
+    monkeypatch.setattr(deletion, "vacuum_files", lambda _location, _files: None)
+
+
+@pytest.fixture
+def states(copied: CapturedDatabase) -> dict[CommitLsn, State]:
+    """Two tables, one without a key, copied and then changed: what they had at each LSN."""
+    copied.execute(
+        "create table orders (id int primary key, customer text, total numeric(10, 2))",
+        "insert into orders select i, 'customer ' || i, i / 4.0 from generate_series(1, 60) i",
+        "create table notes (word text, amount float8)",
+        "insert into notes select 'word ' || i % 7, i % 3 from generate_series(1, 40) i",
+    )
+    copied.enable(*TABLES, snapshot=True)
+    copied.copy_tables(SMALL)
+    return change(copied, *CHANGES)
+
+
+def change(copied: CapturedDatabase, *statements: str) -> dict[CommitLsn, State]:
+    states = {}
+    for statement in statements:
+        copied.execute(statement)
+        copied.capture()
+        states[published(copied)] = {table: select(copied, table) for table in TABLES}
+    return states
+
+
+def published(copied: CapturedDatabase) -> CommitLsn:
+    lsn = copied.cdc.get_max_lsn()
+    assert lsn is not None
+    return lsn
+
+
+def select(copied: CapturedDatabase, table: str) -> list[str]:
+    return sorted(text for (text,) in copied.execute(f"select row(t.*)::text from {table} t"))
+
+
+def read(copied: CapturedDatabase, table: str, lsn: CommitLsn) -> list[str]:
+    """Return a table's rows as of an LSN, as the server prints rows."""
+    ended = rowtide("cdc", "as-of", f"public_{table}", "--at", str(lsn), "--format", "jsonl", "--db", copied.url)
+    assert ended.code == 0, ended.errors
+    return sorted(as_text(json.loads(line)) for line in ended.output.splitlines())
+
+
+def as_text(row: Mapping[str, object]) -> str:
+    texts = ("" if value is None else _as_text(value) for value in row.values())
+    return f"({','.join(texts)})"
+
+
+def _as_text(value: object) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return f'"{text}"' if " " in text else text
+
+
+def assert_as_recorded(copied: CapturedDatabase, states: Mapping[CommitLsn, State], low: CommitLsn) -> None:
+    for lsn, state in states.items():
+        if lsn >= low:
+            assert {table: read(copied, table, lsn) for table in TABLES} == state, lsn
+
+
+def test_tables_are_what_they_were_at_each_lsn(copied: CapturedDatabase, states: dict[CommitLsn, State]) -> None:
+    assert_as_recorded(copied, states, next(iter(states)))
+    lsns = list(states)
+    for low in (lsns[4], lsns[8]):
+        copied.cdc.cleanup(CleanupOrder(low_water_mark=low))
+        assert_as_recorded(copied, states, low)
+    assert rows_below(copied, lsns[8]) == 0
+    with pytest.raises(OutsideInterval):
+        copied.cdc.stream_table_as_of("public_orders", lsns[3])
+
+
+def rows_below(copied: CapturedDatabase, low: CommitLsn) -> int:
+    from builders.base_tables import read_rows
+
+    rows = read_rows(change_table_path(str(copied.lake), "public_orders"))
+    return sum(row["__$start_lsn"] < low.value for row in rows)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("place", [*BASE_FAILPOINTS, "rows_removal.before", "rows_removal.after"])
+def test_a_cleanup_that_was_cut_loses_no_lsn(
+    copied: CapturedDatabase, states: dict[CommitLsn, State], monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    low = list(states)[7]
+    with monkeypatch.context() as patched:
+        for module in (rolling, cleanup_module):
+            patched.setattr(module, "failpoint", cut_at(place))
+        with pytest.raises(Cut):
+            copied.cdc.cleanup(CleanupOrder(low_water_mark=low))
+    assert_as_recorded(copied, states, low)
+    copied.cdc.cleanup(CleanupOrder(low_water_mark=list(states)[8]))
+    assert_as_recorded(copied, states, list(states)[8])
+
+
+def cut_at(place: str) -> Callable[[str], None]:
+    def cut(passed: str) -> None:
+        if passed == place:
+            raise Cut
+
+    return cut
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("place", BASE_FAILPOINTS)
+def test_a_cleanup_that_is_killed_loses_no_lsn(
+    copied: CapturedDatabase, states: dict[CommitLsn, State], place: str
+) -> None:
+    low = list(states)[7]
+    command = ("cdc", "cleanup", "--low-water-mark", str(low), "--db", copied.url)
+    assert rowtide_process(*command, environment={"ROWTIDE_FAILPOINT": place}).code == -9
+    assert_as_recorded(copied, states, low)
+    assert rowtide_process(*command).code == 0
+    assert_as_recorded(copied, states, low)
+
+
+@pytest.mark.exhaustive
+def test_a_newer_snapshot_lets_cleanup_drop_the_layers_below(
+    copied: CapturedDatabase, states: dict[CommitLsn, State]
+) -> None:
+    from builders.base_tables import base_rows, snapshots_of
+
+    copied.cdc.resnapshot("public_orders")
+    copied.copy_tables(SMALL)
+    later = change(copied, "update orders set customer = 'later' where id = 10", "delete from orders where id = 11")
+    assert_as_recorded(copied, states | later, next(iter(states)))
+    low = list(later)[1]
+    copied.cdc.cleanup(CleanupOrder(low_water_mark=low))
+    newest = snapshots_of(copied, "public_orders")[-1]
+    assert min(base_rows(copied, "public_orders", "__$start_lsn")) >= (newest.begin.value,)
+    assert_as_recorded(copied, later, low)
+
+
+@pytest.mark.exhaustive
+def test_values_that_a_statement_rewrote_need_a_new_snapshot(copied: CapturedDatabase) -> None:
+    copied.execute("create table orders (id int primary key, total int)", "insert into orders values (1, 2), (2, 3)")
+    copied.enable("orders", snapshot=True)
+    copied.copy_tables()
+    copied.execute("insert into orders values (3, 4)")
+    copied.capture()
+    before = published(copied)
+    copied.execute("alter table orders alter total type bigint using total * 10", "insert into orders values (4, 5)")
+    copied.capture()
+    with pytest.raises(RewrittenSinceSnapshot) as refused:
+        copied.cdc.stream_table_as_of("public_orders")
+    assert "using total * 10" in str(refused.value)
+    assert read(copied, "orders", before) == ["(1,2)", "(2,3)", "(3,4)"]
+    copied.cdc.resnapshot("public_orders")
+    copied.copy_tables()
+    assert read(copied, "orders", published(copied)) == ["(1,20)", "(2,30)", "(3,40)", "(4,5)"]
+
+
+@pytest.mark.exhaustive
+def test_an_instance_without_a_snapshot_has_no_base_after_cleanup(copied: CapturedDatabase) -> None:
+    copied.execute("create table orders (id int primary key)")
+    copied.enable("orders")
+    for number in range(3):
+        copied.execute(f"insert into orders values ({number})")
+        copied.capture()
+    copied.cdc.cleanup(CleanupOrder(low_water_mark=published(copied)))
+    assert rows_below(copied, published(copied)) == 0
+    from rowtide.lake.tables import is_table
+
+    assert not is_table(base_table_path(str(copied.lake), "public_orders"))
