@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
@@ -115,10 +115,11 @@ class Targets:
             with translated(), self._engine.connect() as connection:
                 lake = read_source(connection, self._name).lake
                 target, reader = definitions.find_target(connection, name), read_role_access(connection)
+                copied = definitions.list_copied(connection)
             for consumed in target.consumer.instances:
                 if consumed.is_enabled:
                     reader.require(consumed.name)
-            version = _open_applier(lake, target, make_spark).apply()
+            version = _open_applier(lake, target, make_spark, copied).apply()
             if version is not None:
                 self._acknowledge(target, version, lake)
             return version
@@ -170,10 +171,12 @@ class Targets:
             yield connection
 
 
-def _open_applier(lake: str, target: Target, make_spark: Callable[[], SparkSession]) -> SetApplier | CustomSetApplier:
+def _open_applier(
+    lake: str, target: Target, make_spark: Callable[[], SparkSession], copied: Collection[str]
+) -> SetApplier | CustomSetApplier:
     if target.is_custom:
         return CustomSetApplier(lake, target, make_spark)
-    return SetApplier(lake, target, TableApplier(lake, target, make_spark).apply)
+    return SetApplier(lake, target, TableApplier(lake, target, make_spark).apply, copied)
 
 
 def _absolute(options: OptionArguments) -> OptionArguments:

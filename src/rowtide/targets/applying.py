@@ -7,7 +7,7 @@ tables of a set are worked on at the same time; one that cannot follow leaves th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -46,10 +46,14 @@ ApplyTable = Callable[[Due], TableVersion]
 class SetApplier:
     """Applies one set; one process at a time, by the set's lease."""
 
-    def __init__(self, lake: str, target: Target, apply_table: ApplyTable) -> None:
+    def __init__(
+        self, lake: str, target: Target, apply_table: ApplyTable, copied: Collection[str] = frozenset()
+    ) -> None:
+        """`copied` are the instances whose rows are being copied: their tables are made when that is done."""
         self._lake = lake
         self._target = target
         self._apply_table = apply_table
+        self._copied = copied
         self._table = SetTable(lake, target)
 
     def apply(self) -> SetVersion | None:
@@ -68,6 +72,8 @@ class SetApplier:
             )
             tables = {table.capture_instance: table for table in found if table is not None}
         version = self._conclude(known, published, tables)
+        if not tables or (version.lsn == known.lsn and tables == known.tables and not _has_stopped(known)):
+            return None
         failpoint("target_set.before")
         self._table.append(version)
         failpoint("target_set.after")
@@ -76,10 +82,9 @@ class SetApplier:
     def _is_due(self, known: SetVersion, to: CommitLsn) -> bool:
         if known.lsn is None or known.lsn < to or known.recorded_at is None:
             return True
-        if set(known.tables) != set(self._target.consumer.instance_names):
+        if set(self._target.consumer.instance_names) - set(known.tables) - set(self._copied):
             return True
-        has_stopped = any(table.state is TableState.STOPPED for table in known.tables.values())
-        return has_stopped and datetime.now(UTC) - known.recorded_at >= RETRIED_AFTER
+        return _has_stopped(known) and datetime.now(UTC) - known.recorded_at >= RETRIED_AFTER
 
     def _bring(
         self,
@@ -88,7 +93,7 @@ class SetApplier:
         recorded: Mapping[str, RecordedInstance],
         to: CommitLsn,
     ) -> TableVersion | None:
-        """Return a table's version at an LSN, or why it stopped; None if capture has not read its instance yet."""
+        """Return a table's version at an LSN, or why it stopped; None if it cannot be made yet."""
         before = known.tables.get(consumed.name)
         if before is not None and before.member_id != consumed.member_id:
             before = None
@@ -98,7 +103,7 @@ class SetApplier:
         try:
             if not consumed.is_enabled:
                 raise TargetInstanceEnded(self._target.name, consumed.name)
-            if found is None:
+            if found is None or (before is None and consumed.name in self._copied):
                 return None
             if found.state != ENABLED:
                 reason = "and capture has yet to go on behind a gap"
@@ -114,3 +119,7 @@ class SetApplier:
 
     def _conclude(self, known: SetVersion, published: Publication, tables: Mapping[str, TableVersion]) -> SetVersion:
         return SetVersion(known.number + 1, published.lsn, published.time, tables)
+
+
+def _has_stopped(version: SetVersion) -> bool:
+    return any(table.state is TableState.STOPPED for table in version.tables.values())

@@ -62,6 +62,8 @@ def shape_table(target: Target, instance: Instance, others: Iterable[str] = ()) 
     `others` are the target's other instances, whose qualified options do not count. Raises `TargetInvalid`.
     """
     options, name = target.options, instance.capture_instance
+    if not instance.supports_net_changes:
+        raise TargetInvalid(target.name, f"{name} has no net changes: without a key its rows cannot be found again")
     instances = tuple(others)
     expressions = _for_instance(options.columns, name, instances)
     renamed = _for_instance(options.rename, name, instances)

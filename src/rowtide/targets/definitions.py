@@ -18,10 +18,11 @@ from sqlalchemy.exc import IntegrityError
 
 from rowtide.cdc.consumers.consumers import Consumer, add_consumer, drop_consumer, list_consumers
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
-from rowtide.cdc.definitions import targets
+from rowtide.cdc.definitions import snapshots, targets
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetUnknown
 from rowtide.targets.options import CURRENT, HISTORY, PYTHON, TargetOptions
 
+_UNFINISHED = ("requested", "copying")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -99,6 +100,13 @@ def drop_target(connection: Connection, name: str) -> Target:
     connection.execute(delete(targets).where(targets.c.target_name == name))
     drop_consumer(connection, found.consumer.name)
     return found
+
+
+def list_copied(connection: Connection) -> frozenset[str]:
+    """Return the instances whose first copy was asked for, and is not finished."""
+    columns = snapshots.c
+    query = select(columns.capture_instance).where(columns.state.in_(_UNFINISHED))
+    return frozenset(connection.execute(query).scalars())
 
 
 def require_valid(name: str, kind: str, options: TargetOptions) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.cdc.recorded_snapshots import find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.lake.java import describe
@@ -24,7 +25,7 @@ from rowtide.targets.errors import TargetExpressionFailed, TargetNotFollowing
 from rowtide.targets.formats.delta import DeltaTable
 from rowtide.targets.formats.iceberg import IcebergTable
 from rowtide.targets.history import HistoryRows
-from rowtide.targets.keeping import Keeper
+from rowtide.targets.keeping import Copy, Keeper
 from rowtide.targets.merging import IS_DELETED, select_rows
 from rowtide.targets.options import HISTORY, TargetFormat
 from rowtide.targets.sets import TableState, TableVersion
@@ -56,29 +57,39 @@ class TableApplier:
     def apply(self, due: Due) -> TableVersion:
         """Bring a table up to an LSN; return its version then."""
         instance = due.recorded.instance
-        if due.known is not None and due.known.version is not None and due.known.lsn is not None:
-            window = self._open_window(due, due.known.lsn)
+        snapshot = find_snapshot(self._lake, instance.member_id, due.to)
+        known = due.known
+        if known is not None and known.version is not None and known.lsn is not None and known.snapshot >= snapshot:
+            window = self._open_window(due, known.lsn)
             if window.is_empty:
-                return self._as_member(due, due.known.location, due.known.version)
+                return self._as_member(due, known.location, known.version, snapshot)
         spark = for_reading(self._make_spark(), self._lake)
         table = open_table(spark, self._target, instance.capture_instance)
         with self._failures_named(instance.capture_instance):
-            return self._bring(due, table, Changes(spark, self._lake))
+            return self._bring(due, table, Changes(spark, self._lake), snapshot)
 
-    def _bring(self, due: Due, table: TargetTable, changes: Changes) -> TableVersion:
+    def _bring(self, due: Due, table: TargetTable, changes: Changes, snapshot: int) -> TableVersion:
         instance = due.recorded.instance.for_readers()
         shape = shape_table(self._target, instance, self._target.consumer.instance_names)
         source = changes.get_all_changes(instance.capture_instance).limit(0)
         found = table.find()
         if found is None or self._change_types(table, source, shape, instance, found):
             found = self._require(table, found, source, shape, instance)
-        window = self._open_window(due, _find_position(due.known, found))
+        position = _find_position(due.known, found)
+        known_snapshot = due.known.snapshot if due.known is not None else 0
+        keeper = self._choose_keeper(table, shape)
+        if snapshot and (position is None or known_snapshot < snapshot):
+            rows = changes.get_table_as_of(instance.capture_instance, due.to)
+            copy = Copy(rows, instance, due.to, LsnTimes(self._lake).find_time(due.to))
+            keeper.match(copy, found)
+            return self._as_member(due, table.location, _found(table).version, snapshot)
+        window = self._open_window(due, position)
         if not window.is_empty:
             if window.may_lack:
-                shape = self._find_sources(source, shape, instance)
-            self._choose_keeper(table, shape).follow(changes, window, found)
+                keeper = self._choose_keeper(table, self._find_sources(source, shape, instance))
+            keeper.follow(changes, window, found)
             found = _found(table)
-        return self._as_member(due, table.location, found.version)
+        return self._as_member(due, table.location, found.version, snapshot)
 
     def _open_window(self, due: Due, after: CommitLsn | None) -> TargetWindow:
         return open_target_window(self._target.name, due.recorded, after, due.to, self._lake)
@@ -147,10 +158,10 @@ class TableApplier:
             reason = str(error).strip().splitlines()[0]
             raise TargetExpressionFailed(self._target.name, instance, reason) from error
 
-    def _as_member(self, due: Due, location: str, version: int) -> TableVersion:
+    def _as_member(self, due: Due, location: str, version: int, snapshot: int) -> TableVersion:
         instance = due.recorded.instance
         return TableVersion(
-            instance.capture_instance, instance.member_id, location, version, due.to, 0, TableState.MEMBER
+            instance.capture_instance, instance.member_id, location, version, due.to, snapshot, TableState.MEMBER
         )
 
 
@@ -161,6 +172,14 @@ def _find_position(known: TableVersion | None, found: FoundTable) -> CommitLsn |
     by_set = known.lsn if known is not None and known.version in found.versions else None
     lsns = [lsn for lsn in (found.lsn, by_set) if lsn is not None]
     return max(lsns, default=None)
+
+
+def find_snapshot(lake: str, member_id: str, at: CommitLsn) -> int:
+    """Return the number of the newest copy of an instance's table that is complete at an LSN; 0 without a whole one."""
+    snapshots = read_snapshots(lake).get(member_id, ())
+    if find_base(snapshots, at) is None:
+        return 0
+    return max(one.number for one in snapshots if one.is_covered_at(at))
 
 
 def _found(table: TargetTable) -> FoundTable:

@@ -46,3 +46,40 @@ def test_a_target_has_the_rows_of_its_tables(applied: AppliedTargets) -> None:
     assert applied.rows("shop", "public_pair") == [(1, 1, "new")]
     assert applied.targets.apply(spark=applied.captured.spark) == {}
     assert applied.notes() == {"public_item": None, "public_pair": None}
+
+
+def test_rows_that_were_there_come_with_the_copy(captured: CapturedDatabase) -> None:
+    captured.execute(
+        "create table item (id int primary key, name text)",
+        "insert into item select n, 'old' from generate_series(1, 20) n",
+    )
+    captured.cdc.enable_db(str(captured.lake))
+    captured.cdc.enable_table("item", snapshot=True)
+    applied = AppliedTargets(captured)
+    applied.add("now", "public_item")
+    applied.add("past", "public_item", kind="history")
+    applied.captured.execute("update item set name = 'new' where id = 1")
+    captured.cdc.run(once=True)
+    applied.targets.apply(spark=captured.spark)
+    verify_copied(applied)
+    begun = applied.targets.read_position("past").lsn
+    assert begun is not None
+    assert {row[0] for row in applied.rows("past", "public_item", "valid_from_lsn")} == {begun.value}
+    # A new copy takes back what the tables should not have, and brings what they lack.
+    spark = captured.spark
+    spark.sql(f"delete from delta.`{applied.folder}/now/public_item` where id < 5")
+    spark.sql(f"update delta.`{applied.folder}/past/public_item` set name = 'wrong' where id = 7")
+    captured.execute("insert into item values (21, 'later')", "delete from item where id = 9")
+    captured.cdc.resnapshot("item")
+    captured.cdc.run(once=True)
+    applied.targets.apply(spark=spark)
+    verify_copied(applied)
+    assert len(applied.rows("past", "public_item")) == 22
+
+
+def verify_copied(applied: AppliedTargets) -> None:
+    source = sorted(applied.captured.execute("select id, name from item"))
+    assert applied.notes() == {"public_item": None}
+    assert sorted(applied.rows("now", "public_item")) == source
+    found = applied.rows("past", "public_item", "id", "name", "is_current")
+    assert sorted((number, name) for number, name, is_current in found if is_current) == source
