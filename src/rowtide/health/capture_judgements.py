@@ -12,6 +12,8 @@ from rowtide.findings.quantities import format_duration
 from rowtide.health.judgements import Area, Judgement, State
 from rowtide.health.log_judgements import LATE_S
 from rowtide.log.postgres.status import seconds_between
+from rowtide.targets.listing import ListedTarget
+from rowtide.targets.sets import TableState
 
 CLEANUP_GRACE = timedelta(days=1)
 """A cleanup that was due may begin so late: the agent may be stopped for maintenance."""
@@ -46,6 +48,23 @@ def judge_snapshots(facts: CaptureStatus) -> Iterator[Judgement]:
         advice = f"Do what the error asks for, then run `rowtide cdc resnapshot {instance}`."
         fact = f"its rows were not copied: {error.rstrip('.')}"
         yield Judgement(Area.CAPTURE, f"snapshot of {instance}", State.WARNING, fact, Advice(advice))
+
+
+def judge_targets(tables: Sequence[ListedTarget]) -> Iterator[Judgement]:
+    """Judge the tables of targets: which have stopped."""
+    see = shell("rowtide", "cdc", "targets")
+    for table in tables:
+        if table.state == TableState.STOPPED:
+            fact = f"its table of {table.instance} has stopped: {(table.note or '').rstrip('.')}"
+            yield Judgement(
+                Area.CAPTURE, f"target {table.target}", State.FAILING, fact, shell("rowtide", "cdc", "targets")
+            )
+    following = [table for table in tables if table.state != TableState.STOPPED]
+    if following:
+        lags = [table.lag_seconds for table in following if table.lag_seconds is not None]
+        behind = f", the last by {format_duration(max(lags))}" if lags and max(lags) >= 1 else ""
+        fact = f"{len(following)} tables follow what is published{behind}"
+        yield Judgement(Area.CAPTURE, "targets", State.WELL, fact)
 
 
 def judge_cleanup(facts: CleanupStatus) -> Iterator[Judgement]:

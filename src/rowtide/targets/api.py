@@ -12,8 +12,7 @@ from sqlalchemy import Connection
 from rowtide.cdc.access import own_source, read_role_access
 from rowtide.cdc.consumers import consumers
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
-from rowtide.cdc.definitions import read_source
-from rowtide.cdc.published import read_visible_publication
+from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
@@ -28,7 +27,7 @@ from rowtide.targets.applying import SetApplier
 from rowtide.targets.custom_sets import CustomSetApplier
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetTableUnknown
-from rowtide.targets.listing import ListedTarget, describe
+from rowtide.targets.listing import ListedTarget, list_tables
 from rowtide.targets.options import CURRENT, OptionArguments, TargetFormat, TargetOptions
 from rowtide.targets.sets import SetTable, SetVersion, TableState
 from rowtide.targets.tables import TableApplier, open_table
@@ -57,10 +56,11 @@ class Targets:
 
         Kinds: `current`, `history`, `python:module.Class`. Options are the fields of `TargetOptions`. Cleanup waits for
         what it has not applied, for `limit_hours`. Raises `TargetExists`, `TargetInvalid`, `InstanceUnknown`,
-        `NotOwner`.
+        `NotOwner`, `DefinitionsIncomplete`.
         """
         given = TargetOptions(**_absolute(options))
         with translated(), self._owning() as connection:
+            require_complete(connection)
             definitions.add_target(connection, name, instances, kind, given, limit_hours)
 
     def drop(self, name: str) -> None:
@@ -71,13 +71,7 @@ class Targets:
     def list_targets(self) -> tuple[ListedTarget, ...]:
         """Return the tables of all targets, with their LSNs and lags; without Spark."""
         with translated(), self._engine.connect() as connection:
-            lake = read_source(connection, self._name).lake
-            found = definitions.list_targets(connection)
-        published = read_visible_publication(lake)
-        as_of, times = published.time if published is not None else None, LsnTimes(lake)
-        return tuple(
-            listed for target in found for listed in describe(target, SetTable(lake, target).read(), times, as_of)
-        )
+            return list_tables(connection, read_source(connection, self._name).lake)
 
     def make_spark(self, spark: SparkSession | None = None) -> SparkSession:
         """Return a session that writes the formats of all targets: of the given one's application, or a new one."""

@@ -18,7 +18,8 @@ from sqlalchemy.exc import IntegrityError
 
 from rowtide.cdc.consumers.consumers import Consumer, add_consumer, drop_consumer, list_consumers
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
-from rowtide.cdc.definitions import snapshots, targets
+from rowtide.cdc.definitions import SCHEMA, snapshots, targets
+from rowtide.databases.postgres.catalogue import has_table
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetUnknown
 from rowtide.targets.options import CURRENT, HISTORY, PYTHON, TargetOptions
 
@@ -50,7 +51,9 @@ class Target:
 
 
 def list_targets(connection: Connection) -> tuple[Target, ...]:
-    """Return all targets, by name."""
+    """Return all targets, by name; none in a database that an earlier version enabled."""
+    if not has_table(connection, SCHEMA, targets.name):
+        return ()
     by_name = {consumer.name: consumer for consumer in list_consumers(connection)}
     rows = connection.execute(select(targets).order_by(targets.c.target_name))
     return tuple(_as_target(row, by_name[row.consumer_name]) for row in rows)

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from sqlalchemy import Connection
+
+from rowtide.cdc.published import read_visible_publication
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.core.lsn import CommitLsn
-from rowtide.targets.definitions import Target
-from rowtide.targets.sets import SetVersion
+from rowtide.targets.definitions import Target, list_targets
+from rowtide.targets.sets import SetTable, SetVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,14 @@ class ListedTarget:
     state: str
     note: str | None
     applied_at: datetime | None
+
+
+def list_tables(connection: Connection, lake: str) -> tuple[ListedTarget, ...]:
+    """Return the tables of all targets, with their LSNs and lags; without Spark."""
+    found = list_targets(connection)
+    published = read_visible_publication(lake) if found else None
+    as_of, times = published.time if published is not None else None, LsnTimes(lake)
+    return tuple(listed for target in found for listed in describe(target, SetTable(lake, target).read(), times, as_of))
 
 
 def describe(

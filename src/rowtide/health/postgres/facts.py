@@ -9,6 +9,7 @@ from rowtide.findings.place_facts import Place
 from rowtide.findings.postgres.facts import CaptureFacts, ServerFacts, TableFacts, TrackingFacts
 from rowtide.health.facts import MergeFacts, ReadingFacts, Unread
 from rowtide.replication.status import ArticlesStatus, DeliveryStatus
+from rowtide.targets.listing import ListedTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class LogFacts:
     delivery: DeliveryStatus | Unread | None
     articles: ArticlesStatus | Unread
     places: tuple[Place, ...]
+    targets: tuple[ListedTarget, ...] | Unread = ()
 
 
 @dataclass(frozen=True, slots=True)

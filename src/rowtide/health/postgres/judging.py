@@ -17,7 +17,7 @@ from rowtide.findings.postgres.member_findings import find_in_members
 from rowtide.findings.postgres.tracking_findings import find_losses
 from rowtide.findings.quantities import format_bytes, format_names
 from rowtide.findings.tracked_findings import find_outdated
-from rowtide.health.capture_judgements import judge_capturing, judge_cleanup, judge_snapshots
+from rowtide.health.capture_judgements import judge_capturing, judge_cleanup, judge_snapshots, judge_targets
 from rowtide.health.delivery_judgements import judge_delivery
 from rowtide.health.disk_judgements import judge_place
 from rowtide.health.facts import Unread
@@ -109,6 +109,10 @@ def _judge_capture(log: LogFacts) -> Iterator[Judgement]:
     if capture.consumers:
         well = f"{len(capture.consumers)} have time before cleanup passes them"
         yield from settle(area, find_in_consumers(capture), subject="consumers", well=well)
+    if isinstance(log.targets, Unread):
+        yield not_looked_at(area, "targets", log.targets.error)
+    else:
+        yield from judge_targets(log.targets)
     if isinstance(log.cleanup, Unread):
         yield not_looked_at(area, "cleanup", log.cleanup.error)
     elif log.cleanup is not None:

@@ -24,6 +24,7 @@ from rowtide.log.postgres.backlog import read_backlog
 from rowtide.log.postgres.status import describe_reading
 from rowtide.replication.history import find_reader_error
 from rowtide.replication.status import list_delivered_here, read_articles_status, read_delivery_status
+from rowtide.targets.listing import list_tables
 
 Known = TypeVar("Known")
 
@@ -76,6 +77,7 @@ def _read_log(connection: Connection, url: str, *, may_stream: bool) -> LogFacts
         delivery=_attempt(lambda: read_delivery_status(connection, source, state)) if state is not None else None,
         articles=_attempt(lambda: read_articles_status(connection, state)),
         places=read_places(capture),
+        targets=_attempt(lambda: list_tables(connection, source.lake)) if capture.is_enabled else (),
     )
 
 
