@@ -50,7 +50,11 @@ def parsed_pairs(given: list[str]) -> list[str]:
 
 def _pairs(help_text: str, metavar: str) -> object:
     return typer.Option(
-        help=f"{help_text} May be repeated.", metavar=metavar, callback=parsed_pairs, default_factory=list
+        help=f"{help_text} May be repeated.",
+        metavar=metavar,
+        callback=parsed_pairs,
+        default_factory=list,
+        show_default=False,
     )
 
 
@@ -99,6 +103,13 @@ def add_target(
     limit_hours: Annotated[
         int, typer.Option(help="Cleanup waits so long for what it has not applied.", max=MOST_HOURS)
     ] = LIMIT_HOURS,
+    *,
+    follow_columns: Annotated[
+        bool,
+        typer.Option(
+            "--follow-columns", help="Go over to a newer instance with more columns, once its rows are copied."
+        ),
+    ] = False,
 ) -> None:
     """Add a target: tables that follow some capture instances, all at one LSN. `apply` makes them."""
     connect(db).targets.add(
@@ -121,6 +132,7 @@ def add_target(
         track_history_except_column_list=_as_list(track_history_except) or (),
         cluster_by=_as_list(cluster_by) or (),
         table_properties=_as_mapping(table_property),
+        follow_columns=follow_columns,
         schedule=schedule,
     )
     notes.print(f"Added: target {name}. `rowtide cdc apply {name} --once` makes its tables.", soft_wrap=True)

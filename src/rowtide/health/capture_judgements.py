@@ -56,9 +56,7 @@ def judge_targets(tables: Sequence[ListedTarget]) -> Iterator[Judgement]:
     for table in tables:
         if table.state == TableState.STOPPED:
             fact = f"its table of {table.instance} has stopped: {(table.note or '').rstrip('.')}"
-            yield Judgement(
-                Area.CAPTURE, f"target {table.target}", State.FAILING, fact, shell("rowtide", "cdc", "targets")
-            )
+            yield Judgement(Area.CAPTURE, f"target {table.target}", State.FAILING, fact, see)
     following = [table for table in tables if table.state != TableState.STOPPED]
     if following:
         lags = [table.lag_seconds for table in following if table.lag_seconds is not None]

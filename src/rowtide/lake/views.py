@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def select_from(rows: DataFrame, query: Callable[[str], str]) -> DataFrame:
-    """Return the result of a query on some rows; `query` returns its text from the name under which SQL finds them."""
-    name = f"rowtide_{uuid.uuid4().hex}"
-    # Not a view that is dropped afterwards: Spark Connect analyses the query whenever its result is used.
-    text = query(name).replace("{", "{{").replace("}", "}}").replace(name, "{rows}")
-    return rows.sparkSession.sql(text, rows=rows)
+def select_from(rows: DataFrame, query: Callable[..., str], *others: DataFrame) -> DataFrame:
+    """Return the result of a query on some rows, and others of the same session.
+
+    `query` returns its text from the names under which SQL finds them.
+    """
+    frames: dict[str, Any] = {f"rowtide_{uuid.uuid4().hex}": frame for frame in (rows, *others)}
+    # Not views that are dropped afterwards: Spark Connect analyses the query whenever its result is used.
+    text = query(*frames).replace("{", "{{").replace("}", "}}")
+    for name in frames:
+        text = text.replace(name, f"{{{name}}}")
+    return rows.sparkSession.sql(text, **frames)

@@ -14,6 +14,7 @@ from rowtide.cdc.consumers import consumers
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -27,10 +28,11 @@ from rowtide.targets.applying import SetApplier
 from rowtide.targets.custom_sets import CustomSetApplier
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetTableUnknown
+from rowtide.targets.hand_over import find_hand_overs
 from rowtide.targets.listing import ListedTarget, list_tables
 from rowtide.targets.options import CURRENT, OptionArguments, TargetFormat, TargetOptions
 from rowtide.targets.sets import SetTable, SetVersion, TableState
-from rowtide.targets.tables import TableApplier, open_table
+from rowtide.targets.tables import TableApplier, find_snapshot, open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,6 +112,7 @@ class Targets:
                 lake = read_source(connection, self._name).lake
                 target, reader = definitions.find_target(connection, name), read_role_access(connection)
                 copied = definitions.list_copied(connection)
+            target = self._hand_over(target, lake)
             for consumed in target.consumer.instances:
                 if consumed.is_enabled:
                     reader.require(consumed.name)
@@ -144,6 +147,23 @@ class Targets:
             lake = read_source(connection, self._name).lake
             target = definitions.find_target(connection, name)
         return lake, target, SetTable(lake, target).read(lsn)
+
+    def _hand_over(self, target: Target, lake: str) -> Target:
+        """Let tables go over to newer instances that have more columns, where that is asked for and possible."""
+        if not target.options.follow_columns:
+            return target
+        published, recorded = PublishedLake(lake).get_published_instances()
+        at = published.lsn
+        if at is None:
+            return target
+        found = tuple(
+            find_hand_overs(target, recorded, lambda one: bool(find_snapshot(lake, one.instance.member_id, at)))
+        )
+        for change in found:
+            with translated(), self._owning() as connection:
+                definitions.hand_over(connection, target, change.old, change.new, change.new_member_id)
+                target = definitions.find_target(connection, target.name)
+        return target
 
     def _acknowledge(self, target: Target, version: SetVersion, lake: str) -> None:
         """Let cleanup go up to what every table has."""

@@ -8,17 +8,17 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from rowtide.cdc.consumers.consumers import Consumer, add_consumer, drop_consumer, list_consumers
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
-from rowtide.cdc.definitions import SCHEMA, snapshots, targets
+from rowtide.cdc.definitions import SCHEMA, consumer_instances, snapshots, targets
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetUnknown
 from rowtide.targets.options import CURRENT, HISTORY, PYTHON, TargetOptions
@@ -103,6 +103,21 @@ def drop_target(connection: Connection, name: str) -> Target:
     connection.execute(delete(targets).where(targets.c.target_name == name))
     drop_consumer(connection, found.consumer.name)
     return found
+
+
+def hand_over(connection: Connection, target: Target, old: str, new: str, new_member_id: str) -> None:
+    """Let a target follow a newer instance instead of another one, in the same table."""
+    options = target.options
+    names = {**options.table_names, new: options.table_names.get(old, old)}
+    names.pop(old, None)
+    changed = _OPTIONS.dump_json(replace(options, table_names=names)).decode()
+    connection.execute(update(targets).where(targets.c.target_id == target.target_id).values(options=changed))
+    columns = consumer_instances.c
+    connection.execute(
+        update(consumer_instances)
+        .where(columns.consumer_name == target.consumer.name, columns.capture_instance == old)
+        .values(capture_instance=new, member_id=new_member_id)
+    )
 
 
 def list_copied(connection: Connection) -> frozenset[str]:

@@ -96,10 +96,9 @@ class HistoryRows:
 
             self._table.commit(copy.lsn, insert)
             return
-        spark = rows.sparkSession
         open_slices = self._table.read(found.version).where(f"{TO_LSN} is null")
-        actions = spark.sql(
-            copy_actions("{rows}", "{open_slices}", self._shape, copy.lsn.value), rows=rows, open_slices=open_slices
+        actions = select_from(
+            rows, lambda view, slices: copy_actions(view, slices, self._shape, copy.lsn.value), open_slices
         )
         self._carry_out(actions, (copy.lsn, copy.lsn), found, (), time=copy.time)
 
@@ -112,7 +111,7 @@ class HistoryRows:
         time: datetime | None = None,
     ) -> None:
         times = self._times(actions, lsns) if time is None else _one_time(actions, lsns[1], time)
-        dated = actions.sparkSession.sql(date_actions("{actions}", "{times}"), actions=actions, times=times)
+        dated = select_from(actions, date_actions, times)
         dated.persist()
         try:
             wanted = ["count(*) as rows", *(range_columns(self._shape) if found.files > 1 and not truncates else [])]

@@ -56,6 +56,10 @@ class TargetOptions:
     track_history_except_column_list: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
     table_properties: Mapping[str, str] = field(default_factory=dict)
+    follow_columns: bool = False
+    """Go over to a newer instance of a table, which has more of its columns, once its rows are copied."""
+    table_names: Mapping[str, str] = field(default_factory=dict)
+    """The names of tables that are not their instances': an earlier instance made them."""
     schedule: str | None = None
     """When `agent run` applies changes, as in a crontab; None: whenever something is published."""
 
@@ -78,4 +82,5 @@ class OptionArguments(TypedDict, total=False):
     track_history_except_column_list: tuple[str, ...]
     cluster_by: tuple[str, ...]
     table_properties: Mapping[str, str]
+    follow_columns: bool
     schedule: str | None

@@ -57,6 +57,10 @@ class TargetTable(Protocol):
         """Make it, empty."""
         ...
 
+    def add_columns(self, columns: Sequence[tuple[str, str]]) -> None:
+        """Add columns, null in the rows that are there. Raises `LakeWriteFailed`."""
+        ...
+
     def change_types(self, types: Mapping[str, str]) -> None:
         """Give columns wider types."""
         ...

@@ -39,10 +39,11 @@ if TYPE_CHECKING:
 def open_table(spark: SparkSession, target: Target, instance: str) -> TargetTable:
     """Return the table of an instance; `spark` is a session for it alone."""
     options = target.options
-    path = f"{options.path.rstrip('/')}/{instance}" if options.path is not None else None
-    name = f"{options.catalog}.{instance}" if options.catalog is not None else None
+    table = options.table_names.get(instance, instance)
+    path = f"{options.path.rstrip('/')}/{table}" if options.path is not None else None
+    name = f"{options.catalog}.{table}" if options.catalog is not None else None
     if options.format is TargetFormat.ICEBERG:
-        return IcebergTable.open(spark, target, instance)
+        return IcebergTable.open(spark, target, table)
     return DeltaTable(spark, target.name, target.target_id, path, name)
 
 
@@ -71,9 +72,10 @@ class TableApplier:
     def _bring(self, due: Due, table: TargetTable, changes: Changes, snapshot: int) -> TableVersion:
         instance = due.recorded.instance.for_readers()
         shape = shape_table(self._target, instance, self._target.consumer.instance_names)
-        source = changes.get_all_changes(instance.capture_instance).limit(0)
+        # For their columns; a longer range may have a gap.
+        source = changes.get_all_changes(instance.capture_instance, due.to, due.to).limit(0)
         found = table.find()
-        if found is None or self._change_types(table, source, shape, instance, found):
+        if found is None or self._change_columns(table, source, shape, instance, found):
             found = self._require(table, found, source, shape, instance)
         position = _find_position(due.known, found)
         known_snapshot = due.known.snapshot if due.known is not None else 0
@@ -110,21 +112,25 @@ class TableApplier:
             table.create(NewTable(columns, options.cluster_by, options.table_properties))
         return _found(table)
 
-    def _change_types(
+    def _change_columns(
         self, table: TargetTable, source: DataFrame, shape: TableShape, instance: Instance, found: FoundTable
     ) -> bool:
         """Let a table's columns follow the source's; return whether any had to. Raises `TargetNotFollowing`."""
         wanted = dict(_types(source, shape, instance))
         missing = [name for name in wanted if name not in found.types]
-        if missing:
-            self._refuse(instance, f"it has no column {missing[0]}")
-        changed = {name: wanted[name] for name in wanted if not is_alike(found.types[name], wanted[name])}
-        if changed:
-            try:
+        changed = {
+            name: type_name
+            for name, type_name in wanted.items()
+            if name in found.types and not is_alike(found.types[name], type_name)
+        }
+        try:
+            if missing:
+                table.add_columns([(name, wanted[name]) for name in missing])
+            if changed:
                 table.change_types(changed)
-            except LakeWriteFailed as error:
-                self._refuse(instance, f"{', '.join(changed)} cannot become {', '.join(changed.values())}", error)
-        return bool(changed)
+        except LakeWriteFailed as error:
+            self._refuse(instance, f"{', '.join([*missing, *changed])}: {error.reason}", error)
+        return bool(missing or changed)
 
     def _refuse(self, instance: Instance, reason: str, cause: Exception | None = None) -> None:
         raise TargetNotFollowing(self._target.name, instance.capture_instance, reason) from cause

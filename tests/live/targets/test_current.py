@@ -83,3 +83,24 @@ def verify_copied(applied: AppliedTargets) -> None:
     assert sorted(applied.rows("now", "public_item")) == source
     found = applied.rows("past", "public_item", "id", "name", "is_current")
     assert sorted((number, name) for number, name, is_current in found if is_current) == source
+
+
+def test_added_columns_flow_in_with_a_second_instance(captured: CapturedDatabase) -> None:
+    captured.execute("create table item (id int primary key, name text)", "insert into item values (1, 'a'), (2, 'b')")
+    captured.cdc.enable_db(str(captured.lake))
+    captured.cdc.enable_table("item", snapshot=True)
+    captured.cdc.run(once=True)
+    applied = AppliedTargets(captured)
+    applied.add("now", "public_item", follow_columns=True)
+    applied.targets.apply(spark=captured.spark)
+    captured.execute("alter table item add amount int default 7", "insert into item values (3, 'c', 1)")
+    captured.cdc.enable_table("item", capture_instance="item_2", snapshot=True)
+    captured.cdc.run(once=True)
+    applied.targets.apply(spark=captured.spark)
+    (listed,) = applied.targets.list_targets()
+    assert (listed.instance, listed.state, listed.location) == ("item_2", "member", f"{applied.folder}/now/public_item")
+    assert applied.rows("now", "item_2") == [(1, "a", 7), (2, "b", 7), (3, "c", 1)]
+    captured.cdc.disable_table("item", capture_instance="public_item")
+    captured.execute("update item set amount = amount + 1")
+    applied.follow()
+    assert applied.rows("now", "item_2") == [(1, "a", 8), (2, "b", 8), (3, "c", 2)]

@@ -7,7 +7,7 @@ changes nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -72,6 +72,12 @@ class DeltaTable:
         listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
         with writing(self.location):
             self._spark.sql(f"create table {self.sql_name} ({columns}) using delta{clustered} tblproperties ({listed})")
+
+    def add_columns(self, columns: Sequence[tuple[str, str]]) -> None:
+        """Add columns, null in the rows that are there. Raises `LakeWriteFailed`."""
+        listed = ", ".join(f"{quote(name)} {type_name}" for name, type_name in columns)
+        with writing(self.location):
+            self._spark.sql(f"alter table {self.sql_name} add columns ({listed})")
 
     def change_types(self, types: Mapping[str, str]) -> None:
         """Give columns wider types, without rewriting files. Raises `LakeWriteFailed`."""

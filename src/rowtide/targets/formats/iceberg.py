@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 from rowtide.core.failpoints import failpoint
@@ -40,8 +40,8 @@ class IcebergTable:
         self._name = name
 
     @classmethod
-    def open(cls, spark: SparkSession, target: Target, instance: str) -> Self:
-        """Return the table of an instance; a path is the warehouse of a Hadoop catalogue of the target's own."""
+    def open(cls, spark: SparkSession, target: Target, table: str) -> Self:
+        """Return a table of a target; a path is the warehouse of a Hadoop catalogue of the target's own."""
         options = target.options
         if options.catalog is not None:
             catalog, _, namespace = options.catalog.partition(".")
@@ -51,7 +51,7 @@ class IcebergTable:
             settings = {"type": "hadoop", "warehouse": _as_url(options.path or ""), **options.catalog_options}
         _configure(spark, catalog, settings)
         place = f"{quote(catalog)}.{'.'.join(map(quote, namespace.split('.')))}"
-        return cls(spark, target, place, f"{place}.{quote(instance)}")
+        return cls(spark, target, place, f"{place}.{quote(table)}")
 
     @property
     def location(self) -> str:
@@ -91,6 +91,12 @@ class IcebergTable:
         with writing(self.location):
             self._spark.sql(f"create namespace if not exists {self._namespace}")
             self._spark.sql(f"create table {self._name} ({columns}) using iceberg tblproperties ({listed})")
+
+    def add_columns(self, columns: Sequence[tuple[str, str]]) -> None:
+        """Add columns, null in the rows that are there. Raises `LakeWriteFailed`."""
+        listed = ", ".join(f"{quote(name)} {type_name}" for name, type_name in columns)
+        with writing(self.location):
+            self._spark.sql(f"alter table {self._name} add columns ({listed})")
 
     def change_types(self, types: Mapping[str, str]) -> None:
         """Give columns wider types. Raises `LakeWriteFailed`."""
