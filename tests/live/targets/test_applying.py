@@ -24,15 +24,14 @@ class Interrupted(BaseException):
     """Ends an apply where a kill would."""
 
 
-def interrupt_at(monkeypatch: pytest.MonkeyPatch, wanted: str, hit: int) -> None:
-    """Raise at a hit of a failpoint, in whichever module it is."""
-    left = iter(range(hit - 1))
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
+    """Raise at a failpoint, in whichever module it is."""
 
     def failpoint(name: str) -> None:
-        if name == wanted and next(left, None) is None:
+        if name == wanted:
             raise Interrupted
 
-    for module in ("formats.delta", "formats.iceberg", "applying"):
+    for module in ("formats.delta", "formats.iceberg", "applying", "custom_sets"):
         monkeypatch.setattr(f"rowtide.targets.{module}.failpoint", failpoint)
 
 
@@ -45,42 +44,44 @@ def applied(captured: CapturedDatabase) -> AppliedTargets:
     return AppliedTargets(captured)
 
 
-def verify_equal(applied: AppliedTargets, *names: str) -> None:
+def verify_equal(applied: AppliedTargets) -> None:
     """Compare the tables of targets with the source."""
-    for table in ("item", "other"):
-        source = applied.captured.execute(f"select id, name from {table}")
-        slices = slices_of(states_by_change(applied.captured, f"public_{table}", KEYS, COLUMNS))
-        for name in names:
-            if name.startswith("now"):
-                assert applied.rows(name, f"public_{table}", *COLUMNS) == sorted(source, key=repr)
-            else:
-                rows = applied.targets.read(name, f"public_{table}", spark=applied.captured.spark).collect()
-                assert found_slices((row.asDict() for row in rows), KEYS, COLUMNS) == slices
-                assert len(rows) == len(slices)
+    for listed in applied.targets.list_targets():
+        assert listed.state == TableState.MEMBER, listed.note
+        if listed.kind == "current":
+            source = applied.captured.execute(f"select id, name from {listed.instance.removeprefix('public_')}")
+            assert applied.rows(listed.target, listed.instance, *COLUMNS) == sorted(source, key=repr)
+        else:
+            slices = slices_of(states_by_change(applied.captured, listed.instance, KEYS, COLUMNS))
+            rows = applied.targets.read(listed.target, listed.instance, spark=applied.captured.spark).collect()
+            assert found_slices((row.asDict() for row in rows), KEYS, COLUMNS) == slices
+            assert len(rows) == len(slices)
 
 
-@pytest.mark.parametrize("form", [TargetFormat.DELTA, pytest.param(TargetFormat.ICEBERG, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("form", TargetFormat)
+@pytest.mark.parametrize("failpoint", TARGET_FAILPOINTS)
 def test_an_interrupted_apply_counts_once(
-    applied: AppliedTargets, monkeypatch: pytest.MonkeyPatch, form: TargetFormat
+    applied: AppliedTargets, monkeypatch: pytest.MonkeyPatch, failpoint: str, form: TargetFormat
 ) -> None:
-    for name, kind in (("now", "current"), ("past", "history")):
-        applied.add(name, "public_item", "public_other", kind=kind, format=form)
-    for turn, failpoint in enumerate(TARGET_FAILPOINTS, 1):
+    applied.add("now", "public_item", "public_other", format=form)
+    applied.add("past", "public_item", kind="history", format=form)
+    for turn in range(2):
         for table in ("item", "other"):
             applied.captured.execute(
                 f"insert into {table} select n, 'new' from generate_series({turn}0, {turn}5) n",
-                f"update {table} set name = name || {turn} where id % 2 = {turn % 2}",
+                f"update {table} set name = name || {turn} where id % 2 = {turn}",
                 f"delete from {table} where id % 10 = 3",
             )
         with monkeypatch.context() as patched:
-            interrupt_at(patched, failpoint, hit=2 if failpoint.startswith("target_commit") else 1)
+            interrupt_at(patched, failpoint)
             with pytest.raises(Interrupted):
                 applied.follow()
         applied.captured.execute("update item set name = 'more' where id % 10 = 1")
         applied.follow()
-        verify_equal(applied, "now", "past")
+    verify_equal(applied)
 
 
+@pytest.mark.exhaustive  # the interrupted ones have this format too
 def test_tables_in_iceberg_follow(applied: AppliedTargets) -> None:
     for name, kind in (("now", "current"), ("past", "history")):
         applied.add(name, "public_item", "public_other", kind=kind, format=TargetFormat.ICEBERG)
@@ -92,10 +93,10 @@ def test_tables_in_iceberg_follow(applied: AppliedTargets) -> None:
         "update item set name = 'z' where id < 3", "delete from item where id = 4", "insert into other values (1, 'a')"
     )
     applied.follow()
-    verify_equal(applied, "now", "past")
+    verify_equal(applied)
     applied.captured.execute("truncate item", "insert into item values (9, 'last')")
     applied.follow()
-    verify_equal(applied, "now", "past")
+    verify_equal(applied)
 
 
 def test_columns_rows_and_truncates_are_what_options_say(applied: AppliedTargets) -> None:
@@ -179,7 +180,7 @@ def test_a_class_gets_each_window_once(applied: AppliedTargets, monkeypatch: pyt
 
     applied.captured.execute("insert into item values (1, 'a'), (2, 'b')", "insert into other values (1, 'c')")
     with monkeypatch.context() as patched:
-        patched.setattr("rowtide.targets.custom_sets.failpoint", raise_at("custom_apply.after"))
+        interrupt_at(patched, "custom_apply.after")
         with pytest.raises(Interrupted):
             applied.follow()
     assert count() == 3
@@ -194,14 +195,7 @@ def test_a_class_gets_each_window_once(applied: AppliedTargets, monkeypatch: pyt
     assert count() == 2
 
 
-def raise_at(wanted: str) -> Any:
-    def failpoint(name: str) -> None:
-        if name == wanted:
-            raise Interrupted
-
-    return failpoint
-
-
+@pytest.mark.exhaustive  # a class that stops is in the test before
 def test_what_cannot_follow_stops_one_table_alone(applied: AppliedTargets) -> None:
     applied.add("shop", "public_item", "public_other", columns={"public_item.number": "cast(name as int)"})
     applied.captured.execute("insert into item values (1, '1')", "insert into other values (1, 'a')")
@@ -222,6 +216,7 @@ def test_what_cannot_follow_stops_one_table_alone(applied: AppliedTargets) -> No
     assert applied.rows("shop", "public_item", "id", "number") == [(1, 1)]
 
 
+@pytest.mark.exhaustive  # the statements are Delta's own
 def test_types_widen_with_the_source(applied: AppliedTargets) -> None:
     applied.add("now", "public_item")
     applied.captured.execute("insert into item values (1, 'a')")

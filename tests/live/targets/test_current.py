@@ -19,6 +19,7 @@ def applied(captured: CapturedDatabase) -> AppliedTargets:
     return AppliedTargets(captured)
 
 
+@pytest.mark.exhaustive  # random changes are the shorter form
 def test_a_target_has_the_rows_of_its_tables(applied: AppliedTargets) -> None:
     applied.add("shop", "public_item", "public_pair")
     applied.captured.execute(
@@ -85,6 +86,7 @@ def verify_copied(applied: AppliedTargets) -> None:
     assert sorted((number, name) for number, name, is_current in found if is_current) == source
 
 
+@pytest.mark.exhaustive  # it takes two copies; that a new one is taken is in the test before
 def test_added_columns_flow_in_with_a_second_instance(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key, name text)", "insert into item values (1, 'a'), (2, 'b')")
     captured.cdc.enable_db(str(captured.lake))

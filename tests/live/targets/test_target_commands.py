@@ -6,6 +6,8 @@ import json
 import threading
 from functools import partial
 
+import pytest
+
 from builders.applied_targets import AppliedTargets
 from builders.captured_databases import CapturedDatabase, wait_until
 from builders.command_lines import rowtide
@@ -62,6 +64,7 @@ def test_the_agent_applies_what_is_published(captured: CapturedDatabase) -> None
     }
 
 
+@pytest.mark.exhaustive  # the agent's loop is the same
 def test_it_applies_until_it_is_stopped(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key, name text)")
     captured.enable("item")
