@@ -16,6 +16,7 @@ from benchmarks.replication import REPLICATION
 from benchmarks.report import describe_goals, describe_latency, describe_table, describe_throughput
 from benchmarks.table import Sizes, Table
 from benchmarks.tables_as_of import TABLES_AS_OF
+from benchmarks.targets import TARGETS
 from benchmarks.throughput import Throughput, measure, warm_up
 from benchmarks.tracking import TRACKING
 from benchmarks.workers import WORKERS
@@ -24,7 +25,7 @@ from rowtide.lake.session import build_session
 
 _KNOWN = [
     *(*WORKLOADS, LATENCY, *CYCLES, *CHANGES, *READING, *TABLES_AS_OF, *TRACKING, *REPLICATION, *MERGE, *COMMANDS),
-    *(*OBJECT_STORE, *WORKERS),
+    *(*OBJECT_STORE, *WORKERS, *TARGETS),
 ]
 
 _LAKES = {**READING, **TABLES_AS_OF}
@@ -43,7 +44,7 @@ def main() -> None:
     throughputs = list(_measure([name for name in names if name in WORKLOADS], arguments))
     tables = [*_read([name for name in names if name in _LAKES])]
     sizes = Sizes(arguments.rows, arguments.runs, arguments.seconds)
-    for workloads in (CYCLES, CHANGES, TRACKING, REPLICATION, MERGE, COMMANDS, OBJECT_STORE, WORKERS):
+    for workloads in (CYCLES, CHANGES, TRACKING, REPLICATION, MERGE, COMMANDS, OBJECT_STORE, WORKERS, TARGETS):
         tables += _compare(workloads, [name for name in names if name in workloads], sizes)
     _print(describe_goals(throughputs, latency, tables))
 
