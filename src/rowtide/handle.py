@@ -113,7 +113,8 @@ class Database:
             watchers or Watchers(),
             options or USUAL,
         )
-        with targets_beside(TargetsAgent(self.targets, None, make_spark, on_event), context.watchers.on_retry):
+        agent = TargetsAgent(self.targets, None, make_spark, on_event)
+        with targets_beside(agent, context.stop, context.watchers.on_retry):
             run_jobs(context, on_event)
 
     def run_targets(
@@ -129,8 +130,9 @@ class Database:
         Raises `TargetUnknown`, `ReadingDenied`.
         """
         with naming_extras():
+            from rowtide.cdc.running.job_works import SharedSpark
             from rowtide.targets.running import TargetsAgent, run_targets
-        agent = TargetsAgent(self.targets, name, partial(self.targets.make_spark, spark), on_event)
+        agent = TargetsAgent(self.targets, name, SharedSpark(partial(self.targets.make_spark, spark)).get, on_event)
         run_targets(agent, stop or threading.Event())
 
     def find_adoption(self) -> Adoption:

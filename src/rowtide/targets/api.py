@@ -15,6 +15,7 @@ from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.running.job_works import SharedSpark
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -100,7 +101,8 @@ class Targets:
         Raises `TargetUnknown`, `LeaseHeld` if another process applies to it, `ReadingDenied`, and errors after which a
         repeat may succeed. What stops one table is in its note.
         """
-        make_spark = partial(self.make_spark, spark)
+        # Several tables ask for it at the same time.
+        make_spark = SharedSpark(partial(self.make_spark, spark)).get
         wanted = self.list_definitions(name)
         applied = ((target.name, self.apply_target(target.name, make_spark)) for target in wanted)
         return {name: version for name, version in applied if version is not None}

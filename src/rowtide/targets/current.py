@@ -11,7 +11,7 @@ from rowtide.cdc.rows.operations import TRUNCATE
 from rowtide.lake.views import select_from
 from rowtide.targets.columns import TableShape
 from rowtide.targets.errors import KeyUnfit
-from rowtide.targets.keeping import Copy, key_misfits, range_columns, ranges
+from rowtide.targets.keeping import Copy, key_misfits, range_columns, ranges, require_fit
 from rowtide.targets.merging import Merged, insert_statement, merge_statement, select_rows
 from rowtide.targets.options import Truncation
 from rowtide.targets.table import FoundTable, TargetTable
@@ -63,6 +63,7 @@ class CurrentRows:
 
     def match(self, copy: Copy, found: FoundTable) -> None:
         """Make the rows those of a copy, without those that have gone."""
+        require_fit(copy.rows, copy.instance, self._target)
         rows = select_from(
             copy.rows, lambda name: select_rows(name, self._shape, copy.instance, may_lack=False, are_changes=False)
         )

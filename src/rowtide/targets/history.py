@@ -14,8 +14,7 @@ from rowtide.lake.sql_text import quote
 from rowtide.lake.tables import read_table
 from rowtide.lake.views import select_from
 from rowtide.targets.columns import TableShape
-from rowtide.targets.errors import KeyUnfit
-from rowtide.targets.keeping import Copy, key_misfits, range_columns, ranges, time_literal
+from rowtide.targets.keeping import Copy, range_columns, ranges, require_fit, time_literal
 from rowtide.targets.merging import IS_DELETED, absent, select_rows
 from rowtide.targets.options import Truncation
 from rowtide.targets.slices import (
@@ -67,7 +66,8 @@ class HistoryRows:
         """Close, alter and open slices for a window of changes."""
         name = window.instance.capture_instance
         every = changes.get_all_changes(name, window.start, window.end, "all update old")
-        self._require_fit(every, window)
+        if window.may_have_misfits:
+            require_fit(every, window.instance, self._target)
         truncates = self._list_truncates(every, window)
         rows = select_from(
             every.where(f"`__$operation` != {TRUNCATE}"),
@@ -82,6 +82,7 @@ class HistoryRows:
 
     def match(self, copy: Copy, found: FoundTable) -> None:
         """Close the slices that a copy's rows are not, and open those that they are, at the copy's LSN."""
+        require_fit(copy.rows, copy.instance, self._target)
         rows = select_from(
             copy.rows, lambda view: select_rows(view, self._shape, copy.instance, may_lack=False, are_changes=False)
         )
@@ -151,11 +152,6 @@ class HistoryRows:
             .collect()
         )
         return tuple(Truncated(lsn, seqval) for lsn, seqval in sorted(tuple(row) for row in found))
-
-    def _require_fit(self, every: DataFrame, window: TargetWindow) -> None:
-        misfits = " or ".join(key_misfits(window.instance)) if window.may_have_misfits else ""
-        if misfits and not every.where(misfits).isEmpty():
-            raise KeyUnfit(window.instance.capture_instance, self._target)
 
     def _open_slices_of(self, rows: DataFrame, found: FoundTable) -> DataFrame:
         """Return the open slices of the keys of some change rows, as if they had begun before the window."""

@@ -13,6 +13,7 @@ from rowtide.cdc.rows.change_columns import column_type
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.sql_text import literal, quote
 from rowtide.targets.columns import TableShape
+from rowtide.targets.errors import KeyUnfit
 from rowtide.targets.table import FoundTable
 from rowtide.targets.windows import TargetWindow
 
@@ -82,6 +83,13 @@ def time_literal(time: datetime | None) -> str:
     if time is None:
         return "cast(null as timestamp)"
     return f"timestamp '{time.astimezone(UTC).isoformat(sep=' ', timespec='microseconds')}'"
+
+
+def require_fit(rows: DataFrame, instance: Instance, target: str) -> None:
+    """Raise `KeyUnfit` if a value of the key of some rows does not fit its type."""
+    misfits = " or ".join(key_misfits(instance))
+    if misfits and not rows.where(misfits).isEmpty():
+        raise KeyUnfit(instance.capture_instance, target)
 
 
 def key_misfits(instance: Instance) -> Iterator[str]:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from rowtide.agents.loop import OnRetry, ignore, run_agent
 from rowtide.agents.runs import JobRun, RunOutcome
 from rowtide.agents.schedule import Schedule
-from rowtide.log.errors import LeaseHeld
+from rowtide.core.errors import RowtideError
+from rowtide.lake.errors import SparkLost
+from rowtide.log.errors import DatabaseNotEnabled, LeaseHeld
 from rowtide.targets.api import Targets
 from rowtide.targets.definitions import Target
 from rowtide.targets.sets import SetVersion, TableState
@@ -76,11 +78,24 @@ def run_targets(
 
 
 @contextmanager
-def targets_beside(agent: TargetsAgent, on_retry: OnRetry = ignore) -> Iterator[None]:
-    """Apply targets in a thread during the block; what ends the thread is reported as an event."""
+def targets_beside(agent: TargetsAgent, stop: threading.Event, on_retry: OnRetry = ignore) -> Iterator[None]:
+    """Apply targets in a thread during the block; what ends the thread is reported as an event.
+
+    If Spark is lost, `stop` is set, which ends the block, and `SparkLost` raised.
+    """
 
     def work(run: JobRun) -> str:
-        run_targets(agent, run.stop, on_retry, has_run=True)
+        try:
+            run_targets(agent, run.stop, on_retry, has_run=True)
+        except DatabaseNotEnabled:
+            # The block says so.
+            return ""
+        except SparkLost:
+            stop.set()
+            raise
+        except RowtideError as error:
+            agent.on_event(f"targets: {RunOutcome.FAILED}, {error}")
+            raise
         return ""
 
     run = JobRun("targets", work)
@@ -89,5 +104,5 @@ def targets_beside(agent: TargetsAgent, on_retry: OnRetry = ignore) -> Iterator[
     finally:
         run.request_stop()
         run.wait()
-        if run.outcome is RunOutcome.FAILED:
-            agent.on_event(f"targets: {run.outcome}, {run.message}")
+    if isinstance(run.error, SparkLost):
+        raise run.error

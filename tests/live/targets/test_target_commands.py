@@ -52,7 +52,7 @@ def test_the_agent_applies_what_is_published(captured: CapturedDatabase) -> None
     captured.capture()
     events: list[str] = []
     agent = TargetsAgent(applied.targets, None, lambda: captured.spark, events.append)
-    with targets_beside(agent):
+    with targets_beside(agent, threading.Event()):
         wait_until(lambda: len(events) >= 1, what="an apply")
         captured.execute("insert into item values (2, 'b')")
         captured.capture()
