@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from builders.captured_databases import CapturedDatabase
 
 Row = tuple[Any, ...]
-States = dict[int, dict[Row, Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The rows by key after a transaction, and whether it truncated the table."""
+
+    rows: Mapping[Row, Row]
+    is_truncated: bool
+
+
+States = dict[int, State]
 
 
 def states_by_change(
     captured: CapturedDatabase, instance: str, keys: tuple[str, ...], columns: tuple[str, ...]
 ) -> States:
-    """Return the rows by key after each transaction, by LSN; a value that a row lacks is the one before."""
+    """Return the state after each transaction, by LSN; a value that a row lacks is the one before."""
     rows: dict[Row, Row] = {}
     states: States = {}
     ordinals = {column: ordinal for ordinal, column in enumerate(_captured_columns(captured, instance))}
@@ -33,7 +44,9 @@ def states_by_change(
                 )
             case 6:
                 rows.clear()
-        states[values["__$start_lsn"]] = dict(rows)
+        lsn, is_truncated = values["__$start_lsn"], values["__$operation"] == 6
+        is_truncated = is_truncated or (lsn in states and states[lsn].is_truncated)
+        states[lsn] = State(dict(rows), is_truncated)
     return states
 
 
@@ -41,13 +54,13 @@ def slices_of(states: States) -> set[Row]:
     """Return the slices of a history: (key, row, from, to), `to` None for those that are open."""
     slices: set[Row] = set()
     begun: dict[Row, tuple[int, Row]] = {}
-    for lsn, rows in states.items():
+    for lsn, state in states.items():
         for key in [*begun]:
             since, row = begun[key]
-            if rows.get(key) != row:
+            if state.is_truncated or state.rows.get(key) != row:
                 slices.add((key, row, since, lsn))
                 del begun[key]
-        for key, row in rows.items():
+        for key, row in state.rows.items():
             begun.setdefault(key, (lsn, row))
     return slices | {(key, row, since, None) for key, (since, row) in begun.items()}
 

@@ -91,6 +91,13 @@ def _is_row(truncates: Sequence[Truncated]) -> str:
     return f"{standing} and not {at}"
 
 
+def _is_truncated(truncates: Sequence[Truncated]) -> str:
+    """Return whether the row's own transaction truncated the table: every slice ends there."""
+    if not truncates:
+        return "false"
+    return f"exists({_array(truncates)}, t -> t.lsn = `__$lsn`)"
+
+
 def _next_truncate(truncates: Sequence[Truncated]) -> str:
     if not truncates:
         return "cast(null as bigint)"
@@ -112,7 +119,7 @@ def _events(collapsed: str, shape: TableShape, truncates: Sequence[Truncated]) -
     differs = f"not ({_tracked(shape, '`__$found`')} <=> {_tracked(shape, '`__$last`.row')})"
     return (
         f"select {_keys(shape)}, `__$lsn`, `__$is_row`, `__$last`.row as `__$row`, "
-        f"not `__$is_row` or `__$found` is null or {differs} as `__$is_boundary`, "
+        f"not `__$is_row` or `__$found` is null or {_is_truncated(truncates)} or {differs} as `__$is_boundary`, "
         f"{_next_truncate(truncates)} as `__$next_truncate` "
         f"from (select *, {_is_row(truncates)} as `__$is_row` from ({collapsed}))"
     )
@@ -135,7 +142,8 @@ def _events_filled(collapsed: str, shape: TableShape, truncates: Sequence[Trunca
     differs = f"not ({_tracked(shape, '`__$found`')} <=> {_tracked(shape, '`__$row`')})"
     return (
         f"select {keys}, `__$lsn`, `__$is_row`, `__$row`, `__$next_truncate`, `__$lsn` != {BEFORE_ALL} and "
-        f"(not `__$is_row` or `__$found` is null or {differs}) as `__$is_boundary` from ({before})"
+        f"(not `__$is_row` or `__$found` is null or {_is_truncated(truncates)} or {differs}) as `__$is_boundary` "
+        f"from ({before})"
     )
 
 

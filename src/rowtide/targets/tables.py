@@ -138,8 +138,12 @@ class TableApplier:
     def _find_sources(self, source: DataFrame, shape: TableShape, instance: Instance) -> TableShape:
         """Return the columns with what their expressions need, for rows that may lack values.
 
-        Raises `TargetExpressionFailed` if one needs several columns: it cannot be computed where some are absent.
+        Raises `TargetExpressionFailed` if one needs several columns, or rows are deleted by a condition: neither can be
+        computed where some values are absent.
         """
+        if shape.apply_as_deletes is not None:
+            reason = "the condition of deletes needs whole rows; --before-images full"
+            raise TargetExpressionFailed(self._target.name, instance.capture_instance, reason)
         columns = []
         for column in shape.columns:
             sources = column.sources or tuple(find_needed(source, column.expression, instance))

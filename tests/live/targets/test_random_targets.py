@@ -36,7 +36,7 @@ def write_randomly(captured: CapturedDatabase, table: str, chance: random.Random
                         ),
                         f"delete from {table} where id = {some}",
                         f"with gone as (delete from {table} where id = {some} returning *) select * from gone",
-                        f"truncate {table}" if chance.random() < 0.3 else f"delete from {table} where id > 10",
+                        (f"truncate {table}") if chance.random() < 0.3 else f"delete from {table} where id > 10",
                     )
                 )
             )
