@@ -193,6 +193,8 @@ class Cleanup:
         self._works.popleft()
         try:
             ended.result()
+            if not work.is_roll:
+                self._vacuum(work.base.path)
         except (LakeWriteFailed, LakeReadFailed, TableUnreadable, QueryFailed) as error:
             if work.is_roll:
                 self._failures[work.name] = str(error)

@@ -149,22 +149,29 @@ class ChunkCopier:
         batches = _Batches(self._converter(opened.present, is_utf8=opened.is_utf8), self.take)
         table = as_copied(self.instance, opened.present, self.snapshot.definition.condition)
         chunk = self._chunk(number)
-        files = list(self._write(location, state, batches.of(opened.read(table, chunk))))
+        identity = self.snapshot.chunk_identity(number)
+        files: list[AddFile] = []
+        for file in self._write(location, state, batches.of(opened.read(table, chunk))):
+            files.append(file)
+            if self.snapshot.definition.visible is not None:
+                # A whole table may take longer than a vacuum spares what is not committed.
+                self._commit(location, state, f"{identity}:{file.path}", files)
+                files = []
         opened.connection.close()
-        self._commit(location, state, number, files)
+        self._commit(location, state, identity, files)
         return ChunkReport(number, batches.rows, batches.size)
 
-    def _commit(self, location: Location, state: TableState, number: int, files: list[AddFile]) -> None:
-        def write(present: TableState) -> list[AddFile]:
+    def _commit(self, location: Location, state: TableState, identity: str, files: Sequence[AddFile]) -> None:
+        def write(present: TableState) -> Sequence[AddFile]:
             if self._require_own(present).columns != state.columns:
-                raise BaseAltered
+                raise BaseAltered("its columns in the lake have other types now")
             return files
 
         self.lease.require()
         failpoint("base_chunk.before")
         self.committer.commit_once(
             location,
-            identity=self.snapshot.chunk_identity(number),
+            identity=identity,
             cycle=_COMMITTED,
             write=write,
             tags={"rowtide.token": str(self.lease.token)},

@@ -58,6 +58,7 @@ log = logging.getLogger("rowtide.snapshots")
 
 THREAD = "rowtide-snapshot"
 POLL_S = 1.0
+_PAUSED = "it was paused, and has no key to continue from"
 
 
 class SnapshotRunner:
@@ -178,7 +179,7 @@ class SnapshotRunner:
             if copy.request.is_cancelled and not copy.running:
                 self._endings.end(copy, RequestState.CANCELLED, copy.request.outcome or "cancelled")
             elif copy.request.is_paused and not copy.running and copy.opened is not None:
-                self._endings.begin_again(copy, "it was paused, and has no key to continue from")
+                self._endings.begin_again(copy, _PAUSED)
 
     def _begin(self, requests: Sequence[SnapshotRequest]) -> None:
         """Take up requests that are not worked on; of an instance's, one at a time."""
@@ -289,10 +290,14 @@ class SnapshotRunner:
         try:
             copy.note_copied(future.result())
         except CopyInterrupted:
-            copy.note_failed(number, copy.message, pause=False)
-        except BaseAltered:
-            copy.note_failed(number, None, pause=False)
+            if copy.opened is not None and not copy.request.is_cancelled:
+                self._endings.begin_again(copy, _PAUSED)
+            else:
+                # One that is cancelled ends with the next look at requests.
+                copy.note_failed(number, None, pause=False)
+        except BaseAltered as altered:
             self._follow_instance(copy)
+            self._repeat(copy, number, str(altered), pause=False)
         except CopyOutdated:
             self._endings.begin_again(copy, "the table was altered")
         except CopiedTableDropped as error:
@@ -302,10 +307,15 @@ class SnapshotRunner:
         except RowtideError as error:
             if error.remedy is not Remedy.RETRY:
                 self._endings.fail(copy, error)
-            elif copy.opened is not None:
-                self._endings.begin_again(copy, str(error))
             else:
-                copy.note_failed(number, str(error), pause=True)
+                self._repeat(copy, number, str(error), pause=True)
+
+    def _repeat(self, copy: TableCopy, number: int, reason: str, *, pause: bool) -> None:
+        """Copy a chunk again; all of it where one session had to read the whole table."""
+        if copy.opened is not None:
+            self._endings.begin_again(copy, reason)
+        else:
+            copy.note_failed(number, reason, pause=pause)
 
     def _follow_instance(self, copy: TableCopy) -> None:
         """Take an instance's definition as capture has it by now."""
