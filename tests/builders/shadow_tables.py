@@ -66,7 +66,7 @@ class ShadowTable:
         self.instance: Instance = instance(table=TABLE, before_images=images)
         self._is_sparing = images is BeforeImages.KEY
         self.made = MadeLake(folder)
-        self.made.enable(self.instance, _BEGIN)
+        self.made.enable(self.instance, _BEGIN, is_mapped=chosen.random() < 0.3)
         self.made.publish(lsns=[_BEGIN])
         self._lsn = self.low = self.high = _BEGIN
         self._state: State = {key: self._row() for key in chosen.sample(_KEYS, 6)}

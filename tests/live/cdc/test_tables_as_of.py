@@ -163,7 +163,7 @@ def test_a_cleanup_that_is_killed_loses_no_lsn(
 
 
 @pytest.mark.exhaustive
-def test_a_newer_snapshot_lets_cleanup_drop_the_layers_below(
+def test_cleanup_drops_layers_below_a_newer_snapshot(
     copied: CapturedDatabase, states: dict[CommitLsn, State]
 ) -> None:
     from builders.base_tables import base_rows, snapshots_of
@@ -180,26 +180,29 @@ def test_a_newer_snapshot_lets_cleanup_drop_the_layers_below(
 
 
 @pytest.mark.exhaustive
-def test_values_that_a_statement_rewrote_need_a_new_snapshot(copied: CapturedDatabase) -> None:
-    copied.execute("create table orders (id int primary key, total int)", "insert into orders values (1, 2), (2, 3)")
+def test_rewritten_values_need_a_new_snapshot(copied: CapturedDatabase) -> None:
+    copied.execute(
+        "create table orders (id int primary key, total int, price numeric(4, 1))",
+        "insert into orders values (1, 2, 1.5), (2, 3, 2.5)",
+    )
     copied.enable("orders", snapshot=True)
     copied.copy_tables()
-    copied.execute("insert into orders values (3, 4)")
+    copied.execute("alter table orders alter price type numeric(9, 1)", "insert into orders values (3, 4, 12345.5)")
     copied.capture()
     before = published(copied)
-    copied.execute("alter table orders alter total type bigint using total * 10", "insert into orders values (4, 5)")
+    copied.execute("alter table orders alter total type bigint using total * 10", "insert into orders values (4, 5, 1)")
     copied.capture()
     with pytest.raises(RewrittenSinceSnapshot) as refused:
         copied.cdc.stream_table_as_of("public_orders")
     assert "using total * 10" in str(refused.value)
-    assert read(copied, "orders", before) == ["(1,2)", "(2,3)", "(3,4)"]
+    assert read(copied, "orders", before) == ["(1,2,1.5)", "(2,3,2.5)", "(3,4,12345.5)"]
     copied.cdc.resnapshot("public_orders")
     copied.copy_tables()
-    assert read(copied, "orders", published(copied)) == ["(1,20)", "(2,30)", "(3,40)", "(4,5)"]
+    assert read(copied, "orders", published(copied)) == ["(1,20,1.5)", "(2,30,2.5)", "(3,40,12345.5)", "(4,5,1.0)"]
 
 
 @pytest.mark.exhaustive
-def test_an_instance_without_a_snapshot_has_no_base_after_cleanup(copied: CapturedDatabase) -> None:
+def test_cleanup_makes_no_base_without_a_snapshot(copied: CapturedDatabase) -> None:
     copied.execute("create table orders (id int primary key)")
     copied.enable("orders")
     for number in range(3):
