@@ -32,6 +32,7 @@ from rowtide.cdc.errors import (
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.cdc.published import RecordedInstance
+from rowtide.cdc.recorded_snapshots import read_snapshots
 from rowtide.cdc.system_tables import LakeState, SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
@@ -264,8 +265,9 @@ class Cleanup:
     def _plan_deletions(self, order: CleanupOrder) -> None:
         instances = self._system_tables.read().instances.values()
         chosen = retention.choose(instances, order)
-        bases = {one.instance.capture_instance: Base(self._lake, one.instance, one.lsn) for one in chosen}
-        copied = {name: base for name, base in bases.items() if base.has_snapshots()}
+        snapshots = read_snapshots(self._lake)
+        bases = [Base(self._lake, one.instance, one.lsn) for one in chosen if one.instance.member_id in snapshots]
+        copied = {base.instance.capture_instance: base for base in bases if base.has_snapshots()}
         ends = {name: base.find_end() for name, base in copied.items()}
         self._works = deque(_BaseWork(name, base, is_roll=True) for name, base in copied.items())
         self._works += (_change_rows(self._lake, one, ends.get(one.instance.capture_instance)) for one in chosen)

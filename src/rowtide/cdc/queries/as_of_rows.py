@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _LSN, _OPERATION, _ABSENT, _EXACT = "__$start_lsn", "__$operation", "__$absent_mask", "__$exact"
-_BROADCAST_ROWS = 2_000_000
-"""The keys of so many rows are sent to all tasks: the base is not sorted by its key then."""
+_BROADCAST_ROWS = 4_000_000
+"""The keys of so many change rows, of which an update has two, are sent to all tasks: the base is not shuffled then."""
 
 
 def table_as_of(as_of: AsOf[TableVersion]) -> DataFrame:
