@@ -286,10 +286,15 @@ class Cleanup:
         for name, rows in (("lsn_time_mapping", transactions), ("cycles", older)):
             yield _Piece(name, system_table_path(self._lake, name), rows)
 
+    def _find_failure(self, piece: _Piece) -> str | None:
+        """Return why a table's rows must stay: a base lacks what they amount to, or which of them count."""
+        is_system_table = piece.low is None
+        return next(iter(self._failures.values()), None) if is_system_table else self._failures.get(piece.name)
+
     def _clean(self, piece: _Piece) -> Cleaned:
-        if piece.name in self._failures:
-            # The base lacks what the rows amount to.
-            return Cleaned(piece.name, piece.low, 0, self._failures[piece.name])
+        failure = self._find_failure(piece)
+        if failure is not None:
+            return Cleaned(piece.name, piece.low, 0, failure)
         try:
             failpoint("rows_removal.before")
             removed = delete_rows(piece.path, piece.rows)
