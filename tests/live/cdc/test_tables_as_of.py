@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from builders.base_tables import base_rows, read_rows, snapshots_of
+from builders.capture_processes import CaptureProcess
 from builders.command_lines import rowtide, rowtide_process
 from builders.failpoints import BASE_FAILPOINTS
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup import rolling
 from rowtide.cdc.cleanup.retention import CleanupOrder
+from rowtide.cdc.errors import CleanupIncomplete
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.queries.errors import OutsideInterval, RewrittenSinceSnapshot
 from rowtide.cdc.snapshots.limits import CopyLimits
 from rowtide.core.lsn import CommitLsn
+from rowtide.delta.errors import LakeWriteFailed
 from rowtide.lake import deletion
+from rowtide.lake.tables import is_table
 
 if TYPE_CHECKING:
     from builders.captured_databases import CapturedDatabase
@@ -119,8 +125,6 @@ def test_tables_are_what_they_were_at_each_lsn(copied: CapturedDatabase, states:
 
 
 def rows_below(copied: CapturedDatabase, low: CommitLsn) -> int:
-    from builders.base_tables import read_rows
-
     rows = read_rows(change_table_path(str(copied.lake), "public_orders"))
     return sum(row["__$start_lsn"] < low.value for row in rows)
 
@@ -149,6 +153,38 @@ def cut_at(place: str) -> Callable[[str], None]:
     return cut
 
 
+@pytest.mark.exhaustive
+def test_rows_stay_while_their_base_cannot_be_written(
+    copied: CapturedDatabase, states: dict[CommitLsn, State], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(base: rolling.Base, _before_commit: Callable[[], None]) -> None:
+        raise LakeWriteFailed(base.path, "the storage is full")
+
+    low = list(states)[7]
+    with monkeypatch.context() as patched:
+        patched.setattr(rolling.Base, "roll", fail)
+        with pytest.raises(CleanupIncomplete, match="the storage is full"):
+            copied.cdc.cleanup(CleanupOrder(low_water_mark=low))
+    assert rows_below(copied, low) > 0
+    assert_as_recorded(copied, states, low)
+    copied.cdc.cleanup(CleanupOrder(low_water_mark=low))
+    assert rows_below(copied, low) == 0
+    assert_as_recorded(copied, states, low)
+
+
+@pytest.mark.exhaustive
+def test_a_running_capture_rolls_bases_forward(
+    copied: CapturedDatabase, states: dict[CommitLsn, State], tmp_path: Path
+) -> None:
+    low = list(states)[7]
+    with CaptureProcess(copied.url, tmp_path) as process:
+        process.wait_published(copied)
+        copied.cdc.cleanup(CleanupOrder(low_water_mark=low))
+        assert process.interrupt() == 0
+    assert rows_below(copied, low) == 0
+    assert_as_recorded(copied, states, low)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("place", BASE_FAILPOINTS)
 def test_a_cleanup_that_is_killed_loses_no_lsn(
@@ -163,11 +199,7 @@ def test_a_cleanup_that_is_killed_loses_no_lsn(
 
 
 @pytest.mark.exhaustive
-def test_cleanup_drops_layers_below_a_newer_snapshot(
-    copied: CapturedDatabase, states: dict[CommitLsn, State]
-) -> None:
-    from builders.base_tables import base_rows, snapshots_of
-
+def test_cleanup_drops_layers_below_a_newer_snapshot(copied: CapturedDatabase, states: dict[CommitLsn, State]) -> None:
     copied.cdc.resnapshot("public_orders")
     copied.copy_tables(SMALL)
     later = change(copied, "update orders set customer = 'later' where id = 10", "delete from orders where id = 11")
@@ -210,6 +242,4 @@ def test_cleanup_makes_no_base_without_a_snapshot(copied: CapturedDatabase) -> N
         copied.capture()
     copied.cdc.cleanup(CleanupOrder(low_water_mark=published(copied)))
     assert rows_below(copied, published(copied)) == 0
-    from rowtide.lake.tables import is_table
-
     assert not is_table(base_table_path(str(copied.lake), "public_orders"))
