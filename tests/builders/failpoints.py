@@ -17,7 +17,7 @@ CAPTURE_FAILPOINTS = tuple(
 CLEANUP_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("cleanup_record", "low_endpoints", "rows_removal") for side in ("before", "after")
 )
-BASE_FAILPOINTS = tuple(f"{step}.{side}" for step in ("roll_forward", "fold") for side in ("before", "after"))
+ROLLING_FAILPOINTS = tuple(f"{step}.{side}" for step in ("roll_forward", "fold") for side in ("before", "after"))
 RETYPING_FAILPOINTS = ("types_carried.before", "types_carried.after")
 LOG_BRIDGE_FAILPOINTS = (
     "slot_renewal.before",

@@ -12,7 +12,7 @@ import pytest
 from builders.base_tables import base_rows, read_rows, snapshots_of
 from builders.capture_processes import CaptureProcess
 from builders.command_lines import rowtide, rowtide_process
-from builders.failpoints import BASE_FAILPOINTS
+from builders.failpoints import ROLLING_FAILPOINTS
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup import rolling
 from rowtide.cdc.cleanup.retention import CleanupOrder
@@ -130,7 +130,7 @@ def rows_below(copied: CapturedDatabase, low: CommitLsn) -> int:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("place", [*BASE_FAILPOINTS, "rows_removal.before", "rows_removal.after"])
+@pytest.mark.parametrize("place", [*ROLLING_FAILPOINTS, "rows_removal.before", "rows_removal.after"])
 def test_a_cleanup_that_was_cut_loses_no_lsn(
     copied: CapturedDatabase, states: dict[CommitLsn, State], monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -186,7 +186,7 @@ def test_a_running_capture_rolls_bases_forward(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("place", BASE_FAILPOINTS)
+@pytest.mark.parametrize("place", ROLLING_FAILPOINTS)
 def test_a_cleanup_that_is_killed_loses_no_lsn(
     copied: CapturedDatabase, states: dict[CommitLsn, State], place: str
 ) -> None:

@@ -27,6 +27,7 @@ from builders.failpoints import (
     MERGE_FAILPOINTS,
     POSTGRES_TRACKING_FAILPOINTS,
     RETYPING_FAILPOINTS,
+    ROLLING_FAILPOINTS,
     SKIP_FAILPOINTS,
     SNAPSHOT_FAILPOINTS,
     SOURCE_FAILPOINTS,
@@ -108,6 +109,7 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + RETYPING_FAILPOINTS
         + SKIP_FAILPOINTS
         + BASE_FAILPOINTS
+        + ROLLING_FAILPOINTS
         + BASE_REMOVAL_FAILPOINTS
         + DELIVERY_FAILPOINTS
         + DELTA_FAILPOINTS
