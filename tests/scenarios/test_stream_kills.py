@@ -33,8 +33,14 @@ spark = rowtide.build_session(master="local[2]")
 os.environ.update(json.loads(variables))
 rowtide.register_source(spark)
 changes = spark.readStream.format("rowtide").option("instance", instance).option("maxTransactionsPerTrigger", 3)
-query = changes.load(lake).writeStream.format("delta").option("checkpointLocation", checkpoint).start(sink)
-query.awaitTermination()
+writer = changes.load(lake).writeStream.format("delta").option("checkpointLocation", checkpoint)
+while True:
+    try:
+        writer.start(sink).awaitTermination()
+    except Exception as error:
+        # Spark gives the source's process ten seconds to start, too little for a machine under load.
+        if "failed to connect back" not in str(error):
+            raise
 """
 
 
