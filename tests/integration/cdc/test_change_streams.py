@@ -313,7 +313,7 @@ def test_an_older_instance_is_needed_until_the_newer_begins(made: MadeLake) -> N
         query.read()
 
 
-def test_an_older_instance_is_needed_for_a_batch_that_is_repeated(made: MadeLake) -> None:
+def test_an_older_instance_is_needed_for_a_repeated_batch(made: MadeLake) -> None:
     query = Query(made, instances=NAME)
     query.read()
     made.enable(ITEM_2, 125)
