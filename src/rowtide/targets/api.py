@@ -13,6 +13,7 @@ from rowtide.cdc.access import own_source, read_role_access
 from rowtide.cdc.consumers import consumers
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.cdc.definitions import read_source, require_complete
+from rowtide.cdc.published import read_visible_publication
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.running.job_works import SharedSpark
@@ -114,6 +115,9 @@ class Targets:
                 lake = read_source(connection, self._name).lake
                 target, reader = definitions.find_target(connection, name), read_role_access(connection)
                 copied = definitions.list_copied(connection)
+            if read_visible_publication(lake) is None:
+                # Capture has not run yet.
+                return None
             target = self._hand_over(target, lake)
             for consumed in target.consumer.instances:
                 if consumed.is_enabled:
