@@ -21,7 +21,7 @@ from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.cdc.definitions import SCHEMA, consumer_instances, snapshots, targets
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetUnknown
-from rowtide.targets.options import CURRENT, HISTORY, PYTHON, TargetOptions
+from rowtide.targets.options import CURRENT, HISTORY, PYTHON, TargetFormat, TargetOptions
 
 _UNFINISHED = ("requested", "copying")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -144,6 +144,7 @@ def _find_problems(name: str, kind: str, options: TargetOptions) -> list[tuple[s
         ("it has neither a path nor a catalogue", not is_custom and (options.path or options.catalog) is None),
         ("it has a path and a catalogue", options.path is not None and options.catalog is not None),
         ("its catalogue is not written NAME.NAMESPACE", options.catalog is not None and "." not in options.catalog),
+        ("Iceberg tables are not clustered", options.format is TargetFormat.ICEBERG and bool(options.cluster_by)),
         ("a history keeps deleted rows anyway", is_history and options.soft_delete is not None),
         (
             "only a history tracks columns",

@@ -146,6 +146,8 @@ def _configure(spark: SparkSession, catalog: str, settings: Mapping[str, str]) -
 def _settings(catalog: str, settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     place = f"spark.sql.catalog.{catalog}"
     yield place, _CATALOG
+    # A table is looked at as it is, not as it was half a minute ago.
+    yield f"{place}.cache-enabled", "false"
     for name, value in settings.items():
         yield f"{place}.{name}", value
 
