@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -30,6 +30,7 @@ from rowtide.cdc.snapshots.runner import SnapshotRunner
 
 if TYPE_CHECKING:
     from builders.captured_databases import CapturedDatabase
+    from builders.object_servers import Bucket
     from rowtide.databases.postgres.embedded import EmbeddedServer
 
 SMALL = CopyLimits(chunk_bytes=16 * 1024, workers=1)
@@ -614,3 +615,15 @@ def test_commands_request_copy_and_list(copied: CapturedDatabase) -> None:
     (listed,) = map(json.loads, run("cdc", "snapshots", "--format", "jsonl", *db).output.splitlines())
     assert (listed["state"], listed["copied_rows"], listed["rows_per_second"]) == ("finished", 3, 1000)
     assert run("cdc", "resnapshot", "public_t", "--where", "id > 1", *db).code == 0
+
+
+@pytest.mark.exhaustive
+def test_tables_are_copied_into_a_bucket(copied: CapturedDatabase, bucket: Bucket) -> None:
+    copied.execute(*ORDERS)
+    copied.cdc.enable_db(f"{bucket.url}/lake")
+    copied.cdc.enable_table("orders")
+
+    copied.copy_tables(SMALL)
+
+    in_bucket = replace(copied, lake=cast("Path", f"{bucket.url}/lake"))
+    assert table_of(in_bucket, "public_orders", "id", key=("id",)) == select(copied, "select id from orders")
