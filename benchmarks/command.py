@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from benchmarks.commands import COMMANDS
 from benchmarks.cycles import CYCLES
+from benchmarks.initial_copy import INITIAL_COPY
 from benchmarks.latency import MEASURED_S, measure_latency
 from benchmarks.merge import MERGE
 from benchmarks.object_store import OBJECT_STORE
@@ -25,7 +26,7 @@ from rowtide.lake.session import build_session
 
 _KNOWN = [
     *(*WORKLOADS, LATENCY, *CYCLES, *CHANGES, *READING, *TABLES_AS_OF, *TRACKING, *REPLICATION, *MERGE, *COMMANDS),
-    *(*OBJECT_STORE, *WORKERS, *TARGETS),
+    *(*OBJECT_STORE, *WORKERS, *TARGETS, *INITIAL_COPY),
 ]
 
 _LAKES = {**READING, **TABLES_AS_OF}
@@ -44,7 +45,8 @@ def main() -> None:
     throughputs = list(_measure([name for name in names if name in WORKLOADS], arguments))
     tables = [*_read([name for name in names if name in _LAKES])]
     sizes = Sizes(arguments.rows, arguments.runs, arguments.seconds)
-    for workloads in (CYCLES, CHANGES, TRACKING, REPLICATION, MERGE, COMMANDS, OBJECT_STORE, WORKERS, TARGETS):
+    compared = (CYCLES, CHANGES, TRACKING, REPLICATION, MERGE, COMMANDS, OBJECT_STORE, WORKERS, TARGETS, INITIAL_COPY)
+    for workloads in compared:
         tables += _compare(workloads, [name for name in names if name in workloads], sizes)
     _print(describe_goals(throughputs, latency, tables))
 

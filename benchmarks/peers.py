@@ -61,6 +61,20 @@ def run_debezium(source: Source, log: DebeziumLog) -> Measured:
     return Measured(DEBEZIUM, answer.first_s + running_s, answer.first_s, answer.peak_memory)
 
 
+def run_debezium_snapshot(source: Source, table: str, rows: int) -> Measured:
+    """Let Debezium deliver the rows that a table has; the first tenth of them warms it up, and is not timed."""
+    properties = {
+        **_properties(source, "debezium_snapshot"),
+        "snapshot.mode": "initial_only",
+        "table.include.list": table,
+    }
+    warm_up = rows // 10
+    settings = Settings(properties, _THROUGHPUT_JAVA, warm_up, rows - warm_up)
+    answer = Answer(**run_child("benchmarks.debezium_process", settings, source.folder, "debezium-snapshot"))
+    seconds = (answer.last_s - answer.warm_s) * rows / answer.events_after_warm
+    return Measured(DEBEZIUM, seconds, answer.first_s, answer.peak_memory)
+
+
 def _properties(source: Source, slot: str) -> dict[str, str]:
     return {
         "name": "benchmark",

@@ -77,10 +77,10 @@ class Source:
                 connection.execute(statement.encode())
 
     def enable(self, tables: Iterable[str]) -> None:
-        """Enable the database, and capture of these tables."""
+        """Enable the database, and capture of these tables' changes, without the rows that they have."""
         self.cdc.enable_db(self.lake)
         for table in tables:
-            self.cdc.enable_table(table)
+            self.cdc.enable_table(table, snapshot=False)
 
     def mark(self) -> str:
         """Return the log's end, on disk; a transaction behind it is there to be reached."""
