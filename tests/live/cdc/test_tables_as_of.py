@@ -51,10 +51,12 @@ class Cut(Exception):
 
 
 @pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cleanup does not wait for readers here, and does not vacuum, which takes seconds."""
+def vacuumed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tables that would be vacuumed, which takes seconds each; nor is there a grace for readers here."""
+    paths: list[str] = []
     monkeypatch.setattr(cleanup_module, "READER_GRACE_S", 0.0)
-    monkeypatch.setattr(deletion, "vacuum_files", lambda _location, _files: None)
+    monkeypatch.setattr(deletion, "vacuum_files", lambda location, _files: paths.append(location.path))
+    return paths
 
 
 @pytest.fixture
@@ -199,13 +201,16 @@ def test_a_cleanup_that_is_killed_loses_no_lsn(
 
 
 @pytest.mark.exhaustive
-def test_cleanup_drops_layers_below_a_newer_snapshot(copied: CapturedDatabase, states: dict[CommitLsn, State]) -> None:
+def test_cleanup_drops_layers_below_a_newer_snapshot(
+    copied: CapturedDatabase, states: dict[CommitLsn, State], vacuumed: list[str]
+) -> None:
     copied.cdc.resnapshot("public_orders")
     copied.copy_tables(SMALL)
     later = change(copied, "update orders set customer = 'later' where id = 10", "delete from orders where id = 11")
     assert_as_recorded(copied, states | later, next(iter(states)))
     low = list(later)[1]
     copied.cdc.cleanup(CleanupOrder(low_water_mark=low))
+    assert base_table_path(str(copied.lake), "public_orders") in vacuumed
     newest = snapshots_of(copied, "public_orders")[-1]
     assert min(base_rows(copied, "public_orders", "__$start_lsn")) >= (newest.begin.value,)
     assert_as_recorded(copied, later, low)
