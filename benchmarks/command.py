@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from benchmarks.commands import COMMANDS
 from benchmarks.cycles import CYCLES
 from benchmarks.initial_copy import INITIAL_COPY
+from benchmarks.keeping import KEEPING
 from benchmarks.latency import MEASURED_S, measure_latency
 from benchmarks.merge import MERGE
 from benchmarks.object_store import OBJECT_STORE
@@ -26,7 +27,7 @@ from rowtide.lake.session import build_session
 
 _KNOWN = [
     *(*WORKLOADS, LATENCY, *CYCLES, *CHANGES, *READING, *TABLES_AS_OF, *TRACKING, *REPLICATION, *MERGE, *COMMANDS),
-    *(*OBJECT_STORE, *WORKERS, *TARGETS, *INITIAL_COPY),
+    *(*OBJECT_STORE, *WORKERS, *TARGETS, *INITIAL_COPY, *KEEPING),
 ]
 
 _LAKES = {**READING, **TABLES_AS_OF}
@@ -46,7 +47,7 @@ def main() -> None:
     tables = [*_read([name for name in names if name in _LAKES])]
     sizes = Sizes(arguments.rows, arguments.runs, arguments.seconds)
     compared = (CYCLES, CHANGES, TRACKING, REPLICATION, MERGE, COMMANDS, OBJECT_STORE, WORKERS, TARGETS, INITIAL_COPY)
-    for workloads in compared:
+    for workloads in (*compared, KEEPING):
         tables += _compare(workloads, [name for name in names if name in workloads], sizes)
     _print(describe_goals(throughputs, latency, tables))
 

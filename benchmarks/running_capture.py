@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from rowtide.core.lsn import parse_log_position
 from rowtide.delta.log_files import LOG
 from rowtide.lake.stores import open_folder
 
+CAPTURE, AGENT = ("cdc", "run"), ("agent", "run")
 _PATIENCE_S = 600
 _STOP_TIMEOUT_S = 60
 _POLL_S = 0.05
@@ -55,13 +56,15 @@ class RunningCapture:
 
 
 @contextmanager
-def run_capture(source: Source, variables: Mapping[str, str] = MappingProxyType({})) -> Iterator[RunningCapture]:
+def run_capture(
+    source: Source, variables: Mapping[str, str] = MappingProxyType({}), command: Sequence[str] = CAPTURE
+) -> Iterator[RunningCapture]:
     """Run it, with environment variables, until the context ends; it has published its first cycle before."""
-    messages = source.folder / "cdc-run"
-    command = [sys.executable, "-m", "rowtide", "cdc", "run", "--db", source.url]
+    messages = source.folder / "-".join(command)
     with messages.open("wb") as output:
         own = {**environment(), **variables}
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=own)
+        given = [sys.executable, "-m", "rowtide", *command, "--db", source.url]
+        process = subprocess.Popen(given, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=own)
     running = RunningCapture(source, process, messages)
     try:
         running.await_published(source.mark())

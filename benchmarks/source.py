@@ -19,6 +19,7 @@ from rowtide.handle import connect
 from rowtide.log.manifest import Manifest
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
+from rowtide.targets import Targets
 
 SETTINGS = {
     "max_wal_size": "8GB",
@@ -62,6 +63,10 @@ class Source:
     @property
     def cdc(self) -> ChangeDataCapture:
         return connect(self.url).cdc
+
+    @property
+    def targets(self) -> Targets:
+        return connect(self.url).targets
 
     def execute(self, statement: str) -> str:
         """Run a statement and return its first value as text, empty where there is none."""
