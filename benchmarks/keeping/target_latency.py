@@ -90,6 +90,6 @@ def _read(path: str, *columns: str) -> pa.Table:
     return snapshot.read(columns)
 
 
-def _seconds(times: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _seconds(times: pa.ChunkedArray[pa.TimestampScalar]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     found: np.ndarray[tuple[int], np.dtype[np.float64]] = times.cast(pa.int64()).to_numpy() / 1e6
     return found
