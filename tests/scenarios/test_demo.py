@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-# Two sessions of Spark beside a loaded server: minutes.
+# A session of Spark beside a loaded server: minutes on a busy machine.
 pytestmark = [pytest.mark.live, pytest.mark.spark, pytest.mark.timeout(900)]
 
 DEMO = [sys.executable, "-m", "rowtide", "demo", "--seconds", "20"]
@@ -59,6 +59,8 @@ def test_demo_proves_itself_and_leaves_nothing_behind(temporary: Path) -> None:
     assert int(reads[1]) >= 20
     assert float(reads[2]) <= 2
     assert re.search(r"row by row equal +.*pgbench_accounts 1,000,000 rows", demo.stdout)
+    assert re.search(r"pgbench_accounts, current table = source: 1,000,000 rows", demo.stdout)
+    assert re.search(r"pgbench_accounts, history table, slices = the table as of LSN \S+: 1,000,000 rows", demo.stdout)
     assert re.search(r"commit to queryable +median \d+\.\d s, 95th percentile \d+\.\d s", demo.stdout)
     assert processes_in(temporary) == []
     assert list(temporary.glob("rowtide-demo-*")) == []
@@ -76,7 +78,7 @@ def test_demo_proves_itself_and_leaves_nothing_behind(temporary: Path) -> None:
 )
 def test_interrupted_demo_ends_everything_and_removes_its_folder(temporary: Path, number: signal.Signals) -> None:
     with subprocess.Popen(DEMO, env=environment(temporary), stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as demo:
-        wait_until(lambda: [*temporary.glob("*/messages/capture")], timeout_s=300)
+        wait_until(lambda: [*temporary.glob("*/messages/agent")], timeout_s=300)
         demo.send_signal(number)
         demo.communicate(timeout=120)
     assert demo.returncode == 128 + number
@@ -89,7 +91,7 @@ def test_killed_demo_takes_its_processes_along(temporary: Path) -> None:
     with subprocess.Popen(
         DEMO, env=environment(temporary), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as demo:
-        wait_until(lambda: [*temporary.glob("*/messages/capture")], timeout_s=300)
+        wait_until(lambda: [*temporary.glob("*/messages/agent")], timeout_s=300)
         demo.kill()
     wait_until(lambda: processes_in(temporary) == [], timeout_s=120)
 

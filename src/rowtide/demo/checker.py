@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from rowtide.demo.errors import ProcessSilent
 from rowtide.demo.figures import Figures, Span
 from rowtide.demo.invariant import Read
 from rowtide.demo.processes import Child
-from rowtide.demo.proof import Comparison
+from rowtide.demo.proof import Comparison, TargetVersion
 
 _TICK_S = 0.5
 _CAPTURE_TIMEOUT_S = 300
@@ -58,6 +59,14 @@ class Checker:
     def compare(self, final: Path) -> list[Comparison]:
         """Request a comparison of all tables."""
         return [Comparison(**found) for found in self._ask("compare", _PROOF_TIMEOUT_S, final=str(final))]
+
+    def compare_targets(
+        self, final: Path, current: TargetVersion, history: TargetVersion, lsns: Sequence[int]
+    ) -> list[Comparison]:
+        """Request a comparison of the targets' tables, see `proof.compare_targets`."""
+        versions = {"current": asdict(current), "history": asdict(history)}
+        found = self._ask("compare_targets", _PROOF_TIMEOUT_S, final=str(final), lsns=list(lsns), **versions)
+        return [Comparison(**comparison) for comparison in found]
 
     def figures(self, span: Span) -> Figures:
         """Request the figures."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
 from rowtide.demo.figures import Span, read_figures
-from rowtide.demo.proof import compare_tables
+from rowtide.demo.proof import TargetVersion, compare_tables, compare_targets
 from rowtide.demo.reading import ConsistentReader
 
 Answer = Mapping[str, Any] | list[Mapping[str, Any]] | bool | None
@@ -37,6 +37,12 @@ class Requests:
     def compare(self, *, final: str) -> Answer:
         return [asdict(found) for found in compare_tables(self._lake, Path(final))]
 
+    def compare_targets(
+        self, *, final: str, current: Mapping[str, Any], history: Mapping[str, Any], lsns: Sequence[int]
+    ) -> Answer:
+        versions = TargetVersion(**current), TargetVersion(**history)
+        return [asdict(found) for found in compare_targets(self._lake, Path(final), *versions, lsns)]
+
     def figures(self, *, after: int, last: int) -> Answer:
         return asdict(read_figures(self._lake, Span(after, last)))
 
@@ -47,6 +53,7 @@ def serve(requests: Requests, lines: TextIO, answers: TextIO) -> None:
         "is_possible": requests.is_possible,
         "read": requests.read,
         "compare": requests.compare,
+        "compare_targets": requests.compare_targets,
         "figures": requests.figures,
     }
     for line in lines:

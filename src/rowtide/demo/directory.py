@@ -40,6 +40,11 @@ class Directory:
         return self.root / "scratch"
 
     @property
+    def targets(self) -> Path:
+        """The folder of the targets' tables."""
+        return self.root / "targets"
+
+    @property
     def final(self) -> Path:
         """The tables after the workload."""
         return self.scratch / "final"

@@ -12,23 +12,44 @@ from pyarrow import csv
 
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.core.lsn import CommitLsn
+from rowtide.delta.snapshot import open_snapshot
 from rowtide.demo.errors import RowsDiffer
 from rowtide.demo.reading import instance_of
-from rowtide.demo.workload import KEYS, NULL
+from rowtide.demo.workload import KEYS, NULL, TARGETED
+from rowtide.lake.stores import locate
+
+CURRENT, OPEN_SLICES, PAST_SLICES = "current table", "history table, open slices", "history table, slices"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetVersion:
+    """A Delta table of a target, and its version at the target's LSN."""
+
+    path: str
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The result for one table: the source's rows, and the number of rows on one side only (0: equal)."""
+    """The result for one table: the rows that are expected, and the number of rows on one side only (0: equal).
+
+    `subject` is what of a target was compared, with the source, or with the table as of `lsn`.
+    """
 
     table: str
     rows: int
     different_rows: int
+    subject: str = ""
+    lsn: int = 0
 
 
 def require_equal(comparisons: Sequence[Comparison]) -> None:
     """Raise `RowsDiffer` unless every table is equal."""
-    different = [f"{found.different_rows} rows of {found.table}" for found in comparisons if found.different_rows]
+    different = [
+        f"{found.different_rows} rows of {found.table}" + (f" ({found.subject})" if found.subject else "")
+        for found in comparisons
+        if found.different_rows
+    ]
     if different:
         raise RowsDiffer(", ".join(different))
 
@@ -42,6 +63,31 @@ def compare_tables(lake: str, final: Path) -> list[Comparison]:
     lsn = reader.get_max_lsn()
     assert lsn is not None, "changes were read"
     return [_compare(table, as_of(reader, table, lsn), read_copy(reader, table, final)) for table in KEYS]
+
+
+def compare_targets(
+    lake: str, final: Path, current: TargetVersion, history: TargetVersion, lsns: Sequence[int]
+) -> list[Comparison]:
+    """Compare the targets' tables of `TARGETED` with the source.
+
+    The current table and the history's open slices with the source's copy; the slices that are valid at the first of
+    `lsns` that the history has, else at the last published one, with the table as of that LSN.
+    """
+    reader = Lake(lake)
+    source = read_copy(reader, TARGETED, final)
+    past = _read_version(history, [*source.column_names, "valid_from_lsn", "valid_to_lsn", "is_current"])
+    first = pc.min(past["valid_from_lsn"]).as_py()
+    last = reader.get_max_lsn()
+    assert last is not None, "changes were read"
+    at = next((lsn for lsn in lsns if lsn >= first), last.value)
+    begin, end = pc.field("valid_from_lsn"), pc.field("valid_to_lsn")
+    is_valid = (begin <= at) & (end.is_null() | (end > at))
+    then = as_of(reader, TARGETED, CommitLsn(at))
+    return [
+        _compare(TARGETED, _read_version(current, source.column_names), source, CURRENT),
+        _compare(TARGETED, past.filter(pc.field("is_current")).select(source.column_names), source, OPEN_SLICES),
+        _compare(TARGETED, past.filter(is_valid).select(source.column_names), then, PAST_SLICES, at),
+    ]
 
 
 def as_of(reader: Lake, table: str, lsn: CommitLsn) -> pa.Table:
@@ -61,7 +107,13 @@ def read_copy(reader: Lake, table: str, folder: Path) -> pa.Table:
     return csv.read_csv(folder / f"{table}.csv", convert_options=options)
 
 
-def _compare(table: str, found: pa.Table, expected: pa.Table) -> Comparison:
+def _read_version(target: TargetVersion, columns: Sequence[str]) -> pa.Table:
+    snapshot = open_snapshot(locate(target.path), target.version)
+    assert snapshot is not None, "the target has the version"
+    return snapshot.read(columns)
+
+
+def _compare(table: str, found: pa.Table, expected: pa.Table, subject: str = "", lsn: int = 0) -> Comparison:
     """Compare multisets: each row with the number of times it is found, less that it is expected."""
     names = expected.column_names
     sides = [
@@ -70,4 +122,4 @@ def _compare(table: str, found: pa.Table, expected: pa.Table) -> Comparison:
     ]
     totals = pa.concat_tables(sides).group_by(names).aggregate([("times", "sum")])
     different = pc.sum(pc.abs(totals["times_sum"])).as_py() or 0
-    return Comparison(table, expected.num_rows, different)
+    return Comparison(table, expected.num_rows, different, subject, lsn)

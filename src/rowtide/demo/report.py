@@ -40,7 +40,11 @@ def _results(outcome: DemoOutcome) -> Iterator[tuple[str, str]]:
     latency = f"median {figures.latency_median_s:.1f} s, 95th percentile {figures.latency_p95_s:.1f} s"
     yield "commit to queryable", f"{latency}, in {figures.cycles} cycles"
     yield "consistent reads", _reads(run)
-    yield "row by row equal", f"initial rows + captured changes = source: {_rows(outcome.comparisons)}"
+    of_tables = [found for found in outcome.comparisons if not found.subject]
+    yield "row by row equal", f"initial rows + captured changes = source: {_rows(of_tables)}"
+    for found in outcome.comparisons:
+        if found.subject:
+            yield "", _describe(found)
     yield "the demo took", f"{outcome.seconds:.0f} s"
 
 
@@ -58,6 +62,12 @@ def _longest_delay(reads: Sequence[Read]) -> float:
 
 def _rows(comparisons: Sequence[Comparison]) -> str:
     return ", ".join(f"{found.table} {found.rows:,} rows" for found in comparisons)
+
+
+def _describe(found: Comparison) -> str:
+    """Say of a target's table to what it is equal."""
+    other = f"the table as of LSN {CommitLsn(found.lsn)}" if found.lsn else "source"
+    return f"{found.table}, {found.subject} = {other}: {found.rows:,} rows"
 
 
 def _account(figures: Figures) -> list[str]:
@@ -93,7 +103,8 @@ def _removed() -> list[str]:
         "",
         "  rowtide cdc enable-db --lake DIR --db postgresql://USER@HOST/NAME",
         "  rowtide cdc enable-table SCHEMA.TABLE --db postgresql://USER@HOST/NAME",
-        "  rowtide cdc run --db postgresql://USER@HOST/NAME",
+        "  rowtide cdc add-target NAME SCHEMA_TABLE --path DIR --db postgresql://USER@HOST/NAME",
+        "  rowtide agent run --db postgresql://USER@HOST/NAME",
         "  rowtide cdc changes SCHEMA_TABLE --db postgresql://USER@HOST/NAME",
     ]
 
@@ -101,6 +112,7 @@ def _removed() -> list[str]:
 def _kept(directory: Directory) -> list[str]:
     places = [
         (f"{directory.lake}/cdc", "the change tables (Delta), base tables, cycles, instances, lsn_time_mapping"),
+        (str(directory.targets), "the current and the history table (Delta)"),
         (f"{directory.lake}/log", "the log store"),
         (str(directory.postgres), "PostgreSQL's data"),
         (str(directory.messages), "what the processes said"),

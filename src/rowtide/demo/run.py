@@ -31,8 +31,10 @@ class Run:
     span: Span
 
 
-def watch_run(workload: Workload, checker: Checker, seconds: int, show: Callable[[str], None]) -> Run:
-    """Run pgbench for at least `seconds` and until enough consistent reads are done.
+def watch_run(
+    workload: Workload, checker: Checker, seconds: int, is_followed: Callable[[Read], bool], show: Callable[[str], None]
+) -> Run:
+    """Run pgbench for at least `seconds`, until enough consistent reads are done, and the last of them is followed.
 
     Raises `BalancesDisagree`, `MaximumWentBack`, `TooFewReads`, and `ProcessEnded` if a process ends.
     """
@@ -42,7 +44,11 @@ def watch_run(workload: Workload, checker: Checker, seconds: int, show: Callable
         watch = _Watch(workload, pgbench, before.transactions, watch_capture, show)
         checker.on_tick = watch.tick
         begun_at = time.monotonic()
-        while (elapsed_s := time.monotonic() - begun_at) < seconds or len(watch.reads) < NEEDED_READS:
+        while (
+            (elapsed_s := time.monotonic() - begun_at) < seconds
+            or len(watch.reads) < NEEDED_READS
+            or not is_followed(watch.reads[-1])
+        ):
             if elapsed_s > seconds + _LONGEST_OVERTIME_S:
                 raise TooFewReads(len(watch.reads), NEEDED_READS, int(elapsed_s))
             watch.take(checker.read(patience_s=PATIENCE_S))

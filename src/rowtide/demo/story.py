@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +17,21 @@ from rowtide.demo.directory import Directory, open_directory
 from rowtide.demo.errors import ProcessSilent
 from rowtide.demo.figures import Figures
 from rowtide.demo.invariant import Read, require_consistent
-from rowtide.demo.processes import Child
+from rowtide.demo.processes import SHORT_LIVED_JAVA, Child
 from rowtide.demo.progress import Progress
-from rowtide.demo.proof import Comparison, require_equal
+from rowtide.demo.proof import Comparison, TargetVersion, require_equal
+from rowtide.demo.reading import instance_of
 from rowtide.demo.run import PATIENCE_S, Run, watch_run
 from rowtide.demo.signals import ended_by_signals, undisturbed_end
-from rowtide.demo.workload import CLIENTS, DEPOSIT, KEYS, SCALE, WITHDRAWAL, Workload
+from rowtide.demo.workload import CLIENTS, DEPOSIT, KEYS, SCALE, TARGETED, WITHDRAWAL, Workload
 from rowtide.handle import connect
 from rowtide.lake.spark.jvm import require_java
+from rowtide.targets import Targets
 
 _CATCH_UP_TIMEOUT_S = 300
+_POLL_S = 0.2
+TARGETS = {"current": "current", "history": "history"}
+"""The targets' kinds by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +69,14 @@ class _Story:
         server, workload = self._start_source()
         checker = self._running.enter_context(Checker.start(self._directory))
         self._prepare_source(server, workload)
-        capture = self._start_capture(server, checker)
+        targets = self._define_targets(server)
+        agent = self._start_agent(server, checker)
         self._warm_up(workload, checker)
-        run = self._run_workload(workload, checker, seconds)
-        self._catch_up(workload, checker, run.reads[-1])
+        run = self._run_workload(workload, checker, targets, seconds)
+        versions = self._catch_up(workload, checker, targets, run.reads[-1])
         checker.on_tick = lambda: None
-        capture.stop()
-        comparisons = self._prove(workload, checker)
+        agent.stop()
+        comparisons = self._prove(workload, checker, versions, run.reads)
         with self._progress.step("Reading the figures from the lake"):
             figures = checker.figures(run.span)
         version = workload.server_version()
@@ -92,32 +98,68 @@ class _Story:
             for table in KEYS:
                 cdc.enable_table(table)
 
-    def _start_capture(self, server: EmbeddedServer, checker: Checker) -> Child:
-        with self._progress.step("Starting rowtide cdc run: it copies the rows that are there, and captures"):
-            command = [sys.executable, "-m", "rowtide", "cdc", "run", "--db", server.url()]
-            capture = self._running.enter_context(Child("capture", command, self._directory))
-            checker.on_tick = capture.require_alive
+    def _define_targets(self, server: EmbeddedServer) -> Targets:
+        targets = connect(server.url()).targets
+        for name, kind in TARGETS.items():
+            path = str(self._directory.targets / name)
+            targets.add(name, [instance_of(TARGETED)], kind=kind, path=path)
+        return targets
+
+    def _start_agent(self, server: EmbeddedServer, checker: Checker) -> Child:
+        with self._progress.step("Starting rowtide agent run: it copies the rows that are there, and captures"):
+            command = [sys.executable, "-m", "rowtide", "agent", "run", "--master", "local[*]", "--db", server.url()]
+            agent = self._running.enter_context(Child("agent", command, self._directory, environment=SHORT_LIVED_JAVA))
+            checker.on_tick = agent.require_alive
             checker.await_capture()
-        return capture
+        return agent
 
     def _warm_up(self, workload: Workload, checker: Checker) -> None:
         with self._progress.step(f"Booking {DEPOSIT:+} by hand, and reading it from the lake"):
             _read_up_to(checker, workload.book(DEPOSIT), None)
 
-    def _run_workload(self, workload: Workload, checker: Checker, seconds: int) -> Run:
+    def _run_workload(self, workload: Workload, checker: Checker, targets: Targets, seconds: int) -> Run:
+        def is_followed(read: Read) -> bool:
+            """Tell whether the targets began before a read: so there are changes for them."""
+            begun = [targets.read_position(name).lsn for name in TARGETS]
+            return all(lsn is not None and lsn.value < read.lsn for lsn in begun)
+
         with self._progress.step(f"Running pgbench's TPC-B, {CLIENTS} clients, at least {seconds} s") as show:
-            return watch_run(workload, checker, seconds, show)
+            return watch_run(workload, checker, seconds, is_followed, show)
 
-    def _catch_up(self, workload: Workload, checker: Checker, last: Read) -> None:
+    def _catch_up(
+        self, workload: Workload, checker: Checker, targets: Targets, last: Read
+    ) -> Mapping[str, TargetVersion]:
         with self._progress.step(f"Booking {WITHDRAWAL:+} by hand, and letting capture catch up"):
-            _read_up_to(checker, workload.book(WITHDRAWAL), last)
+            mark = workload.book(WITHDRAWAL)
+            _read_up_to(checker, mark, last)
+        with self._progress.step(f"Letting the current and the history table of {TARGETED} catch up"):
+            return {name: _await_target(checker, targets, name, mark) for name in TARGETS}
 
-    def _prove(self, workload: Workload, checker: Checker) -> list[Comparison]:
+    def _prove(
+        self, workload: Workload, checker: Checker, versions: Mapping[str, TargetVersion], reads: Sequence[Read]
+    ) -> list[Comparison]:
+        final = self._directory.final
         with self._progress.step("Comparing initial rows + captured changes with the source, row by row"):
-            workload.copy_tables(self._directory.final)
-            comparisons = checker.compare(self._directory.final)
+            workload.copy_tables(final)
+            comparisons = checker.compare(final)
+        with self._progress.step("Comparing the current and the history table with the source, row by row"):
+            lsns = [read.lsn for read in reads]
+            comparisons += checker.compare_targets(final, versions["current"], versions["history"], lsns)
         require_equal(comparisons)
         return comparisons
+
+
+def _await_target(checker: Checker, targets: Targets, name: str, mark: int) -> TargetVersion:
+    """Wait until a target has a log position; return its table's version then. Raises `ProcessSilent`."""
+    deadline = time.monotonic() + _CATCH_UP_TIMEOUT_S
+    while time.monotonic() < deadline:
+        checker.on_tick()
+        position = targets.read_position(name)
+        table = position.tables.get(instance_of(TARGETED))
+        if position.lsn is not None and position.lsn.value >= mark and table is not None and table.version is not None:
+            return TargetVersion(table.location, table.version)
+        time.sleep(_POLL_S)
+    raise ProcessSilent("agent", _CATCH_UP_TIMEOUT_S, f"target {name} does not catch up")
 
 
 def _read_up_to(checker: Checker, mark: int, last: Read | None) -> Read:

@@ -20,13 +20,16 @@ from rowtide.demo.processes import Child
 KEYS = {"pgbench_accounts": "aid", "pgbench_branches": "bid", "pgbench_tellers": "tid", "pgbench_history": None}
 """The workload's tables with their primary keys; the history has none."""
 
+TARGETED = "pgbench_accounts"
+"""The table that targets follow."""
+
 NULL = r"\N"
 """Represents NULL in copies of the tables."""
 
 SCALE = 10
 CLIENTS = 4
 TRANSACTIONS_PER_S = 100
-"""Rate for pgbench: on two cores, PostgreSQL, the log reader, capture and the checker share the rest."""
+"""Rate for pgbench: on two cores, PostgreSQL, the log reader, the agent with its JVM and the checker share the rest."""
 
 ACCOUNT, TELLER, BRANCH = 4711, 7, 1
 """Of the bookings by hand."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rowtide.agents.loop import OnRetry, ignore, run_agent
 from rowtide.agents.runs import JobRun, RunOutcome
 from rowtide.agents.schedule import Schedule
+from rowtide.cdc.errors import LakeUnknown
 from rowtide.core.errors import RowtideError
 from rowtide.lake.errors import SparkLost
 from rowtide.log.errors import DatabaseNotEnabled, LeaseHeld
@@ -54,8 +55,8 @@ class TargetsAgent:
             return False
         try:
             version = self.targets.apply_target(target.name, self.make_spark)
-        except LeaseHeld:
-            # Another process applies to it now.
+        except (LeaseHeld, LakeUnknown):
+            # Another process applies to it now, or capture has not published anything yet.
             return False
         if version is not None:
             self.on_event(describe_version(target.name, version))

@@ -48,10 +48,12 @@ def test_the_agent_applies_what_is_published(captured: CapturedDatabase) -> None
     applied = AppliedTargets(captured)
     applied.add("now", "public_item")
     applied.add("nightly", "public_item", schedule="0 0 1 1 *")
-    captured.execute("insert into item values (1, 'a')")
-    captured.capture()
     events: list[str] = []
     agent = TargetsAgent(applied.targets, None, lambda: captured.spark, events.append)
+    # Nothing is published yet: it waits.
+    assert not agent.step()
+    captured.execute("insert into item values (1, 'a')")
+    captured.capture()
     with targets_beside(agent, threading.Event()):
         wait_until(lambda: len(events) >= 1, what="an apply")
         captured.execute("insert into item values (2, 'b')")

@@ -61,6 +61,14 @@ def test_equality_names_every_table_and_its_rows() -> None:
     assert "pgbench_accounts 1,000,000 rows, pgbench_history 3,122 rows" in line_of(OUTCOME, "row by row equal")
 
 
+def test_tables_of_targets_are_named_with_what_they_equal() -> None:
+    current = Comparison("pgbench_accounts", 1_000_000, 0, "current table")
+    slices = Comparison("pgbench_accounts", 1_000_000, 0, "history table, slices", 1001)
+    report = write_report(replace(OUTCOME, comparisons=[*OUTCOME.comparisons, current, slices]))
+    assert "pgbench_accounts, current table = source: 1,000,000 rows" in report
+    assert "history table, slices = the table as of LSN 0/3E9: 1,000,000 rows" in report
+
+
 def test_account_is_shown_before_and_after_with_printed_lsn() -> None:
     report = write_report(OUTCOME).splitlines()
     assert any(line.split() == ["0/3E8", "1", "3", "update,", "before", "04", "4711", "1", "0"] for line in report)
@@ -87,3 +95,5 @@ def test_equal_tables_pass() -> None:
 def test_different_rows_are_an_error_that_names_the_tables() -> None:
     with pytest.raises(RowsDiffer, match="RT-4903: .* 2 rows of pgbench_tellers"):
         require_equal([*OUTCOME.comparisons, Comparison("pgbench_tellers", 100, 2)])
+    with pytest.raises(RowsDiffer, match=r"1 rows of pgbench_accounts \(current table\)"):
+        require_equal([Comparison("pgbench_accounts", 100, 1, "current table")])
