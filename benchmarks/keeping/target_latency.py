@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.goals import at_most, figure
+from benchmarks.keeping.commands import CommandFailed
 from benchmarks.latency import TABLES, TRANSACTIONS_PER_S, WARM_UP_S, initialize, load
 from benchmarks.running_capture import AGENT, run_capture
-from benchmarks.keeping.commands import CommandFailed
 from benchmarks.source import Source, open_source
 from benchmarks.table import Sizes, Table
 from rowtide.cdc.lake_tables import system_table_path
