@@ -19,14 +19,8 @@ CLEANUP_FAILPOINTS = tuple(
 )
 ROLLING_FAILPOINTS = tuple(f"{step}.{side}" for step in ("roll_forward", "fold") for side in ("before", "after"))
 RETYPING_FAILPOINTS = ("types_carried.before", "types_carried.after")
-LOG_BRIDGE_FAILPOINTS = (
-    "slot_renewal.before",
-    "slot_renewal.after",
-    "segment_sync.before",
-    "segment_sync.after",
-    "epoch_opening.before",
-    "epoch_opening.after",
-)
+EPOCH_FAILPOINTS = tuple(f"{step}.{side}" for step in ("slot_renewal", "epoch_opening") for side in ("before", "after"))
+LOG_BRIDGE_FAILPOINTS = (*EPOCH_FAILPOINTS, "segment_sync.before", "segment_sync.after")
 SKIP_FAILPOINTS = ("transaction_skipped.before", "transaction_skipped.after")
 SQLITE_FAILPOINTS = ("sqlite_commit.before", "sqlite_commit.after")
 POSTGRES_TRACKING_FAILPOINTS = tuple(

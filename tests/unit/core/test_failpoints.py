@@ -21,6 +21,7 @@ from builders.failpoints import (
     DELIVERY_FAILPOINTS,
     DELTA_FAILPOINTS,
     DISOWNING_FAILPOINTS,
+    EPOCH_FAILPOINTS,
     LEAVING_OUT_FAILPOINTS,
     LOG_READER_FAILPOINTS,
     LOG_RESTART_FAILPOINTS,
@@ -100,6 +101,7 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + CAPTURE_FAILPOINTS
         + CAPTURE_ADDITION_FAILPOINTS
         + LOG_RESTART_FAILPOINTS
+        + EPOCH_FAILPOINTS
         + ADOPTION_FAILPOINTS
         + DISOWNING_FAILPOINTS
         + SOURCE_FAILPOINTS
