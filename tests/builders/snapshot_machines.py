@@ -182,8 +182,8 @@ class SnapshotMachine:
     def _note_rewriting(self, statement: str) -> None:
         self.log.append(statement)
         name, _, command = statement.partition(": ")
-        if "total type bigint" in command:
-            [table] = [table for table in self.shadow.tables if table.name == name]
+        [table] = [table for table in self.shadow.tables if table.name == name]
+        if "total type bigint" in command or ("drop column" in command and not table.key):
             self._rewritten.setdefault(name, []).append(table.states[-1].above)
 
     def _capture(self) -> None:

@@ -248,3 +248,34 @@ def test_cleanup_makes_no_base_without_a_snapshot(copied: CapturedDatabase) -> N
     copied.cdc.cleanup(CleanupOrder(low_water_mark=published(copied)))
     assert rows_below(copied, published(copied)) == 0
     assert not is_table(base_table_path(str(copied.lake), "public_orders"))
+
+
+@pytest.mark.exhaustive
+def test_a_dropped_column_of_rows_without_a_key_needs_a_new_snapshot(copied: CapturedDatabase) -> None:
+    """Rows that are told apart by all of their values are not found by those that are left."""
+    copied.execute(
+        "create table notes (word text, amount float8)",
+        "insert into notes values ('one', 1), ('one', 2), ('two', 2), ('three', 3)",
+    )
+    copied.enable("notes", snapshot=True)
+    copied.copy_tables()
+    before = published(copied)
+    copied.execute("alter table notes drop column amount", "delete from notes where word = 'two'")
+    copied.capture()
+    with pytest.raises(RewrittenSinceSnapshot):
+        copied.cdc.stream_table_as_of("public_notes")
+    assert words_of(copied, before) == ["one", "one", "three", "two"]
+    copied.cdc.resnapshot("public_notes")
+    copied.copy_tables()
+    copied.execute(
+        "alter table notes add column later int",
+        "delete from notes where ctid = (select ctid from notes where word = 'one' limit 1)",
+        "update notes set word = 'five' where word = 'three'",
+    )
+    copied.capture()
+    assert words_of(copied, None) == ["five", "one"]
+
+
+def words_of(copied: CapturedDatabase, lsn: CommitLsn | None) -> list[str]:
+    found = copied.cdc.stream_table_as_of("public_notes", lsn).to_arrow().read_all()
+    return sorted(found.column("word").to_pylist())

@@ -64,8 +64,22 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
         lsn=lsn,
         command=alteration.statement,
         required_column_update=changes_types(instance, after),
-        rewrites_values=alteration.rewrites_values,
+        rewrites_values=alteration.rewrites_values or _empties_column(instance, after, alteration),
     )
+
+
+def _empties_column(before: Instance, after: Instance, alteration: Alteration) -> bool:
+    """Return whether a captured column of a table without a key is dropped.
+
+    Its values become null without change rows; rows that are told apart by all of their values are no longer found.
+    """
+    if before.index_columns:
+        return False
+    present = {column.number: column.name for column in alteration.columns}
+    missing = [column for column in before.columns if column.column_id not in present]
+    remaining = {column.name for column in after.seen_columns}
+    is_fewer = any(column.name not in remaining for column in before.seen_columns)
+    return bool(missing) and (is_fewer or any(column.name in remaining for column in missing))
 
 
 def _follow_renames(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> SchemaChange:
@@ -81,7 +95,12 @@ def follow_shape(instance: Instance, lsn: CommitLsn, shape: TableShape) -> Seque
     changes: list[SchemaChange] = []
     for command, after in _differences(instance, shape):
         before = changes[-1].instance if changes else instance
-        changes.append(SchemaChange(after, lsn, command, changes_types(before, after), is_inferred=True))
+        is_dropped = not instance.index_columns and len(after.seen_columns) < len(before.seen_columns)
+        changes.append(
+            SchemaChange(
+                after, lsn, command, changes_types(before, after), is_inferred=True, rewrites_values=is_dropped
+            )
+        )
     return changes
 
 
