@@ -136,7 +136,8 @@ class SnapshotMachine:
         if publication is None or publication.lsn is None:
             return []
         mapped = read_rows(system_table_path(str(self.captured.lake), "lsn_time_mapping"))
-        lsns = {row["start_lsn"] for row in mapped if row["start_lsn"] <= publication.lsn.value}
+        found = (row["start_lsn"] for row in mapped if row["start_lsn"] is not None)
+        lsns = {lsn for lsn in found if lsn <= publication.lsn.value}
         return [CommitLsn(lsn) for lsn in sorted(lsns | {publication.lsn.value})]
 
     def readable(self, table: ShadowedTable) -> list[CommitLsn]:

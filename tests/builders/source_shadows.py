@@ -17,7 +17,8 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
 
 _KEYS = 24
-_SAMPLES = tuple(samples for samples in SAMPLES if samples.values)
+_SAMPLES = tuple(samples for samples in SAMPLES if samples.values and not samples.type_text.startswith("reg"))
+"""Names in values are read by a search path."""
 Row = tuple[str | None, ...]
 Session = psycopg.Connection[tuple[Any, ...]]
 
