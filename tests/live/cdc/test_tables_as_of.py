@@ -278,4 +278,4 @@ def test_a_dropped_column_of_rows_without_a_key_needs_a_new_snapshot(copied: Cap
 
 def words_of(copied: CapturedDatabase, lsn: CommitLsn | None) -> list[str]:
     found = copied.cdc.stream_table_as_of("public_notes", lsn).to_arrow().read_all()
-    return sorted(found.column("word").to_pylist())
+    return sorted(str(word) for word in found.column("word").to_pylist())
