@@ -61,7 +61,7 @@ def _enable_table(logged: LoggedDatabase, table: str) -> None:
     with engine.begin() as connection:
         source = read_source(connection, logged.url)
         _, (*steps, announcement) = plan_enable_table(
-            connection, source, find_table(connection, table), InstanceRequest()
+            connection, source, find_table(connection, table), InstanceRequest(snapshot=False)
         )
         for step in steps:
             connection.execute(step)

@@ -29,6 +29,7 @@ _WORDS = {
     "mask": "0x01",
     "position": "1",
     "values": "maxtrans=1",
+    "rule": "1",
     "max_retention_hours": "72",
 }
 """By the parameter's name, for those that a command cannot do without."""

@@ -27,6 +27,7 @@ READER_GRANTS: tuple[Executable, ...] = (
     statement("grant select on rowtide.source, rowtide.members to public"),
     statement("grant select on cdc.change_tables, cdc.captured_columns, cdc.index_columns to public"),
     statement("grant select on cdc.consumers, cdc.consumer_instances, cdc.targets to public"),
+    statement("grant select on cdc.table_rules, cdc.ruled_tables, cdc.new_tables to public"),
     statement("grant update (acknowledged_lsn, acknowledged_time, acknowledged_at) on cdc.consumers to public"),
     statement("alter table cdc.consumers enable row level security"),
     statement("drop policy if exists rowtide_read on cdc.consumers"),

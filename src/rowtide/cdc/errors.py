@@ -648,7 +648,7 @@ class ConsumerExists(AlreadyExists):
 class ConsumerOwned(Denied):
     """A consumer belongs to a target, and ends with it."""
 
-    number = 4142
+    number = 4144
     fact = "consumer {consumer} belongs to a target"
     hint = "Run `rowtide cdc drop-target` for the target; `rowtide cdc targets` lists them."
     consumer: str

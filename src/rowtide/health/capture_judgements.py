@@ -12,8 +12,8 @@ from rowtide.findings.quantities import format_duration
 from rowtide.health.judgements import Area, Judgement, State
 from rowtide.health.log_judgements import LATE_S
 from rowtide.log.postgres.status import seconds_between
+from rowtide.targets.definitions import TableState
 from rowtide.targets.listing import ListedTarget
-from rowtide.targets.sets import TableState
 
 CLEANUP_GRACE = timedelta(days=1)
 """A cleanup that was due may begin so late: the agent may be stopped for maintenance."""

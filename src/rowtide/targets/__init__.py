@@ -9,9 +9,10 @@ from rowtide.core.exports import exporting
 if TYPE_CHECKING:
     from rowtide.targets.api import Targets
     from rowtide.targets.custom import CustomTarget, CustomWindow
+    from rowtide.targets.definitions import TableState
     from rowtide.targets.listing import ListedTarget
     from rowtide.targets.options import TargetFormat, TargetOptions, Truncation
-    from rowtide.targets.sets import SetVersion, TableState, TableVersion
+    from rowtide.targets.sets import SetVersion, TableVersion
 
 __all__ = [
     "CustomTarget",
@@ -31,7 +32,7 @@ _HOMES = {
     "CustomWindow": "rowtide.targets.custom",
     "ListedTarget": "rowtide.targets.listing",
     "SetVersion": "rowtide.targets.sets",
-    "TableState": "rowtide.targets.sets",
+    "TableState": "rowtide.targets.definitions",
     "TableVersion": "rowtide.targets.sets",
     "TargetFormat": "rowtide.targets.options",
     "TargetOptions": "rowtide.targets.options",

@@ -28,12 +28,12 @@ from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.targets import definitions
 from rowtide.targets.applying import SetApplier
 from rowtide.targets.custom_sets import CustomSetApplier
-from rowtide.targets.definitions import Target
+from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetTableUnknown
 from rowtide.targets.hand_over import find_hand_overs
 from rowtide.targets.listing import ListedTarget, list_tables
 from rowtide.targets.options import CURRENT, OptionArguments, TargetFormat, TargetOptions
-from rowtide.targets.sets import SetTable, SetVersion, TableState
+from rowtide.targets.sets import SetTable, SetVersion
 from rowtide.targets.tables import TableApplier, find_snapshot, open_table
 
 if TYPE_CHECKING:

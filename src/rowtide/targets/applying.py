@@ -19,9 +19,9 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.errors import SparkLost
-from rowtide.targets.definitions import Target
+from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetInstanceEnded, TargetPassed
-from rowtide.targets.sets import SetTable, SetVersion, TableState, TableVersion
+from rowtide.targets.sets import SetTable, SetVersion, TableVersion
 
 log = logging.getLogger("rowtide.targets")
 

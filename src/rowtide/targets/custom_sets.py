@@ -16,9 +16,9 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.session import for_reading
 from rowtide.targets.custom import CustomWindow, guarded, open_custom
-from rowtide.targets.definitions import Target
+from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetInstanceEnded, TargetPassed
-from rowtide.targets.sets import SetTable, SetVersion, TableState, TableVersion
+from rowtide.targets.sets import SetTable, SetVersion, TableVersion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -28,6 +29,15 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 _OPTIONS = TypeAdapter(TargetOptions)
+
+
+class TableState(StrEnum):
+    """The state of a table in its set; set by each apply."""
+
+    MEMBER = "member"
+    """It is at the set's LSN."""
+    STOPPED = "stopped"
+    """It has left the set, for the reason in its note; it rejoins once it has caught up."""
 
 
 @dataclass(frozen=True, slots=True)

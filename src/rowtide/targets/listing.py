@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from rowtide.cdc.published import read_visible_publication
-from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.core.lsn import CommitLsn
 from rowtide.targets.definitions import Target, list_targets
-from rowtide.targets.sets import SetTable, SetVersion
+
+# What reads the lake is imported once there is a target.
+if TYPE_CHECKING:
+    from rowtide.cdc.queries.lsn_times import LsnTimes
+    from rowtide.targets.sets import SetVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,13 @@ class ListedTarget:
 def list_tables(connection: Connection, lake: str) -> tuple[ListedTarget, ...]:
     """Return the tables of all targets, with their LSNs and lags; without Spark."""
     found = list_targets(connection)
-    published = read_visible_publication(lake) if found else None
+    if not found:
+        return ()
+    from rowtide.cdc.published import read_visible_publication
+    from rowtide.cdc.queries.lsn_times import LsnTimes
+    from rowtide.targets.sets import SetTable
+
+    published = read_visible_publication(lake)
     as_of, times = published.time if published is not None else None, LsnTimes(lake)
     return tuple(listed for target in found for listed in describe(target, SetTable(lake, target).read(), times, as_of))
 

@@ -18,8 +18,8 @@ from rowtide.core.errors import RowtideError
 from rowtide.lake.errors import SparkLost
 from rowtide.log.errors import DatabaseNotEnabled, LeaseHeld
 from rowtide.targets.api import Targets
-from rowtide.targets.definitions import Target
-from rowtide.targets.sets import SetVersion, TableState
+from rowtide.targets.definitions import TableState, Target
+from rowtide.targets.sets import SetVersion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

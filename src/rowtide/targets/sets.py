@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from rowtide.lake import tables
 from rowtide.lake.compaction import COMPACTION_INTERVAL, Compacted, compact
 from rowtide.lake.deletion import delete_rows
 from rowtide.lake.small_tables import SmallTable, append_small
-from rowtide.targets.definitions import Target
+from rowtide.targets.definitions import TableState, Target
 
 COLUMNS = [
     ("cycle", "bigint"),
@@ -42,15 +41,6 @@ _SCHEMA = arrow_schema(COLUMNS)
 KEPT_APPLIES = 100_000
 """So many of the last applies can be pinned."""
 _KEPT_VERSIONS = timedelta(minutes=10)
-
-
-class TableState(StrEnum):
-    """The state of a table in its set; set by each apply."""
-
-    MEMBER = "member"
-    """It is at the set's LSN."""
-    STOPPED = "stopped"
-    """It has left the set, for the reason in its note; it rejoins once it has caught up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from rowtide.lake.views import select_from
 from rowtide.targets.applying import Due
 from rowtide.targets.columns import TableShape, shape_table
 from rowtide.targets.current import CurrentRows
-from rowtide.targets.definitions import Target
+from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetExpressionFailed, TargetNotFollowing
 from rowtide.targets.formats.delta import DeltaTable
 from rowtide.targets.formats.iceberg import IcebergTable
@@ -28,7 +28,7 @@ from rowtide.targets.history import HistoryRows
 from rowtide.targets.keeping import Copy, Keeper
 from rowtide.targets.merging import IS_DELETED, select_rows
 from rowtide.targets.options import HISTORY, TargetFormat
-from rowtide.targets.sets import TableState, TableVersion
+from rowtide.targets.sets import TableVersion
 from rowtide.targets.table import FoundTable, NewTable, TargetTable
 from rowtide.targets.windows import TargetWindow, open_target_window
 

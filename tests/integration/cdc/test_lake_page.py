@@ -19,7 +19,7 @@ def test_the_page_s_example_runs(tmp_path: Path) -> None:
     row = {"__$start_lsn": 100, "__$seqval": 1, "__$operation": 2, "__$update_mask": b"\x03", "id": 1, "status": "new"}
     made.publish((orders, [make_rows(orders, [row])]))
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     own = blocks[:3]
     found: dict[str, Any] = {}
     exec("".join(own).replace("/data/lake", made.path), found)

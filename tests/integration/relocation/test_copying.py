@@ -45,7 +45,7 @@ def require_same(filled: FilledLake, target: Path) -> None:
 def test_a_copy_has_every_state(filled: FilledLake, tmp_path: Path) -> None:
     copied = copy(filled, tmp_path / "copy")
     require_same(filled, tmp_path / "copy")
-    assert (copied.tables, copied.has_log_store) == (3, True)
+    assert (copied.tables, copied.has_log_store) == (4, True)
     assert copied.copied_files == copied.files
 
 
@@ -260,7 +260,7 @@ def test_the_command_says_what_it_copied(filled: FilledLake, tmp_path: Path) -> 
     assert not (tmp_path / "copy").exists()
     ended = run("lake", "copy", filled.path, str(tmp_path / "copy"))
     assert ended.code == 0, ended.errors
-    assert "the copy has 3 tables and the log store" in ended.errors
+    assert "the copy has 4 tables and the log store" in ended.errors
     require_same(filled, tmp_path / "copy")
     refused = run("lake", "copy", filled.path, f"{filled.path}/copy")
     assert "is inside" in refused.require_error(3124)

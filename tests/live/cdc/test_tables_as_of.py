@@ -251,7 +251,7 @@ def test_cleanup_makes_no_base_without_a_snapshot(copied: CapturedDatabase) -> N
 
 
 @pytest.mark.exhaustive
-def test_a_dropped_column_of_rows_without_a_key_needs_a_new_snapshot(copied: CapturedDatabase) -> None:
+def test_a_dropped_column_of_rows_without_a_key_ends_a_copy(copied: CapturedDatabase) -> None:
     """Rows that are told apart by all of their values are not found by those that are left."""
     copied.execute(
         "create table notes (word text, amount float8)",

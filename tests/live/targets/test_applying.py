@@ -14,8 +14,8 @@ from builders.failpoints import TARGET_FAILPOINTS
 from builders.slice_models import found_slices, slices_of, states_by_change
 from rowtide.cdc.errors import ConsumerOwned
 from rowtide.targets import CustomWindow, TargetFormat, Truncation
+from rowtide.targets.definitions import TableState
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetTableUnknown, TargetUnknown
-from rowtide.targets.sets import TableState
 
 KEYS, COLUMNS = ("id",), ("id", "name")
 

@@ -110,7 +110,7 @@ def test_every_error_has_a_valid_number_fact_remedy_and_hint(error: type[Rowtide
     assert {"number", "fact", "hint"} <= vars(error).keys()
     assert isinstance(error.remedy, Remedy)
     assert not error.fact.endswith(".")
-    assert error.hint.removesuffix("{gap}").endswith(".")
+    assert error.hint.removesuffix("{gap}").removesuffix("{before}").endswith(".")
 
 
 @every_error

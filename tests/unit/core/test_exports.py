@@ -20,7 +20,7 @@ from rowtide.merge.api import MergeReplication
 from rowtide.replication.api import TransactionalReplication
 from rowtide.tracking.api import ChangeTracking
 
-FEATURES = ("rowtide.cdc", "rowtide.replication", "rowtide.merge", "rowtide.tracking")
+FEATURES = ("rowtide.cdc", "rowtide.replication", "rowtide.merge", "rowtide.targets", "rowtide.tracking")
 PACKAGES = ("rowtide", *FEATURES)
 every_package = pytest.mark.parametrize("package", PACKAGES)
 

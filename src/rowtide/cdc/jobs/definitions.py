@@ -26,6 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.schema import CreateTable
 
+from rowtide.cdc.access import READER_GRANTS
 from rowtide.cdc.definitions import change_tables, find_missing, metadata, table_rules
 from rowtide.cdc.jobs.parameters import DEFAULTS, JobParameters, JobType
 
@@ -92,13 +93,17 @@ def first_table_steps(connection: Connection) -> list[Executable]:
     if cdc_jobs.name not in missing and _has_instances(connection):
         return []
     steps: list[Executable] = [CreateTable(table) for table in metadata.sorted_tables if table.name in missing]
+    steps += READER_GRANTS if missing else ()
     return steps + [insert_step(job_type, DEFAULTS[job_type]).on_conflict_do_nothing() for job_type in JobType]
 
 
 def complete(connection: Connection) -> None:
     """Create the missing tables of schema `cdc`, and the jobs of a database that an earlier version enabled."""
-    had_none = cdc_jobs.name in find_missing(connection)
+    missing = find_missing(connection)
+    had_none = cdc_jobs.name in missing
     metadata.create_all(connection)
+    for grant in READER_GRANTS if missing else ():
+        connection.execute(grant)
     if had_none and _has_instances(connection):
         for job_type in JobType:
             connection.execute(insert_step(job_type, DEFAULTS[job_type]))
