@@ -99,11 +99,12 @@ def has_snapshot(connection: Connection, member_id: str) -> bool:
 
 
 def list_copied(connection: Connection) -> frozenset[str]:
-    """Return the member ids of the instances that have a snapshot."""
-    finished = select(snapshots.c.member_id).where(
-        snapshots.c.state == RequestState.FINISHED, snapshots.c.condition.is_(None)
+    """Return the member ids of the instances that have a snapshot, as far as the role may see."""
+    return frozenset(
+        request.member_id
+        for request in list_visible(connection)
+        if request.state is RequestState.FINISHED and request.condition is None
     )
-    return frozenset(connection.execute(finished).scalars())
 
 
 def list_requests(connection: Connection, *, only_open: bool = False) -> Sequence[SnapshotRequest]:

@@ -16,7 +16,7 @@ from rowtide.agents.schedule import Schedule
 from rowtide.cdc.errors import LakeUnknown
 from rowtide.core.errors import RowtideError
 from rowtide.lake.errors import SparkLost
-from rowtide.log.errors import DatabaseNotEnabled, LeaseHeld
+from rowtide.log.errors import DatabaseCopied, DatabaseNotEnabled, LeaseHeld
 from rowtide.targets.api import Targets
 from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.sets import SetVersion
@@ -88,7 +88,7 @@ def targets_beside(agent: TargetsAgent, stop: threading.Event, on_retry: OnRetry
     def work(run: JobRun) -> str:
         try:
             run_targets(agent, run.stop, on_retry, has_run=True)
-        except DatabaseNotEnabled:
+        except (DatabaseCopied, DatabaseNotEnabled):
             # The block says so.
             return ""
         except SparkLost:

@@ -11,20 +11,18 @@ from sqlalchemy import Connection, text
 from rowtide.cdc.consumers.consumers import ListedConsumer, list_lags
 from rowtide.cdc.definitions import (
     READER,
-    SCHEMA,
     are_made,
     find_missing,
     list_catalogue,
     list_enabled,
     require_complete,
-    snapshots,
 )
 from rowtide.cdc.enabling import joining_triggers
 from rowtide.cdc.enabling.table_rules import list_failed, list_rules
 from rowtide.cdc.instances import decode_instance
 from rowtide.cdc.snapshot_requests import list_copied
 from rowtide.core.errors import RowtideError
-from rowtide.databases.postgres.catalogue import ServerIdentity, has_table, read_server_identity
+from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.findings.place_facts import LAKE, LOG_STORE, Place, read_place
 from rowtide.findings.postgres.facts import CapturedInstance, CaptureFacts, RuleFacts, SlotFacts
@@ -119,8 +117,7 @@ def _read_instances(connection: Connection, state: ManifestState | None) -> Iter
     members = {member.member_id: member for member in state.members} if state is not None else {}
     names = {name: (schema, table) for name, schema, table, *_ in list_catalogue(connection)}
     present = set(connection.execute(text(_PRESENT)).scalars())
-    # An earlier build has no snapshots.
-    copied = list_copied(connection) if has_table(connection, SCHEMA, snapshots.name) else frozenset[str]()
+    copied = list_copied(connection)
     for enabled in list_enabled(connection):
         member = members.get(enabled.member_id)
         definition = decode_instance(member.definition) if member is not None else None
