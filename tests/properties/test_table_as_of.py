@@ -40,6 +40,7 @@ def test_table_as_of_each_lsn_is_that_of_the_model(tmp_path: Path, seed: int) ->
         assert read(lake, shadow, lsn) == shadow.expected(lsn), lsn
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [*range(3), *LONG[:20]])
 def test_table_as_of_an_lsn_is_the_same_by_spark(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     chosen = random.Random(seed)

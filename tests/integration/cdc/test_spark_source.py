@@ -63,6 +63,7 @@ def in_order(rows: pa.Table) -> list[dict[str, Any]]:
     return rows.sort_by([(name, "ascending") for name in ("__$start_lsn", "__$operation")]).to_pylist()
 
 
+@pytest.mark.exhaustive
 def test_batches_are_what_the_lake_returns(spark: SparkSession, made: MadeLake) -> None:
     publish(made, change(130, 3, 1), change(130, 4, 1), other=140)
     opened = rowtide.open_lake(made.path)

@@ -58,6 +58,7 @@ def verify_equal(applied: AppliedTargets) -> None:
             assert len(rows) == len(slices)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", TargetFormat)
 @pytest.mark.parametrize("failpoint", TARGET_FAILPOINTS)
 def test_an_interrupted_apply_counts_once(
@@ -99,6 +100,7 @@ def test_tables_in_iceberg_follow(applied: AppliedTargets) -> None:
     verify_equal(applied)
 
 
+@pytest.mark.exhaustive
 def test_columns_rows_and_truncates_are_what_options_say(applied: AppliedTargets) -> None:
     applied.captured.execute(
         "create table person (id int primary key, email text, phone text, state text, visits int)",

@@ -42,9 +42,8 @@ def write_randomly(captured: CapturedDatabase, table: str, chance: random.Random
             )
 
 
-@pytest.mark.parametrize(
-    "seed", [pytest.param(1), *(pytest.param(n, marks=pytest.mark.exhaustive) for n in range(2, 9))]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(1, 9))
 def test_targets_are_what_the_source_was(captured: CapturedDatabase, seed: int) -> None:
     chance = random.Random(seed)
     for table in ("whole", "keyed"):

@@ -42,6 +42,7 @@ def test_three_commands_make_a_current_table(captured: CapturedDatabase) -> None
     assert rowtide("cdc", "apply", "shop", "--once", *db).require_error(9000)
 
 
+@pytest.mark.exhaustive
 def test_the_agent_applies_what_is_published(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key, name text)")
     captured.enable("item")
