@@ -131,8 +131,9 @@ def _run_task(
     from pyspark import TaskContext
 
     context = TaskContext.get()
+    assert context is not None
     # As many threads as the task has cores: the others belong to the executor's other tasks.
-    pa.set_cpu_count(context.cpus() if context is not None else 1)
+    pa.set_cpu_count(context.cpus())
     try:
         rows = convert_part(SegmentReader(store, most_kept_bytes=0), part)
         files = [

@@ -19,7 +19,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.lake_values.arrow_types import arrow_type
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
-from rowtide.log.postgres.pgoutput.images import MARKED_HEX
+from rowtide.databases.postgres.marked_texts import as_marked_texts, is_utf8
 
 _READ_AS_THEY_ARE = (pa.int16(), pa.int32(), pa.int64())
 """Types of which the reader of CSV takes exactly the texts that the server writes."""
@@ -123,17 +123,4 @@ def _only_chunk(column: Column) -> Column:
 
 def _carried(texts: Texts) -> Texts:
     """Return texts as captured rows have them: marked hexadecimal digits where a text is not UTF-8."""
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        return pa.array([_carry(value) for value in texts.cast(pa.binary()).to_pylist()], pa.string())
-    return texts
-
-
-def _carry(value: bytes | None) -> str | None:
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return MARKED_HEX + value.hex()
+    return texts if is_utf8(texts) else as_marked_texts(texts.cast(pa.binary()))

@@ -10,14 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.core.tables import ImageKind
+from rowtide.databases.postgres.marked_texts import as_marked_texts, is_utf8
 from rowtide.log.postgres.pgoutput.frames import Bools, Bytes, Frames, Ints
 from rowtide.log.postgres.pgoutput.relations import Layout
 from rowtide.log.postgres.pgoutput.tuples import CARRIED, CARRIED_OR_UNCHANGED, TEXT, UNCHANGED, Tuples, walk
-
-MARKED_HEX = "\0x"
-"""The prefix of the hex digits of a value that is not UTF-8. PostgreSQL's text has no NUL, so no value looks like
-this.
-"""
 
 MAX_TEXT_BYTES = (1 << 31) - 1
 _TEXT_LIST = pa.list_(pa.string())
@@ -133,27 +129,8 @@ def _texts(frames: Frames, messages: Ints, tuples: Tuples) -> pa.Array[Any]:
     is_null = tuples.kinds.ravel() != TEXT
     places = pa.array(np.arange(0, 2 * len(starts), 2), pa.int64(), mask=is_null if is_null.any() else None)
     values = between.take(places).cast(pa.binary())
-    if _is_utf8(values):
+    if is_utf8(values):
         return values.view(pa.string())
     if 2 * text_bytes > MAX_TEXT_BYTES:
         raise frames.error(int(messages[0]), "values that are not UTF-8, among more than 1 GiB")
-    return pa.array([_carry(value) for value in values.to_pylist()], pa.string())
-
-
-def _is_utf8(values: pa.Array[Any]) -> bool:
-    """Validate all values in one pass; search for invalid ones only if that fails."""
-    try:
-        values.view(pa.string()).validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _carry(value: bytes | None) -> str | None:
-    """Return a value as text, or as marked hex if it is not UTF-8."""
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return MARKED_HEX + value.hex()
+    return as_marked_texts(values)

@@ -13,8 +13,8 @@ from rowtide.core.errors import DecodeError
 from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import ImageKind
+from rowtide.databases.postgres.marked_texts import MARKED_HEX
 from rowtide.log.postgres.pgoutput import images
-from rowtide.log.postgres.pgoutput.images import MARKED_HEX
 
 OID = 16384
 COLUMNS = [ColumnSpec("a", 23, is_key=True), ColumnSpec("b", 25)]
