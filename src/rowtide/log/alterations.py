@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
+LONGEST_STATEMENT = 10_000
+"""Characters of a statement's text that are recorded."""
+
 
 @dataclass(frozen=True, slots=True)
 class AlteredColumn:

@@ -239,6 +239,34 @@ def test_rewritten_values_need_a_new_snapshot(copied: CapturedDatabase) -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("key", ["primary key", ""], ids=["keyed", "without key"])
+def test_a_rewrite_that_only_widens_needs_no_new_snapshot(copied: CapturedDatabase, key: str) -> None:
+    copied.execute(
+        f"create table orders (id int {key}, total smallint, price real, tax numeric(4, 1))",
+        "insert into orders values (1, 2, 0.1, 1.5), (2, -3, 1e30, 'NaN'), (3, null, -0.3, 99.9)",
+    )
+    copied.enable("orders", snapshot=True)
+    copied.copy_tables()
+    copied.execute("update orders set total = 4 where id = 2")
+    copied.capture()
+
+    def rows() -> list[str]:
+        return sorted(text for (text,) in copied.execute("select row(id, total, price::real, tax)::text from orders"))
+
+    copied.execute(
+        "alter table orders alter id type bigint, alter total type int, alter price type double precision, "
+        "alter tax type numeric(9, 3)"
+    )
+    expected = {published(copied): rows()}
+    copied.execute("insert into orders values (5000000000, 70000, 0.1, 1.125)", "delete from orders where id = 1")
+    copied.capture()
+    expected[published(copied)] = rows()
+
+    assert [change.rewrites_values for change in copied.cdc.get_ddl_history("public_orders")] == [False]
+    assert {lsn: read(copied, "orders", lsn) for lsn in expected} == expected
+
+
+@pytest.mark.exhaustive
 def test_cleanup_makes_no_base_without_a_snapshot(copied: CapturedDatabase) -> None:
     copied.execute("create table orders (id int primary key)")
     copied.enable("orders")

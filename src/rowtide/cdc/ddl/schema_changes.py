@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from rowtide.cdc.ddl.widenings import only_widens
 from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.column_places import find_places
@@ -64,8 +65,14 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
         lsn=lsn,
         command=alteration.statement,
         required_column_update=changes_types(instance, after),
-        rewrites_values=alteration.rewrites_values or _empties_column(instance, after, alteration),
+        rewrites_values=_rewrites_values(instance, after, alteration),
     )
+
+
+def _rewrites_values(before: Instance, after: Instance, alteration: Alteration) -> bool:
+    """Return whether values may be others now without a change row."""
+    is_rewritten = alteration.rewrites_values and not only_widens(before, after, alteration.statement)
+    return is_rewritten or _empties_column(before, after, alteration)
 
 
 def _empties_column(before: Instance, after: Instance, alteration: Alteration) -> bool:

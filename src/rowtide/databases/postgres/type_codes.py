@@ -26,6 +26,8 @@ _WITH_PRECISION = {
     1266: ("time", " with time zone"),
 }
 _NUMERIC = 1700
+NUMBERS = frozenset({20, 21, 23, 700, 701, _NUMERIC})
+"""Types of numbers, between which the server casts by value."""
 _HEADER = 4
 """Offset of the modifiers of lengths and of numeric."""
 

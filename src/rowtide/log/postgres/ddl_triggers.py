@@ -19,11 +19,11 @@ from sqlalchemy import Connection, Executable, text
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote, statement
+from rowtide.log.alterations import LONGEST_STATEMENT
 from rowtide.log.announcements import Announcement
 from rowtide.log.catalogue import LOG, dropped_table
 
 _NOT_SUPPORTED = "0A000"
-_LONGEST_STATEMENT = 10_000
 
 
 class Triggers(Enum):
@@ -162,7 +162,7 @@ begin
             'table', altered.relname,
             'is_inherited', altered.is_inherited,
             'command', tg_tag,
-            'statement', left(coalesce(current_query(), ''), {_LONGEST_STATEMENT}),
+            'statement', left(coalesce(current_query(), ''), {LONGEST_STATEMENT}),
             'rewrites_values', coalesce(altered.oid::bigint::text = any(rewritten), false),
             'columns', (
                 select coalesce(json_agg(json_build_object(
