@@ -22,8 +22,9 @@ def add_trigger(member: Member, event: str, condition: str, work: str) -> None:
 
 
 def logged(member: Member) -> int:
+    """Return how many rows the log names."""
     prefix = "" if isinstance(member, FileMember) else "rowtide_merge."
-    return int(member.execute(f'select count(*) from {prefix}"MSmerge_log"')[0][0])
+    return int(member.execute(f'select count(distinct rowguid) from {prefix}"MSmerge_log"')[0][0])
 
 
 def test_what_a_trigger_does_to_another_row_goes_to_all(merged: Merge) -> None:
@@ -85,3 +86,43 @@ def test_swapped_unique_values_are_not_logged_as_user_changes(merged: Merge) -> 
     merged.settle()
     merged.require_equal("customer", columns=COLUMNS)
     assert all(summary.is_quiet for summary in merged.settle())
+
+
+def add_exempt_trigger(member: Member) -> None:
+    """Count each write of a program's in the row, but not the agent's."""
+    if isinstance(member, FileMember):
+        member.execute(
+            "create trigger touch after update of name on customer "
+            "when not exists (select 1 from MSmerge_agent) "
+            "begin update customer set qty = qty + 1 where id = new.id; end"
+        )
+        return
+    member.execute(
+        "create function touch() returns trigger language plpgsql as $$begin new.qty = old.qty + 1; return new; end$$",
+        "create trigger touch before update of name on customer for each row "
+        "when (current_setting('rowtide.merge_agent', true) is distinct from 'on') execute function touch()",
+    )
+
+
+def test_triggers_at_all_nodes_can_leave_the_agents_writes_out(merged: Merge) -> None:
+    merged.begin(CUSTOMER, ROWS, customer={})
+    for member in merged.members:
+        add_exempt_trigger(member)
+    merged.subscribers[0].execute("update customer set name = 'x' where id = 1")
+    merged.hub.execute("update customer set name = 'y' where id = 2")
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "x", 2), (2, "y", 3), (3, "c", 3)]
+    merged.require_equal("customer", columns=COLUMNS)
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_a_trigger_that_asks_for_the_agent_outlives_the_merge(merged: Merge) -> None:
+    merged.begin(CUSTOMER, ROWS, customer={})
+    member = merged.subscribers[0]
+    add_exempt_trigger(member)
+    for subscriber in merged.subscribers:
+        merged.merge.drop_subscription("shop", subscriber.url)
+    member.execute("update customer set name = 'x' where id = 1")
+
+    assert member.execute("select qty from customer where id = 1") == [(2,)]

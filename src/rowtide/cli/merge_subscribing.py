@@ -64,6 +64,7 @@ def add_subscription(
     if priority and kind is SubscriberType.CLIENT:
         raise typer.BadParameter("only servers have one", param_hint="--priority")
 
+    omissions: list[object] = []
     with _copying() as on_progress:
         connect(db).merge.add_subscription(
             publication,
@@ -72,7 +73,10 @@ def add_subscription(
             priority=priority,
             partition=Partition(host_name, login),
             on_progress=on_progress,
+            on_omission=omissions.append,
         )
+    for omission in omissions:
+        notes.print(f"Not at the subscriber: {omission}")
     notes.print("Added; `rowtide merge sync` exchanges what changes from now on.")
 
 

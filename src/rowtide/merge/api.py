@@ -30,6 +30,7 @@ from rowtide.merge.inspection.sessions import MergeSession, list_sessions
 from rowtide.merge.inspection.validating import ArticleValidation, validate
 from rowtide.merge.nodes.connecting import address, open_node, open_subscriber
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.publishing.publications import (
     ArticleOptions,
     add_article,
@@ -165,12 +166,14 @@ class MergeReplication(MergePublishing):
         priority: float = 0.0,
         partition: Partition | None = None,
         on_progress: SnapshotProgress = lambda _article, _rows: None,
+        on_omission: Callable[[Omission], None] = lambda _omission: None,
     ) -> Subscription:
         """Subscribe a database: create and fill its tables (SQL Server: sp_addmergesubscription).
 
         A SQLite file that does not exist is created. `partition` gives the values of host_name() and suser_name() that
-        the articles' filters use. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`,
-        `PartitionValueMissing`.
+        the articles' filters use; `on_omission` is called with each part of the publisher's tables that the
+        subscriber's database does not have. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`,
+        `SubscriberHasTable`, `PartitionValueMissing`.
         """
         with self._open_hub(publication) as hub, open_subscriber(subscriber) as node:
             return add_subscription(
@@ -182,6 +185,7 @@ class MergeReplication(MergePublishing):
                 priority=priority,
                 partition=partition,
                 on_progress=on_progress,
+                on_omission=on_omission,
             )
 
     def drop_subscription(self, publication: str, subscriber: str, *, ignore_subscriber: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
@@ -14,9 +15,20 @@ _BOOLEANS = {0: "f", 1: "t"}
 _SMALLEST_EXPONENT = -4
 _LARGEST_EXPONENTS = {"double precision": 15, "real": 6}
 """Powers of ten from which on PostgreSQL writes floating point numbers with exponents."""
-_PLAIN_BELOW = {"double precision": 1e15, "real": 1e6, "numeric": 1e15}
+_PLAIN_BELOW = {"double precision": 1e15, "real": 1e6}
 """Below this, Python's digits without exponent equal PostgreSQL's."""
 _FIRST_BETWEEN = 2.0**54
+_NUMERIC = re.compile(r"numeric\(\d+(,\s*(?P<scale>-?\d+))?\)")
+ANY = "any"
+"""The type of a column without a declared type: its values' texts are SQLite's own literals.
+
+They say which class a value is stored as: `5`, `5.0`, `'5'`, `X'35'`.
+"""
+_MOST_DIGITS = 15
+"""Number of decimal digits that every floating point number keeps."""
+_LONGEST_NUMBER = 300
+"""Length in characters below which a number is in the range of floating point numbers."""
+_LONGEST_INTEGER = 18
 _WORDS = (
     # What programs declare columns as, by the parts of it that SQLite itself goes by, and booleans apart.
     (("bool",), "boolean"),
@@ -29,18 +41,27 @@ _WORDS = (
 
 
 def type_of_declaration(declared: str) -> str:
-    """Return the PostgreSQL type for the usual values of a column with this declaration, by default text."""
+    """Return the PostgreSQL type for the usual values of a column with this declaration, by default text.
+
+    `ANY` without a declaration.
+    """
     words = declared.lower()
+    if words in ("", ANY):
+        return ANY
     return next((found for parts, found in _WORDS if any(part in words for part in parts)), "text")
 
 
 def to_text(value: SqliteValue, type_text: str) -> str | None:
     """Return a value as PostgreSQL would write it in a column of a type, as far as the type has the value."""
+    if type_text == ANY and value is not None:
+        return literal_of(value)
     match value:
         case None | str():
             return value
         case int():
-            return _BOOLEANS.get(value, str(value)) if type_text == "boolean" else str(value)
+            if type_text == "boolean":
+                return _BOOLEANS.get(value, str(value))
+            return _with_scale(str(value), type_text)
         case float():
             return _float_text(value, type_text)
         case bytes():
@@ -53,9 +74,83 @@ def from_text(text: str | None, type_text: str) -> SqliteValue:
     return text if read is None or text is None else read(text)
 
 
+def literal_of(value: SqliteValue) -> str | None:
+    """Return a value as SQLite's literal."""
+    match value:
+        case None:
+            return None
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case bytes():
+            return f"X'{value.hex()}'"
+        case float() if math.isinf(value):
+            return "9e999" if value > 0 else "-9e999"
+        case int() | float():
+            return repr(value)
+
+
+def value_of_literal(text: str) -> SqliteValue:
+    """Return the value of a literal; a text that is none is itself."""
+    try:
+        if text.startswith("'"):
+            return text[1:-1].replace("''", "'")
+        if text.startswith("X'"):
+            return bytes.fromhex(text[2:-1])
+        return float(text) if any(mark in text for mark in ".en") else int(text)
+    except ValueError:
+        return text
+
+
+def is_number_of(text: str, type_text: str) -> bool:
+    """Whether the number that a file stores for a text of a numeric type gives this text back, digit for digit."""
+    if not text[-1:].isdigit():
+        return True  # NaN, infinities
+    digits = text.lstrip("-").replace(".", "").lstrip("0")
+    whole, _, fraction = text.partition(".")
+    if len(digits) > _MOST_DIGITS or len(text) > _LONGEST_NUMBER:
+        return not fraction and len(whole) <= _LONGEST_INTEGER and scale_of(type_text) in (None, 0)
+    scale = scale_of(type_text)
+    return len(fraction) == scale if scale is not None else not fraction.endswith("0")
+
+
+@lru_cache(maxsize=1024)
+def scale_of(type_text: str) -> int | None:
+    """Return the number of decimals of a type's texts; None if each value has its own, or the type is not numeric."""
+    found = _NUMERIC.fullmatch(type_text)
+    return None if found is None else max(int(found["scale"] or 0), 0)
+
+
+@lru_cache(maxsize=1024)
+def is_numeric(type_text: str) -> bool:
+    """Whether a type is PostgreSQL's `numeric`."""
+    return type_text.partition("(")[0] == "numeric"
+
+
+def _number(text: str, type_text: str) -> SqliteValue:
+    """Return the number of a numeric type's text; the text itself, which SQLite converts, if digits would be lost."""
+    if not text[-1:].isdigit() and not text.endswith("Infinity"):
+        return text
+    try:
+        if "." in text or text.endswith("Infinity"):
+            return float(text) if is_number_of(text, type_text) else text
+        return int(text) if is_number_of(text, type_text) else text
+    except ValueError:
+        return text
+
+
+def _with_scale(text: str, type_text: str) -> str:
+    """Add the decimals of a numeric type to a whole number."""
+    scale = scale_of(type_text)
+    return f"{text}.{'0' * scale}" if scale else text
+
+
 @lru_cache(maxsize=1024)
 def reader(type_text: str) -> Callable[[str], SqliteValue] | None:
     """Return the function that converts a type's texts to stored values, None for texts; see `from_text`."""
+    if type_text == ANY:
+        return value_of_literal
+    if is_numeric(type_text):
+        return lambda text: _number(text, type_text)
     stored = stored_type(type_text)
 
     def read(text: str) -> SqliteValue:
@@ -71,16 +166,29 @@ def _float_text(value: float, type_text: str) -> str:
     """Return the shortest digits that identify this number, in PostgreSQL's form."""
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
+    if is_numeric(type_text):
+        return _numeric_text(value, type_text)
     if abs(value) < _PLAIN_BELOW.get(type_text, 0.0) and "e" not in (text := repr(value)):
         return text.removesuffix(".0")
     number = (_shortest(value) if type_text == "double precision" else Decimal(repr(value))).normalize()
     if type_text not in _LARGEST_EXPONENTS:
-        return repr(value) if type_text != "numeric" else f"{number:f}"
+        return repr(value)
     exponent = number.adjusted()
     if _SMALLEST_EXPONENT <= exponent < _LARGEST_EXPONENTS[type_text]:
         return f"{number:f}"
     digits = "".join(map(str, number.as_tuple().digits))
     return f"{'-' * (value < 0)}{digits[0]}{'.' * (len(digits) > 1)}{digits[1:]}e{exponent:+03d}"
+
+
+def _numeric_text(value: float, type_text: str) -> str:
+    """Return a number's shortest digits without exponent, with the decimals of its type if that loses none."""
+    number = Decimal(repr(value)).normalize()
+    text = f"{number:f}" if number else "0"
+    scale = scale_of(type_text)
+    if scale is None:
+        return text
+    whole, _, fraction = text.partition(".")
+    return text if len(fraction) > scale or not scale else f"{whole}.{fraction:0<{scale}}"
 
 
 def _shortest(value: float) -> Decimal:

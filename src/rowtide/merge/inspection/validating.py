@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.untyped_values import are_same
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.versions.changes import Row
 
@@ -62,7 +63,7 @@ def _compare(article: Article, ours: Rows, theirs: Rows) -> ArticleValidation:
     is_equal = True
     while one.rowguid is not None or other.rowguid is not None:
         first = min(each.rowguid for each in (one, other) if each.rowguid is not None)
-        is_same = one.rowguid == other.rowguid and one.row == other.row
+        is_same = one.rowguid == other.rowguid and are_same(article, one.row, other.row)
         if not is_same:
             is_equal = False
             if len(differing) < _SHOWN:

@@ -9,7 +9,9 @@ from typing import Protocol
 
 from sqlalchemy import Connection
 
+from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import Article, ArticleColumn, JoinFilter
+from rowtide.merge.nodes.table_parts import Omission, Part
 from rowtide.merge.nodes.unique_swap import TemporaryValues
 from rowtide.merge.partitions.candidates import Candidate
 from rowtide.merge.partitions.filters import RowFilter
@@ -18,11 +20,16 @@ from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A foreign key: the columns and the table that it references, named as in the node's catalogue."""
+    """A foreign key: the columns and the table that it references, named as in the node's catalogue.
+
+    `on_delete` and `on_update` are its actions, as SQL.
+    """
 
     columns: tuple[str, ...]
     referenced_table: str
     referenced_columns: tuple[str, ...]
+    on_delete: str = "no action"
+    on_update: str = "no action"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +37,19 @@ class TableDescription:
     """A table as the node's catalogue describes it, for publishing.
 
     `name` is the exact schema and table name; `unique_keys` are the columns of each unique key but the primary key;
-    `references` name tables by their `name`.
+    `references` name tables by their `name`; `parts` are what else the table has; `statement` creates it in a database
+    of the same kind, where that keeps it as a text.
     """
 
+    kind: DatabaseKind
     name: str
     schema: str
     table: str
     columns: tuple[ArticleColumn, ...]
     unique_keys: tuple[tuple[str, ...], ...]
     references: tuple[Reference, ...]
+    parts: tuple[Part, ...] = ()
+    statement: str | None = None
 
 
 def say_damage(columns: Sequence[str], triggers: Sequence[str], partitions: Sequence[str] = ()) -> str | None:
@@ -214,11 +225,11 @@ class NodeTables(Protocol):
     def is_there(self, article: Article) -> bool:
         """Whether an article's table exists here."""
 
-    def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> None:
-        """Create the tables of articles, parents first, with their keys and the foreign keys between them.
+    def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> Sequence[Omission]:
+        """Create the tables of articles, parents first, with their keys, parts, and the foreign keys between them.
 
-        Within a transaction, in which `load` fills them; foreign keys may be created or checked at its end. Raises
-        `UnsupportedColumnType`.
+        Return the parts that this database does not have. Within a transaction, in which `load` fills them; foreign
+        keys may be created or checked at its end. Raises `UnsupportedColumnType`.
         """
 
     def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:

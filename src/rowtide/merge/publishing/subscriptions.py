@@ -35,6 +35,7 @@ from rowtide.merge.errors import (
     SubscriberHasTable,
 )
 from rowtide.merge.nodes.node import Enumeration, Node
+from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.partitions.filters import RowFilter, bind_articles, require_values
 from rowtide.merge.partitions.partition_membership import (
     add_members,
@@ -71,10 +72,12 @@ def add_subscription(
     priority: float = 0.0,
     partition: Partition | None = None,
     on_progress: SnapshotProgress = lambda _article, _rows: None,
+    on_omission: Callable[[Omission], None] = lambda _omission: None,
 ) -> Subscription:
     """Subscribe a database: create and fill its tables (SQL Server: sp_addmergesubscription, automatic).
 
-    `partition` gives the values that filters use. The subscriber is filled in one transaction; a repeat completes an
+    `partition` gives the values that filters use; `on_omission` is called with each part of the publisher's tables that
+    the subscriber's database does not have. The subscriber is filled in one transaction; a repeat completes an
     interrupted call. With partition option 3, the partition's earlier subscriber loses its subscription. Raises
     `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`.
     """
@@ -107,12 +110,14 @@ def add_subscription(
         with hub.enumerating() as enumeration:
             snapshot = Snapshot(enumeration, articles, bind_articles(articles, chosen))
             generation, members = enumeration.generation, snapshot.members()
-            _fill(hub, subscriber, publication, snapshot, on_progress)
+            omissions = _fill(hub, subscriber, publication, snapshot, on_progress)
         _hold(hub, nickname, members, generation)
         at_subscriber = replace(subscription, nickname=publication.publisher, received=generation)
         put_subscription(subscriber.connection, at_subscriber)
     with hub.transaction():
         set_subscription(hub.connection, subscription.subid, sentgen=generation)
+    for omission in omissions:
+        on_omission(omission)
     return replace(subscription, sent=generation)
 
 
@@ -291,11 +296,14 @@ def _enter_partition(hub: Node, articles: Sequence[Article], subscription: Subsc
 
 def _fill(
     hub: Node, subscriber: Node, publication: Publication, snapshot: Snapshot, on_progress: SnapshotProgress
-) -> None:
-    """Create and fill all tables in the caller's transaction; later writes are tracked."""
+) -> Sequence[Omission]:
+    """Create and fill all tables in the caller's transaction; later writes are tracked.
+
+    Return what the tables do not have of the publisher's.
+    """
     articles = snapshot.articles
     put_publication(subscriber.connection, publication)
-    subscriber.tables.make([(article, hub.tables.describe(article.qualified_name)) for article in articles])
+    omissions = subscriber.tables.make([(article, hub.tables.describe(article.qualified_name)) for article in articles])
     subscriber.defer_constraints()
     for article in articles:
         subscriber.tables.load(article, _told(article, snapshot.rows(article), on_progress))
@@ -310,6 +318,7 @@ def _fill(
             preserve_rowguidcol=True,
         )
         subscriber.tables.track(article)
+    return omissions
 
 
 def _refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on_progress: SnapshotProgress) -> None:

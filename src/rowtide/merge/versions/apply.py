@@ -147,8 +147,8 @@ def keep(tables: Tables, nicknames: Sequence[int]) -> tuple[str, ...]:
 def select_rows(
     article: Article, table: str, columns: Sequence[str], tables: Tables, source: Source, *, is_beside: bool
 ) -> str:
-    """Return the query of rows: rowguid, 1 if the row exists, its metadata, and columns of `table`."""
-    values = "".join(f", t.{name}" for name in columns)
+    """Return the query of rows: rowguid, 1 if the row exists, its metadata, and expressions of row `t` of `table`."""
+    values = "".join(f", {expression}" for expression in columns)
     joined = source.joined(article, table, tables, is_beside=is_beside)
     return f"select {source.row}.rowguid, {_metadata(is_beside=is_beside)}{values} from {joined}"
 

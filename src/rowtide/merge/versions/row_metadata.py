@@ -47,7 +47,7 @@ class MetadataDialect(Protocol):
         """Return the quoted name of an article's table."""
 
     def columns_of(self, article: Article) -> Sequence[str]:
-        """Return the quoted names of an article's columns."""
+        """Return the expressions that read an article's columns of row `t`."""
 
     def contents(self, values: Sequence[Any]) -> Contents: ...
 

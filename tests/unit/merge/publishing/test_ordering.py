@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node import Reference, TableDescription
 from rowtide.merge.publishing.publications import in_order
@@ -15,7 +16,9 @@ def ordered(**parents: str) -> str:
     for nickname, (name, referenced) in enumerate(parents.items(), 1):
         references = tuple(Reference(("p",), f"shop.{parent}", ("id",)) for parent in referenced)
         article = Article(name, "shop", name, nickname, ())
-        described[article] = TableDescription(article.qualified_name, "shop", name, (), (), references)
+        described[article] = TableDescription(
+            DatabaseKind.SQLITE, article.qualified_name, "shop", name, (), (), references
+        )
     return "".join(article.name for article in in_order(described))
 
 

@@ -17,7 +17,7 @@ from rowtide.databases.postgres.quoting import quote, quote_literal, quote_quali
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA, partition_mappings
 from rowtide.merge.nodes.postgres.generations import Generations
-from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, table_of, uuid_array
+from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, OF_TABLE, TABLES, TOMBSTONE
 from rowtide.merge.partitions.candidates import Candidate, Names, candidates, members
 from rowtide.merge.partitions.filters import ROW, RowFilter, belongs
@@ -79,7 +79,7 @@ class PostgresEnumeration:
         names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
         condition = "" if row_filter is None else f"where {belongs(row_filter, table_of)}"
         for batch in self._stream(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
-            yield [(row[0], tuple(row[1:])) for row in batch]
+            yield [(row[0], sent(article, row[1:])) for row in batch]
 
     def included(self, article: Article) -> bytes:
         return include(self.purged[article.nickname], Change(self.own, self.generation))

@@ -28,13 +28,15 @@ from rowtide.merge.nodes.postgres import row_metadata
 from rowtide.merge.nodes.postgres.apply import apply_beside, apply_log, is_logged, look_again, tidy
 from rowtide.merge.nodes.postgres.enumeration import PostgresEnumeration
 from rowtide.merge.nodes.postgres.generations import Generations, close_generation
-from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, table_of, uuid_array
+from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.sequences import find_sequences
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS
 from rowtide.merge.nodes.postgres.tables import PostgresTables
 from rowtide.merge.nodes.postgres.triggers import AGENT_SETTING
-from rowtide.merge.nodes.postgres.writing import find_updated, make_staging, write, write_temporary
+from rowtide.merge.nodes.postgres.writing import Prepared, find_updated, make_staging, write, write_temporary
 from rowtide.merge.nodes.retry import retry_busy
 from rowtide.merge.nodes.unique_swap import TemporaryValues
+from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
 from rowtide.merge.partitions.filters import ROW, RowFilter, belongs
 from rowtide.merge.versions.changes import Known, Row, Write
 from rowtide.merge.versions.composition import Composer
@@ -69,7 +71,7 @@ class PostgresNode:
             for code in filter(None, (known.oid, known.array_oid)):
                 self._texts.adapters.register_loader(code, TextLoader)
         self._generations = Generations()
-        self._updated: dict[int, list[str]] = {}
+        self._known_tables: dict[int, Prepared] = {}
         self.tables = PostgresTables(Committing(engine), self.connection, self._session)
 
     def close(self) -> None:
@@ -99,7 +101,7 @@ class PostgresNode:
                 failpoint("postgres_merge_commit.before")
         except BaseException:
             # What was made in it is gone.
-            self._updated.clear()
+            self._known_tables.clear()
             raise
         failpoint("postgres_merge_commit.after")
 
@@ -185,11 +187,12 @@ class PostgresNode:
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
         names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
         query = f"select {names} from {table_of(article)} where {ROWGUID} = any(%s::uuid[])"
-        return {row[0]: tuple(row[1:]) for row in self._read(query, [uuid_array(rowguids)])}
+        return {row[0]: sent(article, row[1:]) for row in self._read(query, [uuid_array(rowguids)])}
 
     def find_key_holder(self, article: Article, row: Row) -> str | None:
-        values = {column.name: value for column, value in zip(article.columns, row, strict=True)}
-        same = " and ".join(f"{quote(column.name)} = %s::{column.type_text}" for column in article.key_columns)
+        stored = as_stored_by_server(article, row)
+        values = {column.name: value for column, value in zip(article.columns, stored, strict=True)}
+        same = " and ".join(f"{quote(column.name)} = %s::{server_type(column)}" for column in article.key_columns)
         query = f"select {ROWGUID} from {table_of(article)} where {same}"
         try:
             found = self._read(query, [values[column.name] for column in article.key_columns])
@@ -200,8 +203,8 @@ class PostgresNode:
     def write(self, article: Article, writes: Sequence[Write]) -> None:
         if writes:
             # What is prepared stays for the transaction, also where the rows are refused.
-            updated = self._prepared(article)
-            self._attempt(article, lambda: write(self._session, article, writes, updated))
+            prepared = self._prepared(article)
+            self._attempt(article, lambda: write(self._session, article, writes, prepared))
 
     def write_temporary(self, article: Article, values: Mapping[str, TemporaryValues]) -> None:
         self._attempt(article, lambda: write_temporary(self._session, article, values))
@@ -243,12 +246,13 @@ class PostgresNode:
         assert snapshot is not None
         return snapshot
 
-    def _prepared(self, article: Article) -> list[str]:
-        """Return the columns that updates may set; create the staging table on the first call."""
-        if article.nickname not in self._updated:
+    def _prepared(self, article: Article) -> Prepared:
+        """Return what is known of an article's table; create its staging table on the first call."""
+        if article.nickname not in self._known_tables:
             make_staging(self._session, article)
-            self._updated[article.nickname] = find_updated(self._session, article)
-        return self._updated[article.nickname]
+            sequences = find_sequences(self._session, article)
+            self._known_tables[article.nickname] = Prepared(find_updated(self._session, article), sequences)
+        return self._known_tables[article.nickname]
 
     def _read(self, query: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
         return self._texts.execute(sql.SQL(query), parameters).fetchall()

@@ -14,6 +14,7 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.postgres.generations import Generations
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, TABLES, TOMBSTONE
+from rowtide.merge.nodes.untyped_values import as_read_from_server, untyped_places
 from rowtide.merge.versions.apply import Tables
 from rowtide.merge.versions.changes import Row, TombstoneType
 from rowtide.merge.versions.composition import Contents, Tombstone
@@ -29,6 +30,11 @@ def uuid_array(rowguids: Sequence[str]) -> str:
     return f"{{{','.join(rowguids)}}}"
 
 
+def sent(article: Article, values: Sequence[str | None]) -> Row:
+    """Return the values of a row as they travel."""
+    return as_read_from_server(article, tuple(values)) if untyped_places(article) else tuple(values)
+
+
 @dataclass(frozen=True, slots=True)
 class PostgresReader:
     """See `MetadataDialect`."""
@@ -42,7 +48,7 @@ class PostgresReader:
         return table_of(article)
 
     def columns_of(self, article: Article) -> Sequence[str]:
-        return [quote(column.name) for column in article.columns]
+        return [f"t.{quote(column.name)}" for column in article.columns]
 
     def contents(self, values: Sequence[str | None]) -> Contents:
         stamp, origin, priority, lineage, last, columns, own_columns, bases = values
@@ -68,8 +74,8 @@ class PostgresReader:
             TombstoneType(int(kind or 0)),
         )
 
-    def values(self, article: Article, values: Sequence[str | None]) -> Row:  # noqa: ARG002 - they are as they travel
-        return tuple(values)
+    def values(self, article: Article, values: Sequence[str | None]) -> Row:
+        return sent(article, values)
 
     def _own_columns(self, array: str | None) -> Mapping[int, int]:
         if array is None:

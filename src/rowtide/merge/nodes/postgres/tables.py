@@ -8,6 +8,7 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import Connection, text
 
+from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table
 from rowtide.databases.postgres.quoting import quote, statement
@@ -19,7 +20,9 @@ from rowtide.merge.errors import ArticleTableNotFound, FilterRefused, RowguidUnf
 from rowtide.merge.nodes.node import Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.postgres import place, system_tables
 from rowtide.merge.nodes.postgres.new_partitions import take_in_partitions
+from rowtide.merge.nodes.postgres.parts import collation_of, list_parts, make_parts
 from rowtide.merge.nodes.postgres.row_metadata import table_of
+from rowtide.merge.nodes.postgres.sequences import advance_sequences, find_sequences, highest_in_table
 from rowtide.merge.nodes.postgres.triggers import (
     partition_trigger_names,
     removal_statements,
@@ -27,6 +30,8 @@ from rowtide.merge.nodes.postgres.triggers import (
     trigger_statements,
 )
 from rowtide.merge.nodes.postgres.writing import Session, load
+from rowtide.merge.nodes.table_parts import Omission
+from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.versions.changes import Row
 
 MAKER = "rowtide merge replication"
@@ -66,6 +71,7 @@ class PostgresTables:
         listed = {"table": table.source_id}
         unique = [tuple(row.columns) for row in self._connection.execute(text(_UNIQUE), listed)]
         return TableDescription(
+            kind=DatabaseKind.POSTGRESQL,
             name=table.qualified_name,
             schema=table.schema,
             table=table.name,
@@ -76,9 +82,16 @@ class PostgresTables:
             ),
             unique_keys=tuple(key for key in unique if set(key) != primary and key != (ROWGUID,)),
             references=tuple(
-                Reference(tuple(row.columns), row.referenced, tuple(row.referenced_columns))
+                Reference(
+                    tuple(row.columns),
+                    row.referenced,
+                    tuple(row.referenced_columns),
+                    _ACTIONS[row.on_delete],
+                    _ACTIONS[row.on_update],
+                )
                 for row in self._connection.execute(text(_REFERENCES), listed)
             ),
+            parts=tuple(list_parts(self._connection, table.source_id)),
         )
 
     def find_damage(self, article: Article) -> str | None:
@@ -99,19 +112,25 @@ class PostgresTables:
         found = text("select to_regclass(:name) is not null")
         return bool(self._connection.execute(found, {"name": table_of(article)}).scalar())
 
-    def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> None:
+    def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> Sequence[Omission]:
+        omissions: list[Omission] = []
         for article, description in tables:
             self._require_types(article)
             if article.schema:
                 self._run(f"create schema if not exists {quote(article.schema)}")
             self._run(_creation(article, description))
+            omissions += make_parts(self._session, article, description)
         names = {article.qualified_name: article for article, _ in tables}
         for article, description in tables:
             for constraint in _foreign_keys(article, description, names):
                 self._run(constraint)
+        return omissions
 
     def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:
-        return load(self._session, article, rows)
+        loaded = load(self._session, article, rows)
+        sequences = find_sequences(self._session, article)
+        advance_sequences(self._session, sequences, highest_in_table(article, sequences))
+        return loaded
 
     def clear(self, article: Article) -> None:
         self._run(f"delete from {table_of(article)}")
@@ -168,7 +187,7 @@ class PostgresTables:
     def _require_types(self, article: Article) -> None:
         for column in article.columns:
             found = text("select to_regtype(:type) is not null")
-            if not self._connection.execute(found, {"type": column.type_text}).scalar():
+            if not self._connection.execute(found, {"type": server_type(column)}).scalar():
                 raise UnsupportedColumnType(article.qualified_name, column.name, column.type_text)
 
     def _drop_triggers(self, article: Article) -> None:
@@ -187,7 +206,8 @@ class PostgresTables:
 
 def _creation(article: Article, description: TableDescription) -> str:
     lines = [
-        f"{quote(column.name)} {column.type_text}" + " not null" * (not column.is_nullable)
+        f"{quote(column.name)} {server_type(column)}{collation_of(description, column.name)}"
+        + " not null" * (not column.is_nullable)
         for column in article.columns
     ]
     lines += [
@@ -205,8 +225,12 @@ def _foreign_keys(article: Article, description: TableDescription, names: Mappin
             referenced = table_of(names[reference.referenced_table])
             yield (
                 f"alter table {table_of(article)} add foreign key ({_names(reference.columns)}) "
-                f"references {referenced} ({_names(reference.referenced_columns)}) deferrable"
+                f"references {referenced} ({_names(reference.referenced_columns)}) "
+                f"on delete {reference.on_delete} on update {reference.on_update} deferrable"
             )
+
+
+_ACTIONS = {"a": "no action", "r": "restrict", "c": "cascade", "n": "set null", "d": "set default"}
 
 
 def _names(names: Iterable[str]) -> str:
@@ -237,7 +261,8 @@ from pg_constraint c where c.conrelid = :table and c.contype = 'u' order by c.co
 """
 _REFERENCES = f"""
 select {_columns("c.conrelid", "c.conkey")} as columns, n.nspname || '.' || r.relname as referenced,
-       {_columns("c.confrelid", "c.confkey")} as referenced_columns
+       {_columns("c.confrelid", "c.confkey")} as referenced_columns,
+       c.confdeltype::text as on_delete, c.confupdtype::text as on_update
 from pg_constraint c join pg_class r on r.oid = c.confrelid join pg_namespace n on n.oid = r.relnamespace
 where c.conrelid = :table and c.contype = 'f' and c.conparentid = 0 order by c.conname
 """

@@ -6,18 +6,24 @@ written by one statement per operation.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
+from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.copy_text import write_row
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.postgres.row_metadata import table_of
-from rowtide.merge.nodes.postgres.system_tables import CONTENTS, TOMBSTONE
+from rowtide.merge.nodes.postgres.sequences import advance_sequences
+from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
 from rowtide.merge.nodes.unique_swap import TemporaryValues
+from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type, untyped_places
+from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Row, TombstoneType, Write, number_alike
 
 Session = psycopg.Connection[tuple[Any, ...]]
@@ -28,6 +34,8 @@ _METADATA = (
     "rowtide_own bigint[]"
 )
 """What is to be known of rows, and done to them."""
+_BETWEEN, _NULL = "\x1f", "\x02"
+"""What separates the texts of a row in its checksum, and what stands there for NULL."""
 
 
 def make_staging(session: Session, article: Article) -> None:
@@ -39,7 +47,7 @@ def make_staging(session: Session, article: Article) -> None:
     _run(
         session,
         f"create temporary table if not exists {_rows(article)} on commit delete rows as "
-        f"select null::uuid as rowtide_guid, null::integer as rowtide_number{columns} "
+        f"select null::uuid as rowtide_guid, null::integer as rowtide_number, null::bytea as rowtide_sent{columns} "
         f"from {table_of(article)} t with no data",
     )
     _run(
@@ -54,8 +62,16 @@ def make_staging(session: Session, article: Article) -> None:
     )
 
 
-def write(session: Session, article: Article, writes: Sequence[Write], updated: Sequence[str]) -> None:
-    """Write rows in the caller's transaction; raises the server's errors. `updated` are the columns that updates set.
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is known of an article's table in a transaction: the columns that updates set, and owned sequences."""
+
+    updated: Sequence[str]
+    sequences: dict[str, str]
+
+
+def write(session: Session, article: Article, writes: Sequence[Write], prepared: Prepared) -> None:
+    """Write rows in the caller's transaction; raises the server's errors.
 
     Metadata is written first: what a user's trigger does to a row during the write is a later change.
     """
@@ -68,12 +84,13 @@ def write(session: Session, article: Article, writes: Sequence[Write], updated: 
         _write_contents(session, article, stamp)
     if any(one.row is None for one in writes):
         _write_tombstones(session, article, stamp)
-    _write_rows(session, article, writes, updated)
+    _write_rows(session, article, writes, prepared)
+    _log_alterations(session, article)
 
 
 def write_temporary(session: Session, article: Article, values: Mapping[str, TemporaryValues]) -> None:
     """Give rows temporary values, in the caller's transaction; raises the server's errors."""
-    types = {column.name: column.type_text for column in article.columns}
+    types = {column.name: server_type(column) for column in article.columns}
     for rowguid, temporary in values.items():
         settings = ", ".join(f"{quote(name)} = %s::{types[name]}" for name in temporary)
         update = f"update {table_of(article)} set {settings} where {ROWGUID} = %s::uuid"
@@ -87,7 +104,7 @@ def load(session: Session, article: Article, batches: Iterable[Sequence[tuple[st
     with session.cursor().copy(sql.SQL(f"copy {table_of(article)} ({names}) from stdin")) as copy:
         for batch in batches:
             rows += len(batch)
-            copy.write("".join(f"{write_row((*row, rowguid))}\n" for rowguid, row in batch))
+            copy.write("".join(f"{write_row((*_stored(article, row), rowguid))}\n" for rowguid, row in batch))
     return rows
 
 
@@ -134,7 +151,37 @@ def _stamp(session: Session) -> int:
 def _row_lines(article: Article, writes: Sequence[Write], numbers: Sequence[int]) -> Iterator[str]:
     nothing = write_row((None,) * len(article.columns))
     for one, number in zip(writes, numbers, strict=True):
-        yield f"{one.rowguid}\t{number}\t{nothing if one.row is None else write_row(one.row)}\n"
+        if one.row is None:
+            yield f"{one.rowguid}\t{number}\t\\N\t{nothing}\n"
+        else:
+            row = _stored(article, one.row)
+            yield f"{one.rowguid}\t{number}\t\\\\x{_digest(row)}\t{write_row(row)}\n"
+
+
+def _digest(row: Row) -> str:
+    """Return the checksum of a row's texts; see `_digest_of`."""
+    joined = _BETWEEN.join([_NULL if value is None else value for value in row])
+    return hashlib.sha256(joined.encode()).hexdigest()
+
+
+def _digest_of(article: Article, row: str) -> str:
+    """Return the expression of the checksum of a row as the server prints it.
+
+    `concat` calls a type's output function, where a cast to text may print something else.
+    """
+    values = (f"{row}.{quote(column.name)}" for column in article.columns)
+    texts = f" || {_quoted(_BETWEEN)} || ".join(
+        f"case when {value} is null then {_quoted(_NULL)} else concat({value}) end" for value in values
+    )
+    return f"sha256(convert_to({texts}, 'UTF8'))"
+
+
+def _quoted(character: str) -> str:
+    return f"E'\\x{ord(character):02x}'"
+
+
+def _stored(article: Article, row: Row) -> Row:
+    return as_stored_by_server(article, row) if untyped_places(article) else row
 
 
 def _known_lines(article: Article, firsts: Sequence[Write], stamp: int) -> Iterator[str]:
@@ -188,7 +235,7 @@ def _forget(session: Session, article: Article) -> None:
         _run(session, f"delete from {table} where tablenick = {article.nickname} and {_those(article, condition)}")
 
 
-def _write_rows(session: Session, article: Article, writes: Sequence[Write], updated: Sequence[str]) -> None:
+def _write_rows(session: Session, article: Article, writes: Sequence[Write], prepared: Prepared) -> None:
     table, staging = table_of(article), _staging(article)
     names = [quote(column.name) for column in article.columns]
     values = [f"v{place}" for place in range(len(names))]
@@ -198,7 +245,7 @@ def _write_rows(session: Session, article: Article, writes: Sequence[Write], upd
         settings = ", ".join(
             f"{quote(column.name)} = i.v{place}"
             for place, column in enumerate(article.columns)
-            if column.name in updated
+            if column.name in prepared.updated
         )
         _run(
             session,
@@ -212,6 +259,45 @@ def _write_rows(session: Session, article: Article, writes: Sequence[Write], upd
             f"select {', '.join([*values, 'rowtide_guid'])} from {staging} "
             "where not rowtide_live and not rowtide_gone",
         )
+        advance_sequences(session, prepared.sequences, _highest_inserted(article, prepared))
+
+
+def _highest_inserted(article: Article, prepared: Prepared) -> dict[str, str]:
+    """Return the queries of the highest staged values of columns with a sequence, by column."""
+    return {
+        column.name: f"select max(v{place}) from {_staging(article)} where not rowtide_live and not rowtide_gone"
+        for place, column in enumerate(article.columns)
+        if column.name in prepared.sequences
+    }
+
+
+def _log_alterations(session: Session, article: Article) -> None:
+    """Log what triggers, rules and types made of the rows as changes of this node, which go back to their writer.
+
+    With column tracking, a column counts as changed if its value differs, and not only the text of its value.
+    """
+    names = values = ""
+    pairs = [(f"t.{quote(column.name)}", f"i.v{place}") for place, column in enumerate(article.columns)]
+    if article.column_tracking:
+        changed = ", ".join(f"row({here})::record operator(pg_catalog.*<>) row({sent})::record" for here, sent in pairs)
+        names, values = ", columns", f", array[{changed}]"
+    if article.additive_column is not None:
+        place = article.place_of(article.additive_column.name)
+        names += ", base, ordinal"
+        values += f", (i.v{place})::text, nextval('{LOG_ORDER}')"
+    kind = (
+        f"case when t.{ROWGUID} is null then {Logged.DELETED.value} "
+        f"when i.rowtide_gone then {Logged.INSERTED.value} else {Logged.UPDATED.value} end"
+    )
+    _run(
+        session,
+        f"insert into {LOG} (tablenick, rowguid, kind, stamp{names}) "
+        f"select {article.nickname}, i.rowtide_guid, {kind}, (select {BSN}){values} "
+        f"from {_staging(article)} i left join {table_of(article)} t on t.{ROWGUID} = i.rowtide_guid "
+        f"and t.{_those(article, 'true')} "
+        f"where case when i.rowtide_gone then t.{ROWGUID} is not null "
+        f"else t.{ROWGUID} is null or {_digest_of(article, 't')} <> i.rowtide_sent end",
+    )
 
 
 def _run(session: Session, statement: str) -> None:

@@ -15,10 +15,11 @@ from uuid import uuid4
 from sqlalchemy import Connection, func, insert, select
 
 from rowtide.databases.sqlite import clock
-from rowtide.databases.sqlite.quoting import quote, quote_literal
+from rowtide.databases.sqlite.quoting import quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.catalogue import list_merged
 from rowtide.merge.definitions import genhistory, partition_mappings
+from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.row_metadata import READER, read_asked, table_of
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, TABLES, TOMBSTONE
 from rowtide.merge.partitions.candidates import Candidate, Names, candidates, members
@@ -101,7 +102,7 @@ class SqliteEnumeration:
         return self._read(members(row_filter, table_of))
 
     def rows(self, article: Article, row_filter: RowFilter | None = None) -> Iterator[Sequence[tuple[str, Row]]]:
-        names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
+        names = ", ".join([ROWGUID, *read_columns(article, ROW)])
         condition = "" if row_filter is None else f"where {belongs(row_filter, table_of)}"
         for batch in self._read(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
             yield [(row[0], READER.values(article, row[1:])) for row in batch]

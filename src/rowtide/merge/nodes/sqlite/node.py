@@ -15,15 +15,15 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import begin_immediate, is_busy, open_engine, path_of, rehearsal
 from rowtide.databases.sqlite.errors import FileBusy, FileFailed
-from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.catalogue import list_merged, read_nickname, read_purged
+from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged
 from rowtide.merge.errors import NodeBusy, RowsRefused
 from rowtide.merge.nodes.sqlite import row_metadata
 from rowtide.merge.nodes.sqlite.apply import apply_beside, apply_log, is_logged
+from rowtide.merge.nodes.sqlite.dependents import has_dependents
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
-from rowtide.merge.nodes.sqlite.row_metadata import READER, find_key_holder, read_asked, table_of
+from rowtide.merge.nodes.sqlite.row_metadata import READER, find_key_holder, read_asked, read_rows, table_of
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS
 from rowtide.merge.nodes.sqlite.tables import SqliteTables
 from rowtide.merge.nodes.sqlite.writing import write, write_temporary
@@ -139,16 +139,21 @@ class SqliteNode:
         return reading.known(read_asked(self._session, reading.select_known(), rowguids))
 
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
-        names = ", ".join(quote(column.name) for column in article.columns)
-        marks = ", ".join("?" * len(rowguids))
-        statement = f"select {ROWGUID}, {names} from {quote(article.table)} where {ROWGUID} in ({marks})"
-        return {row[0]: READER.values(article, row[1:]) for row in self._session.execute(statement, list(rowguids))}
+        return read_rows(self._session, article, rowguids)
 
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         return find_key_holder(self._session, article, row)
 
     def write(self, article: Article, writes: Sequence[Write]) -> None:
+        deleted = [one.rowguid for one in writes if one.row is None and one.is_live]
+        if deleted and not self._is_publisher() and has_dependents(self._session, article, deleted):
+            raise RowsRefused(article.name, "SQLITE_CONSTRAINT_FOREIGNKEY", "FOREIGN KEY constraint failed")
         self._attempt(article, lambda: write(self._session, article, writes))
+
+    def _is_publisher(self) -> bool:
+        """Whether foreign keys' actions are those that the publication's tables had before."""
+        own = read_nickname(self.connection)
+        return any(publication.publisher == own for publication in list_publications(self.connection))
 
     def write_temporary(self, article: Article, values: Mapping[str, TemporaryValues]) -> None:
         self._attempt(article, lambda: write_temporary(self._session, article, values))

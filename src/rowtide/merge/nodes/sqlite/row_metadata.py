@@ -10,8 +10,9 @@ from typing import Any
 
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote
-from rowtide.databases.sqlite.texts import from_text, to_text
+from rowtide.databases.sqlite.texts import ANY, from_text, to_text
 from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.own_columns import decode_own_columns
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, TABLES, TOMBSTONE
 from rowtide.merge.versions.apply import Tables
@@ -36,7 +37,7 @@ class SqliteReader:
         return table_of(article)
 
     def columns_of(self, article: Article) -> Sequence[str]:
-        return [quote(column.name) for column in article.columns]
+        return read_columns(article, "t")
 
     def contents(self, values: Sequence[Any]) -> Contents:
         stamp, origin, priority, lineage, last, columns, own_columns, bases = values
@@ -50,7 +51,9 @@ class SqliteReader:
         pairs = zip(values, article.columns, strict=True)
         return tuple(
             [
-                value if value is None or isinstance(value, str) else to_text(value, column.type_text)
+                value
+                if value is None or (isinstance(value, str) and column.type_text != ANY)
+                else to_text(value, column.type_text)
                 for value, column in pairs
             ]
         )
@@ -62,6 +65,13 @@ READER = SqliteReader()
 def read_asked(session: sqlite3.Connection, query: str, rowguids: Sequence[str]) -> list[Any]:
     """Return the result of a query of rows listed by rowguid."""
     return session.execute(query, (json.dumps(list(rowguids)),)).fetchall()
+
+
+def read_rows(session: sqlite3.Connection, article: Article, rowguids: Sequence[str]) -> dict[str, Row]:
+    """Return those of the rows that exist, by rowguid."""
+    names = ", ".join([ROWGUID, *read_columns(article, "t")])
+    query = f"select {names} from {table_of(article)} t where {ROWGUID} in (select value from json_each(?))"
+    return {row[0]: READER.values(article, row[1:]) for row in read_asked(session, query, rowguids)}
 
 
 def find_key_holder(session: sqlite3.Connection, article: Article, row: Row) -> str | None:

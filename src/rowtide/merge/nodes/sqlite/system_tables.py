@@ -12,12 +12,16 @@ from sqlalchemy import Connection, insert, select
 from rowtide.databases.sqlite import clock
 from rowtide.merge.catalogue import new_nickname
 from rowtide.merge.definitions import metadata, replinfo
+from rowtide.merge.nodes.sqlite import exact_numbers
 from rowtide.merge.versions.apply import Tables
 
 CONTENTS = "MSmerge_contents"
 TOMBSTONE = "MSmerge_tombstone"
 LOG = "MSmerge_log"
 """Users' changes since the log was last applied, in order; `columns` has 1 for each changed column, else 0."""
+
+AGENT = "MSmerge_agent"
+"""Has a row while the agent writes, by which programs' triggers can leave its writes out."""
 
 TABLES = Tables(CONTENTS, TOMBSTONE, LOG)
 
@@ -38,6 +42,8 @@ def create(connection: Connection, session: sqlite3.Connection) -> None:
             f"stamp integer not null, {columns}, primary key (tablenick, rowguid)) without rowid"
         )
         session.execute(f"create index if not exists {table}_stamp on {table} (tablenick, stamp)")
+    session.execute(exact_numbers.DEFINITION)
+    session.execute(f"create table if not exists {AGENT} (is_writing integer not null)")
     session.execute(
         f"create table if not exists {LOG} "
         "(tablenick integer not null, rowguid text not null, kind integer not null, columns text, base text)"
@@ -49,12 +55,16 @@ def create(connection: Connection, session: sqlite3.Connection) -> None:
 def drop(connection: Connection, session: sqlite3.Connection) -> None:
     """Remove all tables, in the caller's transaction."""
     metadata.drop_all(connection)
-    for table in (*_COLUMNS, LOG):
+    for table in (*_COLUMNS, LOG, exact_numbers.EXACT):
         session.execute(f"drop table if exists {table}")
     clock.drop(session)
+    # A program's trigger that asks it would fail without it.
+    asked = "select 1 from main.sqlite_schema where type = 'trigger' and sql like ?"
+    if session.execute(asked, (f"%{AGENT}%",)).fetchone() is None:
+        session.execute(f"drop table if exists {AGENT}")
 
 
 def forget(session: sqlite3.Connection, nickname: int) -> None:
     """Remove the metadata of a table's rows, in the caller's transaction."""
-    for table in (*_COLUMNS, LOG):
+    for table in (*_COLUMNS, LOG, exact_numbers.EXACT):
         session.execute(f"delete from {table} where tablenick = ?", (nickname,))

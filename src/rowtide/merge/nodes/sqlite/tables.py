@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection
 
+from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import type_of_declaration
-from rowtide.databases.sqlite.types import stored_type
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.definitions import replinfo
 from rowtide.merge.errors import ArticleTableNotFound, FilterRefused
 from rowtide.merge.nodes.node import Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.sqlite import system_tables
+from rowtide.merge.nodes.sqlite.making import list_parts, make_table, read_statement
 from rowtide.merge.nodes.sqlite.rowguid import (
-    DEFINITION,
     add_rowguid,
     drop_rowguid,
     has_own_rowguid,
-    index_name,
     require_fit_rowguid,
 )
 from rowtide.merge.nodes.sqlite.triggers import trigger_names, trigger_statements
 from rowtide.merge.nodes.sqlite.writing import load
+from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.versions.changes import Row
 
 Transaction = Callable[[], AbstractContextManager[None]]
@@ -67,6 +67,7 @@ class SqliteTables:
         own = {column.name: column for column in table.columns}
         primary = [quote(column.name) for column in table.key_columns]
         return TableDescription(
+            kind=DatabaseKind.SQLITE,
             name=table.name,
             schema="",
             table=table.name,
@@ -77,6 +78,8 @@ class SqliteTables:
                 if sorted(key) != sorted(primary) and quote(ROWGUID) not in key and key[0] in map(quote, own)
             ),
             references=self._references(table),
+            parts=tuple(list_parts(self._session, table)),
+            statement=read_statement(self._session, table),
         )
 
     def find_damage(self, article: Article) -> str | None:
@@ -97,29 +100,13 @@ class SqliteTables:
     def is_there(self, article: Article) -> bool:
         return find_table(self._session, article.table) is not None
 
-    def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> None:
+    def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> Sequence[Omission]:
         names = {article.qualified_name: article.table for article, _ in tables}
-        for article, description in tables:
-            self._make(article, description, names)
-
-    def _make(self, article: Article, description: TableDescription, tables: Mapping[str, str]) -> None:
-        lines = [
-            quote(column.name)
-            + " "
-            + stored_type(column.type_text).declaration
-            + " not null" * (not column.is_nullable)
-            for column in article.columns
+        return [
+            omission
+            for article, description in tables
+            for omission in make_table(self._session, article, description, names)
         ]
-        lines += [DEFINITION, f"primary key ({_names(column.name for column in article.key_columns)})"]
-        lines += [f"unique ({_names(key)})" for key in description.unique_keys]
-        lines += [
-            f"foreign key ({_names(reference.columns)}) references {quote(tables[reference.referenced_table])} "
-            f"({_names(reference.referenced_columns)})"
-            for reference in description.references
-            if reference.referenced_table in tables
-        ]
-        self._session.execute(f"create table {quote(article.table)} (\n    " + ",\n    ".join(lines) + "\n)")
-        self._session.execute(f"create unique index {index_name(article)} on {quote(article.table)} ({ROWGUID})")
 
     def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:
         return sum(load(self._session, article, batch) for batch in rows)
@@ -185,18 +172,22 @@ class SqliteTables:
 
     def _references(self, table: Table) -> tuple[Reference, ...]:
         found: dict[int, list[tuple[str, str, str | None]]] = {}
+        actions: dict[int, tuple[str, str]] = {}
         rows = self._session.execute(f"pragma main.foreign_key_list({quote(table.name)})").fetchall()
-        for number, _, referenced, column, referenced_column, *_ in sorted(rows, key=lambda row: row[:2]):
+        for number, _, referenced, column, referenced_column, on_update, on_delete, _ in sorted(
+            rows, key=lambda row: row[:2]
+        ):
             found.setdefault(number, []).append((referenced, column, referenced_column))
-        return tuple(self._reference(columns) for columns in found.values())
+            actions[number] = (on_delete.lower(), on_update.lower())
+        return tuple(self._reference(columns, *actions[number]) for number, columns in found.items())
 
-    def _reference(self, columns: Sequence[tuple[str, str, str | None]]) -> Reference:
+    def _reference(self, columns: Sequence[tuple[str, str, str | None]], on_delete: str, on_update: str) -> Reference:
         referenced = find_table(self._session, columns[0][0])
         name = columns[0][0] if referenced is None else referenced.name
         # Where no columns are named, it is the primary key that is referred to.
         keys = [] if referenced is None else [column.name for column in referenced.key_columns]
         named = [column for _, _, column in columns if column is not None] or keys
-        return Reference(tuple(column for _, column, _ in columns), name, tuple(named))
+        return Reference(tuple(column for _, column, _ in columns), name, tuple(named), on_delete, on_update)
 
 
 def _is_published(column: Column) -> bool:
@@ -205,7 +196,3 @@ def _is_published(column: Column) -> bool:
 
 def _published(column: Column) -> ArticleColumn:
     return ArticleColumn(column.name, type_of_declaration(column.type_text), column.is_nullable, column.key_ordinal)
-
-
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(map(quote, names))

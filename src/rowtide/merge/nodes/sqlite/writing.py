@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from rowtide.databases.sqlite import clock
+from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote, quote_literal
-from rowtide.databases.sqlite.texts import from_text, reader
+from rowtide.databases.sqlite.texts import ANY, from_text, is_numeric, reader
+from rowtide.databases.sqlite.types import affinity, stored_type
 from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact, keep_exact
 from rowtide.merge.nodes.sqlite.own_columns import encode_own_columns
-from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, LOG, TOMBSTONE
+from rowtide.merge.nodes.sqlite.row_metadata import read_rows
+from rowtide.merge.nodes.sqlite.system_tables import AGENT, CONTENTS, LOG, TOMBSTONE
 from rowtide.merge.nodes.unique_swap import TemporaryValues
+from rowtide.merge.nodes.untyped_values import is_of_unknown_class, untyped_places, with_classes_of
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Row, TombstoneType, Write, number_alike
 
@@ -34,38 +40,68 @@ def write(session: sqlite3.Connection, article: Article, writes: Sequence[Write]
     later change.
     """
     staging, stamp = _staging(article), clock.read(session)
+    writes = _with_classes(session, article, writes)
     _stage(session, article, writes, stamp)
+    forget_exact(session, article, f"select rowguid from {staging}")
+    keep_exact(session, article, ((one.rowguid, one.row) for one in writes if one.row is not None))
     if any(one.row is not None for one in writes):
         _write_contents(session, article, staging, stamp)
     if any(one.row is None for one in writes):
         _write_tombstones(session, article, staging, stamp)
     before = _last_line(session)
-    written = _write_rows(session, article, staging, writes)
+    with _recognisable(session):
+        written = _write_rows(session, article, staging, writes)
     _unlog(session, article, before, written, f"select rowguid, {_OPERATION} as kind from {staging}")
+    is_ignored = written < sum(one.row is not None or one.is_live for one in writes)
+    if is_ignored or _has_altering_columns(session, article):
+        _log_alterations(session, article, writes)
 
 
 def write_temporary(session: sqlite3.Connection, article: Article, values: Mapping[str, TemporaryValues]) -> None:
     """Give rows temporary values, in the caller's transaction; raises SQLite's own errors."""
     types = {column.name: column.type_text for column in article.columns}
     before, written = _last_line(session), 0
-    for rowguid, temporary in values.items():
-        settings = ", ".join(f"{quote(name)} = ?" for name in temporary)
-        written += session.execute(
-            f"update {quote(article.table)} set {settings} where {ROWGUID} = ?",
-            [*(from_text(text, types[name]) for name, text in temporary.items()), rowguid],
-        ).rowcount
+    with _recognisable(session):
+        for rowguid, temporary in values.items():
+            settings = ", ".join(f"{quote(name)} = ?" for name in temporary)
+            written += session.execute(
+                f"update {quote(article.table)} set {settings} where {ROWGUID} = ?",
+                [*(from_text(text, types[name]) for name, text in temporary.items()), rowguid],
+            ).rowcount
     listed = quote_literal(json.dumps(list(values)))
     writes = f"select value as rowguid, {Logged.UPDATED.value} as kind from json_each({listed})"
     _unlog(session, article, before, written, writes)
 
 
-def load(session: sqlite3.Connection, article: Article, rows: Iterable[tuple[str, Row]]) -> int:
+def load(session: sqlite3.Connection, article: Article, rows: Sequence[tuple[str, Row]]) -> int:
     """Insert rows, and return how many."""
+    rows = (
+        [(rowguid, with_classes_of(article, row, None)) for rowguid, row in rows] if untyped_places(article) else rows
+    )
+    keep_exact(session, article, rows)
     names = ", ".join([*(quote(column.name) for column in article.columns), ROWGUID])
     marks = ", ".join("?" * (len(article.columns) + 1))
     statement = f"insert into {quote(article.table)} ({names}) values ({marks})"
     values = _values_of(article)
     return session.executemany(statement, ([*values(row), rowguid] for rowguid, row in rows)).rowcount
+
+
+@contextmanager
+def _recognisable(session: sqlite3.Connection) -> Iterator[None]:
+    """Write as the agent; an error undoes the mark with the rest of the caller's savepoint."""
+    session.execute(f"insert into {AGENT} values (1)")
+    yield
+    session.execute(f"delete from {AGENT}")
+
+
+def _with_classes(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> Sequence[Write]:
+    """Give untyped values from a PostgreSQL node the classes that they are stored as here."""
+    unclear = {one.rowguid: one.row for one in writes if one.row is not None and is_of_unknown_class(article, one.row)}
+    if not unclear:
+        return writes
+    stored = read_rows(session, article, list(unclear))
+    known = {rowguid: with_classes_of(article, row, stored.get(rowguid)) for rowguid, row in unclear.items()}
+    return [one._replace(row=known.get(one.rowguid, one.row)) for one in writes]
 
 
 def _staging(article: Article) -> str:
@@ -173,6 +209,41 @@ def _update(session: sqlite3.Connection, article: Article, staging: str, rows: i
         settings = ", ".join(f"{name} = {value}" for _, name, value in pairs)
         written += session.execute(update.format(settings=settings, condition=f"not ({same})")).rowcount
     return written
+
+
+def _has_altering_columns(session: sqlite3.Connection, article: Article) -> bool:
+    """Whether a program declared a column so that SQLite stores another value than the text that was sent.
+
+    The digits that `numeric` columns lose are kept beside; see `exact_numbers`.
+    """
+    table = find_table(session, article.table)
+    declared = {} if table is None else {column.name: column.type_text for column in table.columns}
+    is_strict = table is not None and table.is_strict
+    return any(
+        column.name in declared
+        and not (column.type_text == ANY or is_numeric(column.type_text))
+        and affinity(declared[column.name], is_strict=is_strict) not in stored_type(column.type_text).keeping
+        for column in article.columns
+    )
+
+
+def _log_alterations(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> None:
+    """Log what triggers and declared types made of the rows as changes of this node, which go back to their writer."""
+    found = read_rows(session, article, [one.rowguid for one in writes])
+    lines: list[tuple[str, int, str | None]] = []
+    for one in writes:
+        row = found.get(one.rowguid)
+        if row is None:
+            if one.row is not None:
+                lines.append((one.rowguid, Logged.DELETED.value, None))
+        elif one.row is None:
+            lines.append((one.rowguid, Logged.INSERTED.value, None))
+        elif row != one.row:
+            changed = "".join(str(int(here != sent)) for here, sent in zip(row, one.row, strict=True))
+            lines.append((one.rowguid, Logged.UPDATED.value, changed if article.column_tracking else None))
+    session.executemany(
+        f"insert into {LOG} (tablenick, rowguid, kind, columns) values ({article.nickname}, ?, ?, ?)", lines
+    )
 
 
 def _last_line(session: sqlite3.Connection) -> int:

@@ -1,0 +1,149 @@
+"""The parts of a PostgreSQL table beside columns and keys: read them, and create them at a subscriber."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from sqlalchemy import Connection, text
+
+from rowtide.databases.kinds import DatabaseKind
+from rowtide.databases.postgres.quoting import quote
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.nodes.node import TableDescription
+from rowtide.merge.nodes.postgres.row_metadata import table_of
+from rowtide.merge.nodes.table_parts import (
+    ON_ANOTHER_DATABASE,
+    TRIGGERS_STAY,
+    Omission,
+    Part,
+    PartKind,
+    for_postgres,
+)
+
+Session = psycopg.Connection[tuple[Any, ...]]
+_OF_SEQUENCE = "nextval("
+
+
+def list_parts(connection: Connection, table: int) -> Iterator[Part]:
+    """Yield the parts of the table with this oid."""
+    of_table = {"table": table}
+    for row in connection.execute(text(_COLUMNS), of_table):
+        yield from _of_column(row.name, row.expression, row.identity, row.generated, row.collation, row.type_text)
+    for row in connection.execute(text(_CONSTRAINTS), of_table):
+        kind = PartKind.CHECK if row.kind == "c" else PartKind.EXCLUSION
+        yield Part(kind, row.name, row.expression or "", statement=row.definition)
+    for row in connection.execute(text(_INDEXES), of_table):
+        # An access method of its own has no counterpart in other databases.
+        terms = tuple(row.terms) if row.method == "btree" else ()
+        yield Part(
+            PartKind.INDEX, row.name, terms=terms, where=row.where, is_unique=row.unique, statement=row.definition
+        )
+    for (name,) in connection.execute(text(_TRIGGERS), of_table):
+        yield Part(PartKind.TRIGGER, name)
+
+
+def _of_column(
+    name: str, expression: str | None, identity: str, generated: str, collation: str | None, type_text: str
+) -> Iterator[Part]:
+    if generated:
+        yield Part(PartKind.GENERATED, name, expression or "", type_text=type_text)
+    elif identity or (expression or "").startswith(_OF_SEQUENCE):
+        yield Part(PartKind.IDENTITY, name, "always" if identity == "a" else "by default")
+    elif expression is not None:
+        yield Part(PartKind.DEFAULT, name, expression, type_text=type_text)
+    if collation is not None:
+        yield Part(PartKind.COLLATION, name, collation)
+
+
+def make_parts(session: Session, article: Article, description: TableDescription) -> Iterator[Omission]:
+    """Create a table's parts, in the caller's transaction; yield what the database refuses."""
+    for part in description.parts:
+        if part.kind is PartKind.COLLATION and description.kind is DatabaseKind.POSTGRESQL:
+            continue  # made with the column
+        statement, reason = _statement(article, description, part)
+        if statement is not None:
+            try:
+                with session.transaction():
+                    session.execute(sql.SQL(statement))
+                continue
+            except psycopg.Error as error:
+                reason = error.diag.message_primary or str(error)
+        yield Omission(description.name, part, reason)
+
+
+def _statement(article: Article, description: TableDescription, part: Part) -> tuple[str | None, str]:
+    """Return the statement that creates a part, or why there is none."""
+    table, name = table_of(article), quote(part.name)
+    is_same = description.kind is DatabaseKind.POSTGRESQL
+    types = {column.name: column.type_text for column in article.columns}
+    expression: str | None = part.sql
+    if not is_same and part.sql:
+        expression = for_postgres(part.sql, types.get(part.name, ""))
+    match part.kind:
+        case PartKind.TRIGGER:
+            return None, TRIGGERS_STAY
+        case PartKind.DEFAULT if expression:
+            return f"alter table {table} alter column {name} set default {expression}", ""
+        case PartKind.IDENTITY:
+            return f"alter table {table} alter column {name} add generated {part.sql} as identity", ""
+        case PartKind.GENERATED if expression:
+            return (
+                f"alter table {table} add column {name} {part.type_text} generated always as ({expression}) stored",
+                "",
+            )
+        case PartKind.CHECK | PartKind.EXCLUSION if is_same:
+            return f"alter table {table} add constraint {name} {part.statement}", ""
+        case PartKind.CHECK if expression:
+            return f"alter table {table} add constraint {name} check ({expression})", ""
+        case PartKind.INDEX if is_same:
+            return part.statement, ""
+        case PartKind.INDEX if part.terms:
+            unique = "unique " * part.is_unique
+            return f"create {unique}index {name} on {table} ({', '.join(part.terms)})", ""
+        case _:
+            return None, ON_ANOTHER_DATABASE
+
+
+def collation_of(description: TableDescription, name: str) -> str:
+    """Return the clause of a column's collation; empty if it has the type's."""
+    if description.kind is not DatabaseKind.POSTGRESQL:
+        return ""
+    found: Sequence[str] = [
+        part.sql for part in description.parts if part.kind is PartKind.COLLATION and part.name == name
+    ]
+    return f" collate {quote(found[0])}" if found else ""
+
+
+_COLUMNS = f"""
+select a.attname::text as name, pg_get_expr(d.adbin, d.adrelid) as expression, a.attidentity::text as identity,
+       a.attgenerated::text as generated, format_type(a.atttypid, a.atttypmod) as type_text,
+       case when a.attcollation <> t.typcollation then c.collname::text end as collation
+from pg_attribute a join pg_type t on t.oid = a.atttypid
+left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+left join pg_collation c on c.oid = a.attcollation
+where a.attrelid = :table and a.attnum > 0 and not a.attisdropped and a.attname <> '{ROWGUID}'
+  and a.attname not like '\\_\\_sys%' order by a.attnum
+"""
+_CONSTRAINTS = """
+select conname::text as name, contype::text as kind, pg_get_expr(conbin, conrelid) as expression,
+       pg_get_constraintdef(oid) as definition
+from pg_constraint where conrelid = :table and contype in ('c', 'x') order by conname
+"""
+_INDEXES = f"""
+select r.relname::text as name, m.amname::text as method, i.indisunique as unique,
+       pg_get_expr(i.indpred, i.indrelid) as where, pg_get_indexdef(i.indexrelid) as definition,
+       array(select pg_get_indexdef(i.indexrelid, n, true) from generate_series(1, i.indnkeyatts) n order by n) as terms
+from pg_index i join pg_class r on r.oid = i.indexrelid join pg_am m on m.oid = r.relam
+where i.indrelid = :table and i.indisvalid and not i.indisprimary
+  and not exists (select 1 from pg_constraint c where c.conindid = i.indexrelid and c.contype in ('u', 'x'))
+  and not exists (select 1 from pg_attribute a where a.attrelid = i.indrelid and a.attnum = any(i.indkey)
+                  and a.attname = '{ROWGUID}')
+order by r.relname
+"""
+_TRIGGERS = """
+select t.tgname::text from pg_trigger t join pg_proc p on p.oid = t.tgfoid join pg_namespace n on n.oid = p.pronamespace
+where t.tgrelid = :table and not t.tgisinternal and n.nspname not like 'rowtide%' order by t.tgname
+"""

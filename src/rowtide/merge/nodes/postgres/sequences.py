@@ -1,0 +1,59 @@
+"""Keep the sequences of a PostgreSQL table's columns behind the values that other nodes gave.
+
+A sequence whose next value a received row already has would make the next insert of the application fail.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.databases.postgres.quoting import quote
+from rowtide.merge.articles import Article
+from rowtide.merge.nodes.postgres.row_metadata import table_of
+
+Session = psycopg.Connection[tuple[Any, ...]]
+
+
+def find_sequences(session: Session, article: Article) -> dict[str, str]:
+    """Return the ascending sequences that belong to an article's columns, serial or identity, by column."""
+    columns = [column.name for column in article.columns]
+    return dict(session.execute(_SEQUENCES, [table_of(article), columns]).fetchall())
+
+
+def advance_sequences(session: Session, sequences: dict[str, str], highest: dict[str, str]) -> None:
+    """Set sequences to the highest values of queries, by column, unless they are further.
+
+    Not undone by a rollback, as with any sequence: a gap does no harm.
+    """
+    for name, sequence in sequences.items():
+        if name in highest:
+            session.execute(
+                sql.SQL(
+                    "select setval(s.name::regclass, s.highest) "
+                    f"from (select %s::text as name, ({highest[name]})::bigint as highest) s "
+                    "join pg_sequence q on q.seqrelid = s.name::regclass "
+                    "where s.highest <= q.seqmax "
+                    "and s.highest > coalesce(pg_sequence_last_value(s.name::regclass), q.seqstart - 1)"
+                ),
+                [sequence],
+            )
+
+
+def highest_in_table(article: Article, sequences: dict[str, str]) -> dict[str, str]:
+    """Return the queries of the highest values in a table, by column."""
+    return {name: f"select max({quote(name)}) from {table_of(article)}" for name in sequences}
+
+
+_SEQUENCES = """
+select a.attname::text, quote_ident(n.nspname) || '.' || quote_ident(s.relname)
+from pg_attribute a
+join pg_depend d on d.classid = 'pg_class'::regclass and d.refclassid = 'pg_class'::regclass
+  and d.refobjid = a.attrelid and d.refobjsubid = a.attnum and d.deptype in ('a', 'i')
+join pg_class s on s.oid = d.objid and s.relkind = 'S'
+join pg_namespace n on n.oid = s.relnamespace
+join pg_sequence q on q.seqrelid = s.oid and q.seqincrement > 0
+where a.attrelid = %s::regclass and a.attname = any(%s)
+"""

@@ -1,0 +1,83 @@
+"""Texts of numbers that a file's numbers do not give back: `1.10`, twenty digits, minus zero.
+
+A column holds the number, so that the file's SQL compares and sorts it as one; its text is kept beside, and counts as
+long as the column still has that number.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+
+from rowtide.databases.sqlite.quoting import quote, quote_literal
+from rowtide.databases.sqlite.texts import is_number_of, is_numeric
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.versions.changes import Row
+
+EXACT = "MSmerge_exact"
+DEFINITION = (
+    f"create table if not exists {EXACT} (tablenick integer not null, rowguid text not null, name text not null, "
+    "number numeric not null, exact text not null, primary key (tablenick, rowguid, name)) without rowid"
+)
+_FLOATS = ("real", "double precision")
+_MINUS_ZERO = "-0"
+
+
+def read_columns(article: Article, row: str) -> list[str]:
+    """Return the expressions that read an article's columns of a row: the exact text where there is one."""
+    rounded = {place for place, _ in _rounded(article)}
+    return [
+        _read(article, column.name, row) if place in rounded else f"{row}.{quote(column.name)}"
+        for place, column in enumerate(article.columns)
+    ]
+
+
+def keep_exact(session: sqlite3.Connection, article: Article, rows: Iterable[tuple[str, Row]]) -> None:
+    """Keep the exact texts of rows, in the caller's transaction."""
+    if _rounded(article):
+        session.executemany(
+            f"insert or replace into {EXACT} values (?, ?, ?, ?, ?)",
+            (
+                (article.nickname, rowguid, name, text, text)
+                for rowguid, row in rows
+                for name, text in _exact_texts(article, row)
+            ),
+        )
+
+
+def forget_exact(session: sqlite3.Connection, article: Article, source: str) -> None:
+    """Remove the texts of rows that a query lists, in the caller's transaction."""
+    if _rounded(article):
+        session.execute(f"delete from {EXACT} where tablenick = ? and rowguid in ({source})", (article.nickname,))
+
+
+def forget_exact_of_absent(session: sqlite3.Connection, article: Article) -> None:
+    """Remove the texts of rows that no longer exist, in the caller's transaction."""
+    absent = f"select rowguid from {EXACT} where tablenick = {article.nickname} except select {ROWGUID} from "
+    forget_exact(session, article, absent + quote(article.table))
+
+
+@lru_cache(maxsize=1024)
+def _rounded(article: Article) -> Sequence[tuple[int, bool]]:
+    """Return the columns whose texts a number may not give back, by position, and whether they are numeric."""
+    return [
+        (place, is_numeric(column.type_text))
+        for place, column in enumerate(article.columns)
+        if column.type_text in _FLOATS or is_numeric(column.type_text)
+    ]
+
+
+def _exact_texts(article: Article, row: Row) -> Iterator[tuple[str, str]]:
+    for place, numeric in _rounded(article):
+        text, column = row[place], article.columns[place]
+        if text is not None and (not is_number_of(text, column.type_text) if numeric else text == _MINUS_ZERO):
+            yield column.name, text
+
+
+def _read(article: Article, name: str, row: str) -> str:
+    value = f"{row}.{quote(name)}"
+    return (
+        f"coalesce((select e.exact from {EXACT} e where e.tablenick = {article.nickname} "
+        f"and e.rowguid = {row}.{ROWGUID} and e.name = {quote_literal(name)} and e.number is {value}), {value})"
+    )

@@ -1,0 +1,87 @@
+"""Values of columns without a declared type, which SQLite files alone have. Pure.
+
+They travel as SQLite's literals. A PostgreSQL column for them has the type text and the plain texts of the values, from
+which the literal cannot be told: what is read there is marked, and a file keeps its own value where the text is its
+value's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from rowtide.databases.sqlite.texts import ANY, literal_of, to_text, value_of_literal
+from rowtide.merge.articles import Article, ArticleColumn
+from rowtide.merge.versions.changes import Row
+
+_UNKNOWN_CLASS = "~"
+SERVER_TYPE = "text"
+
+
+def server_type(column: ArticleColumn) -> str:
+    """Return the type that a PostgreSQL node gives a column."""
+    return SERVER_TYPE if column.type_text == ANY else column.type_text
+
+
+@lru_cache(maxsize=1024)
+def untyped_places(article: Article) -> tuple[int, ...]:
+    """Return the positions of an article's columns without a declared type."""
+    return tuple(place for place, column in enumerate(article.columns) if column.type_text == ANY)
+
+
+def as_stored_by_server(article: Article, row: Row) -> Row:
+    """Return a row as a PostgreSQL node stores it."""
+    return _with(article, row, _plain)
+
+
+def as_read_from_server(article: Article, row: Row) -> Row:
+    """Return a row as it travels from a PostgreSQL node."""
+    return _with(article, row, lambda text: None if text is None else _UNKNOWN_CLASS + text)
+
+
+def is_of_unknown_class(article: Article, row: Row) -> bool:
+    """Whether a row comes from a PostgreSQL node."""
+    return any((row[place] or "").startswith(_UNKNOWN_CLASS) for place in untyped_places(article))
+
+
+def with_classes_of(article: Article, row: Row, stored: Row | None) -> Row:
+    """Return a row with the classes that the stored row has where the texts are the same, else as texts."""
+    known = (None,) * len(row) if stored is None else stored
+    places = untyped_places(article)
+    pairs = enumerate(zip(row, known, strict=True))
+    return tuple(_choose(text, present) if place in places else text for place, (text, present) in pairs)
+
+
+def are_same(article: Article, one: Sequence[str | None], other: Sequence[str | None]) -> bool:
+    """Whether two rows have the same values, as far as both nodes know their classes."""
+    if one == other:
+        return True
+    places = untyped_places(article)
+    if not places:
+        return False
+    return all(
+        mine == theirs or (place in places and _is_unclear(mine, theirs) and _plain(mine) == _plain(theirs))
+        for place, (mine, theirs) in enumerate(zip(one, other, strict=True))
+    )
+
+
+def _with(article: Article, row: Row, convert: Callable[[str | None], str | None]) -> Row:
+    places = untyped_places(article)
+    return tuple(convert(text) if place in places else text for place, text in enumerate(row))
+
+
+def _choose(text: str | None, present: str | None) -> str | None:
+    if text is None or not text.startswith(_UNKNOWN_CLASS):
+        return text
+    return present if _plain(present) == _plain(text) else literal_of(text.removeprefix(_UNKNOWN_CLASS))
+
+
+def _is_unclear(one: str | None, other: str | None) -> bool:
+    return any((text or "").startswith(_UNKNOWN_CLASS) for text in (one, other))
+
+
+def _plain(text: str | None) -> str | None:
+    if text is None or text.startswith(_UNKNOWN_CLASS):
+        return None if text is None else text.removeprefix(_UNKNOWN_CLASS)
+    value = value_of_literal(text)
+    return repr(value) if isinstance(value, float) else to_text(value, "text")
