@@ -30,9 +30,10 @@ from rowtide.targets.applying import SetApplier
 from rowtide.targets.custom_sets import CustomSetApplier
 from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetTableUnknown
+from rowtide.targets.fitting import require_fitting
 from rowtide.targets.hand_over import find_hand_overs
 from rowtide.targets.listing import ListedTarget, list_tables
-from rowtide.targets.options import CURRENT, OptionArguments, TargetFormat, TargetOptions
+from rowtide.targets.options import CURRENT, PYTHON, OptionArguments, TargetFormat, TargetOptions
 from rowtide.targets.sets import SetTable, SetVersion
 from rowtide.targets.tables import TableApplier, find_snapshot, open_table
 
@@ -66,6 +67,8 @@ class Targets:
         with translated(), self._owning() as connection:
             require_complete(connection)
             definitions.add_target(connection, name, instances, kind, given, limit_hours)
+            if not kind.startswith(PYTHON):
+                require_fitting(connection, name, kind, instances, given)
 
     def drop(self, name: str) -> None:
         """Remove a target: cleanup no longer waits for it; its tables stay. Raises `TargetUnknown`, `NotOwner`."""

@@ -13,6 +13,7 @@ from rowtide.targets.options import CURRENT, HISTORY
 
 HISTORY_NAMES = ["valid_from_lsn", "valid_from_time", "valid_to_lsn", "valid_to_time", "is_current"]
 """The columns that a table of history has beside the source's."""
+NO_NET_CHANGES = "{} has no net changes: without a key its rows cannot be found again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def shape_table(target: Target, instance: Instance, others: Iterable[str] = ()) 
     """
     options, name = target.options, instance.capture_instance
     if not instance.supports_net_changes:
-        raise TargetInvalid(target.name, f"{name} has no net changes: without a key its rows cannot be found again")
+        raise TargetInvalid(target.name, NO_NET_CHANGES.format(name))
     instances = tuple(others)
     expressions = _for_instance(options.columns, name, instances)
     renamed = _for_instance(options.rename, name, instances)

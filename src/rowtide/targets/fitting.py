@@ -1,0 +1,63 @@
+"""Whether a target's options fit the instances that it is to follow: a name that is written wrong is refused.
+
+A column that `--except` was to leave out would otherwise be in the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sqlalchemy import Connection, select
+
+from rowtide.cdc.definitions import captured_columns, change_tables
+from rowtide.cdc.instances import name_for_readers
+from rowtide.targets.columns import HISTORY_NAMES, NO_NET_CHANGES
+from rowtide.targets.errors import TargetInvalid
+from rowtide.targets.options import HISTORY, TargetOptions
+
+ReaderColumns = Mapping[str, Sequence[str]]
+"""The columns of instances, as readers name them, by instance."""
+
+
+def require_fitting(
+    connection: Connection, name: str, kind: str, instances: Sequence[str], options: TargetOptions
+) -> None:
+    """Raise `TargetInvalid` if an instance has no net changes, or nothing has a column that an option names."""
+    table, column = change_tables.c, captured_columns.c
+    enabled = connection.execute(
+        select(table.object_id, table.capture_instance, table.supports_net_changes).where(
+            table.capture_instance.in_(instances)
+        )
+    ).all()
+    found: dict[str, Sequence[str]] = {}
+    for one in enabled:
+        if not one.supports_net_changes:
+            raise TargetInvalid(name, NO_NET_CHANGES.format(one.capture_instance))
+        names = select(column.column_name).where(column.object_id == one.object_id).order_by(column.column_ordinal)
+        found[one.capture_instance] = name_for_readers(connection.scalars(names))
+    for problem in find_misfits(kind, options, found):
+        raise TargetInvalid(name, problem)
+
+
+def find_misfits(kind: str, options: TargetOptions, columns: ReaderColumns) -> Iterator[str]:
+    """Yield which named columns are nowhere. Pure."""
+    in_source = _spell(columns)
+    for name in (*(options.column_list or ()), *options.except_column_list, *options.rename):
+        if name not in in_source:
+            yield f"no instance of it has a column {name}"
+    own = [*(HISTORY_NAMES if kind == HISTORY else ()), *options.columns]
+    own += [options.soft_delete] if options.soft_delete is not None else []
+    in_tables = {*_spell({instance: _rename(options, instance, columns[instance]) for instance in columns}), *own}
+    tracked = (*(options.track_history_column_list or ()), *options.track_history_except_column_list)
+    for name in (*tracked, *options.cluster_by):
+        if name not in in_tables:
+            yield f"none of its tables has a column {name}"
+
+
+def _rename(options: TargetOptions, instance: str, names: Sequence[str]) -> list[str]:
+    return [options.rename.get(f"{instance}.{name}", options.rename.get(name, name)) for name in names]
+
+
+def _spell(columns: ReaderColumns) -> set[str]:
+    """Return the names of columns as options may write them: with their instance, and without."""
+    return {spelt for instance, names in columns.items() for name in names for spelt in (name, f"{instance}.{name}")}
