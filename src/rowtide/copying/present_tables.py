@@ -69,11 +69,13 @@ def _widen(xid: int, following: int) -> int:
 
 _XID_MASK = 0xFFFFFFFF
 
-# A column's row of the catalogue is written again by statements that alter the column, and by no others: a truncated
-# or vacuumed table has another file, and the same values.
+# Rows are estimated as the planner does: by the pages that the table has now, with as many rows in each as it had when it
+# was analysed last. A column's row of the catalogue is written again by statements that alter the column, and by no
+# others: a truncated or vacuumed table has another file, and the same values.
 _TABLE = """
 with held as (
-    select h.oid, h.reltuples from pg_class h
+    select h.oid, h.reltuples, h.relpages, pg_relation_size(h.oid) / current_setting('block_size')::int as pages
+    from pg_class h
     where h.relkind <> 'p'
       and (h.oid = %(table)s::oid or h.oid in (select relid from pg_partition_tree(%(table)s::oid)))
 )
@@ -84,7 +86,9 @@ select n.nspname::text, c.relname::text, c.relkind = 'p',
        (select array_agg(distinct a.xmin::text::bigint) from pg_attribute a
         where a.attrelid = c.oid and a.attnum = any(%(numbers)s::int[]) and not a.attisdropped),
        pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
-       (select case when bool_and(reltuples >= 0) then sum(reltuples)::bigint end from held),
+       (select case when bool_and(relpages > 0 or pages = 0)
+                    then coalesce(sum(pages * reltuples / nullif(relpages, 0)), 0)::bigint end
+        from held),
        (select coalesce(sum(pg_table_size(oid)), 0)::bigint from held)
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.oid = %(table)s::oid
