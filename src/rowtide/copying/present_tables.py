@@ -69,9 +69,9 @@ def _widen(xid: int, following: int) -> int:
 
 _XID_MASK = 0xFFFFFFFF
 
-# Rows are estimated as the planner does: by the pages that the table has now, with as many rows in each as it had when it
-# was analysed last. A column's row of the catalogue is written again by statements that alter the column, and by no
-# others: a truncated or vacuumed table has another file, and the same values.
+# Rows are estimated as the planner does: by the pages that the table has now, with as many rows in each as when it was
+# analysed last. A column's row of the catalogue is written again by statements that alter the column, and by no others:
+# a truncated or vacuumed table has another file, and the same values.
 _TABLE = """
 with held as (
     select h.oid, h.reltuples, h.relpages, pg_relation_size(h.oid) / current_setting('block_size')::int as pages
