@@ -205,10 +205,11 @@ class MergeReplication(MergePublishing):
     ) -> Summary:
         """Upload a subscriber's changes and download the hub's (SQL Server: the Merge Agent).
 
-        Raises `NodeCopied`, `NodeRestored`, `SubscriptionExpired`, `MergedTableAltered`, `FiltersChanged`,
-        `StoredFilterRefused`, `SessionReplaced`, `NodeBusy`.
+        Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`, `NodeCopied`, `NodeRestored`,
+        `SubscriptionExpired`, `MergedTableAltered`, `FiltersChanged`, `StoredFilterRefused`, `SessionReplaced`,
+        `NodeBusy`.
         """
-        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+        with open_node(self.url) as hub, open_node(subscriber) as node:
             return synchronise(hub, node, pair(hub, node, publication, address(subscriber)), on_progress)
 
     def reinitialize(

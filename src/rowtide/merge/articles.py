@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
@@ -158,7 +159,8 @@ class Subscription:
     the mark that the running synchronisation will leave. `session` counts synchronisations: a later one replaces an
     earlier one. `settled` is the last of the storing node's generations that no later change can conflict with.
     `waiting` becomes settled once the other node has purged its own generation of that synchronisation. `partition` is
-    the subscriber's; None if no article is filtered.
+    the subscriber's; None if no article is filtered. `last_sync` is when it last synchronised, by the storing node's
+    clock.
     """
 
     subid: str
@@ -175,3 +177,4 @@ class Subscription:
     settled: int = 0
     waiting: Waiting | None = None
     partition: Partition | None = None
+    last_sync: datetime | None = None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import Connection, RowMapping, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, delete, insert, select, update
 
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.definitions import (
@@ -37,8 +38,8 @@ def new_nickname() -> int:
 
 def find_publication(connection: Connection, name: str) -> Publication | None:
     """Return a publication by its name; None if there is none."""
-    row = connection.execute(select(publications).where(publications.c.name == name)).mappings().one_or_none()
-    return None if row is None else _publication(row)
+    row = connection.execute(select_publication(name)).mappings().one_or_none()
+    return None if row is None else read_publication(row)
 
 
 def get_publication(connection: Connection, name: str) -> Publication:
@@ -52,7 +53,7 @@ def get_publication(connection: Connection, name: str) -> Publication:
 def list_publications(connection: Connection) -> tuple[Publication, ...]:
     """Return all publications, by name."""
     rows = connection.execute(select(publications).order_by(publications.c.name)).mappings()
-    return tuple(map(_publication, rows))
+    return tuple(map(read_publication, rows))
 
 
 def put_publication(connection: Connection, publication: Publication) -> None:
@@ -69,9 +70,14 @@ def put_publication(connection: Connection, publication: Publication) -> None:
 
 def list_articles(connection: Connection, pubid: str) -> tuple[Article, ...]:
     """Return a publication's articles, parents before their children."""
-    statement = select(articles.c.definition).where(articles.c.pubid == pubid)
-    ordered = statement.order_by(articles.c.processing_order, articles.c.nickname)
-    return tuple(map(Article.decode, connection.execute(ordered).scalars()))
+    rows = connection.execute(select_articles(articles.c.pubid == pubid)).mappings()
+    return tuple(Article.decode(row["definition"]) for row in rows)
+
+
+def select_articles(condition: ColumnElement[bool]) -> Select[Any]:
+    """Return the query of articles, parents before their children: `definition` is what `Article.decode` reads."""
+    listed = select(articles.c.nickname, articles.c.definition, articles.c.purged_lineage).where(condition)
+    return listed.order_by(articles.c.processing_order, articles.c.nickname)
 
 
 def find_article(publication: Publication, listed: Sequence[Article], name: str) -> Article:
@@ -143,5 +149,11 @@ def set_purged(connection: Connection, nickname: int, lineage: bytes) -> None:
     connection.execute(update(articles).where(articles.c.nickname == nickname).values(purged_lineage=lineage))
 
 
-def _publication(row: RowMapping) -> Publication:
+def select_publication(name: str) -> Select[Any]:
+    """Return the query of a publication; `read_publication` reads its row."""
+    return select(publications).where(publications.c.name == name)
+
+
+def read_publication(row: Mapping[Any, Any]) -> Publication:
+    """Read a row of `select_publication`."""
     return Publication(row["pubid"], row["name"], row["publisher"], row["retention"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, literal, select, update
 
 from rowtide.merge.articles import Partition, SubscriberType, Subscription, Waiting
 from rowtide.merge.definitions import (
@@ -35,7 +36,15 @@ class Purge:
 
 def read_purge(connection: Connection) -> Purge:
     """Return the last purge of a node's metadata."""
-    row = connection.execute(select(replinfo.c.purgedgen, replinfo.c.metadatacleanuptime)).mappings().one()
+    return purge_of(connection.execute(SELECT_NODE).mappings().one())
+
+
+SELECT_NODE = select(replinfo.c.nickname, replinfo.c.purgedgen, replinfo.c.metadatacleanuptime)
+"""The query of the node itself: its nickname, and its last purge."""
+
+
+def purge_of(row: Mapping[Any, Any]) -> Purge:
+    """Read the last purge from a row of `SELECT_NODE`."""
     return Purge(row["purgedgen"], as_utc(row["metadatacleanuptime"]))
 
 
@@ -55,11 +64,16 @@ def forget_generations(connection: Connection, own: int, bound: int) -> None:
 
 def list_subscriptions(connection: Connection, pubid: str) -> tuple[Subscription, ...]:
     """Return the other nodes of a publication that this one exchanges with."""
+    rows = connection.execute(select_subscriptions(subscriptions.c.pubid == pubid)).mappings()
+    return tuple(map(read_subscription, rows))
+
+
+def select_subscriptions(condition: ColumnElement[bool]) -> Select[Any]:
+    """Return the query of subscriptions; `read_subscription` reads its rows."""
     joined = subscriptions.outerjoin(partition_groups, partition_groups.c.partition_id == subscriptions.c.partition_id)
     functions = (partition_groups.c.HOST_NAME_FN, partition_groups.c.SUSER_NAME_FN)
-    statement = select(subscriptions, *functions).select_from(joined).where(subscriptions.c.pubid == pubid)
-    rows = connection.execute(statement.order_by(subscriptions.c.subscriber_server)).mappings()
-    return tuple(map(_subscription, rows))
+    statement = select(subscriptions, *functions).select_from(joined).where(condition)
+    return statement.order_by(subscriptions.c.subscriber_server)
 
 
 def put_subscription(connection: Connection, subscription: Subscription, *, partition_id: int | None = None) -> None:
@@ -114,10 +128,20 @@ def has_retries(connection: Connection, nickname: int) -> bool:
 
 def list_retries(connection: Connection, source: int) -> dict[int, list[str]]:
     """Return the refused rows to request again from a node, by the table's nickname."""
-    found: dict[int, list[str]] = {}
+    return group_retries(connection.execute(select_retries(source)).mappings())
+
+
+def select_retries(source: int) -> Select[Any]:
+    """Return the query of the refused rows to request again from a node; `group_retries` reads its rows."""
     statement = select(retries.c.tablenick, retries.c.rowguid).where(retries.c.source == source)
-    for nickname, rowguid in connection.execute(statement.order_by(retries.c.rowguid)):
-        found.setdefault(nickname, []).append(rowguid)
+    return statement.order_by(retries.c.rowguid)
+
+
+def group_retries(rows: Iterable[Mapping[Any, Any]]) -> dict[int, list[str]]:
+    """Return refused rows by the table's nickname."""
+    found: dict[int, list[str]] = {}
+    for row in rows:
+        found.setdefault(row["tablenick"], []).append(row["rowguid"])
     return found
 
 
@@ -149,14 +173,16 @@ def drop_retries(connection: Connection, source: int, nickname: int, rowguids: S
 
 def put_received(connection: Connection, nickname: int, generation: int) -> None:
     """Record that a generation of another node was received, in the caller's transaction. Idempotent."""
-    of_node = (genhistory.c.nickname == nickname) & (genhistory.c.generation == generation)
-    if connection.execute(select(genhistory.c.generation).where(of_node)).first() is None:
-        connection.execute(
-            insert(genhistory).values(nickname=nickname, generation=generation, guidsrc=str(uuid4()), genstatus=2)
-        )
+    known = genhistory.alias()
+    of_node = (known.c.nickname == nickname) & (known.c.generation == generation)
+    values = {"nickname": nickname, "generation": generation, "guidsrc": str(uuid4()), "genstatus": 2}
+    row = select(*(literal(value, genhistory.c[name].type) for name, value in values.items()))
+    unless_known = row.where(~select(known.c.generation).where(of_node).exists())
+    connection.execute(insert(genhistory).from_select(list(values), unless_known, include_defaults=False))
 
 
-def _subscription(row: RowMapping) -> Subscription:
+def read_subscription(row: Mapping[Any, Any]) -> Subscription:
+    """Read a row of `select_subscriptions`."""
     waiting = None
     if row["waitinggen"] is not None:
         waiting = Waiting(row["waitinggen"], row["waitingpubgen"])
@@ -178,4 +204,5 @@ def _subscription(row: RowMapping) -> Subscription:
         settled=row["settledgen"],
         waiting=waiting,
         partition=partition,
+        last_sync=None if row["last_sync_date"] is None else as_utc(row["last_sync_date"]),
     )

@@ -46,7 +46,8 @@ CREATIONS = (
 )
 """The statements that create the clock if it does not exist."""
 
-_LOCK = int.from_bytes(b"rtclock")
+LOCK = int.from_bytes(b"rtclock")
+"""Key of the session-level advisory lock that is held while an anchor is taken or a generation closed."""
 INCARNATION = """
 (select system_identifier::text || '/' || (select oid::text from pg_database where datname = current_database())
  from pg_control_system())
@@ -119,7 +120,7 @@ def taking_anchors(connection: Connection) -> Iterator[None]:
     """
     if connection.execute(text("select pg_is_in_recovery()")).scalar():
         raise ServerIsStandby
-    connection.execute(text(f"select pg_advisory_lock({_LOCK})"))
+    connection.execute(text(f"select pg_advisory_lock({LOCK})"))
     connection.commit()
     connection.execution_options(isolation_level="REPEATABLE READ")
     try:
@@ -128,13 +129,13 @@ def taking_anchors(connection: Connection) -> Iterator[None]:
             failpoint("clock_commit.before")
         failpoint("clock_commit.after")
     finally:
-        connection.execute(text(f"select pg_advisory_unlock({_LOCK})"))
+        connection.execute(text(f"select pg_advisory_unlock({LOCK})"))
         connection.commit()
 
 
 def stop_anchors(connection: Connection) -> int:
     """Prevent anchors from being taken until the caller's transaction ends; return a CSN above all anchors'."""
-    connection.execute(text(f"select pg_advisory_xact_lock({_LOCK})"))
+    connection.execute(text(f"select pg_advisory_xact_lock({LOCK})"))
     last = connection.execute(text(f'select max("__sysCsn") from {ANCHORS_TABLE}')).scalar()
     return 0 if last is None else int(last) + 1
 

@@ -103,9 +103,13 @@ def _parse(url: str | DatabaseUrl) -> DatabaseUrl:
 
 
 def open_engine(
-    url: str | DatabaseUrl, *, application_name: str = "rowtide", settings: Mapping[str, str] = PINNED_SETTINGS
+    url: str | DatabaseUrl,
+    *,
+    application_name: str = "rowtide",
+    settings: Mapping[str, str] = PINNED_SETTINGS,
+    driver: str = "psycopg",
 ) -> Engine:
-    """Return an engine without a pool, with the pinned settings.
+    """Return an engine without a pool, with the pinned settings, on one of SQLAlchemy's drivers.
 
     Its URL has only the database's name. Raises `UrlNotRead`, `PostgresNeeded`.
     """
@@ -116,7 +120,7 @@ def open_engine(
     parsed = _parse(url)
     own = {"application_name": application_name, **_startup_parameters(parsed)}
     engine = create_engine(
-        URL.create("postgresql+psycopg", database=parsed.database),
+        URL.create(f"postgresql+{driver}", database=parsed.database),
         poolclass=NullPool,
         connect_args={**parsed.parameters, **own},
         hide_parameters=True,

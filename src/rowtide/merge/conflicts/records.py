@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, insert, literal, select, update
 
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import conflicts_info
@@ -98,26 +98,25 @@ def settle_failures(connection: Connection, article: Article, rowguids: Sequence
 
 def record(connection: Connection, conflict: ConflictRecord) -> None:
     """Write a conflict in the caller's transaction. Idempotent: a known id is not written again."""
-    known = select(conflicts_info.c.conflict_id).where(conflicts_info.c.conflict_id == conflict.conflict_id)
-    if connection.execute(known).first() is not None:
-        return
-    connection.execute(
-        insert(conflicts_info).values(
-            conflict_id=conflict.conflict_id,
-            pubid=conflict.pubid,
-            article=conflict.article.name,
-            tablenick=conflict.article.nickname,
-            rowguid=conflict.rowguid,
-            conflict_type=int(conflict.conflict_type),
-            origin_datasource=conflict.origin_datasource,
-            origin_datasource_id=conflict.origin,
-            reason_code=conflict.reason_code,
-            reason_text=conflict.reason_text,
-            losing_row=encode_row(conflict.article, conflict.losing_row),
-            winning_row=encode_row(conflict.article, conflict.winning_row),
-            losing_lineage=conflict.losing_lineage,
-        )
-    )
+    values = {
+        "conflict_id": conflict.conflict_id,
+        "pubid": conflict.pubid,
+        "article": conflict.article.name,
+        "tablenick": conflict.article.nickname,
+        "rowguid": conflict.rowguid,
+        "conflict_type": int(conflict.conflict_type),
+        "origin_datasource": conflict.origin_datasource,
+        "origin_datasource_id": conflict.origin,
+        "reason_code": conflict.reason_code,
+        "reason_text": conflict.reason_text,
+        "losing_row": encode_row(conflict.article, conflict.losing_row),
+        "winning_row": encode_row(conflict.article, conflict.winning_row),
+        "losing_lineage": conflict.losing_lineage,
+    }
+    known = conflicts_info.alias()
+    is_known = select(known.c.conflict_id).where(known.c.conflict_id == conflict.conflict_id).exists()
+    row = select(*(literal(value, conflicts_info.c[name].type) for name, value in values.items())).where(~is_known)
+    connection.execute(insert(conflicts_info).from_select(list(values), row, include_defaults=False))
 
 
 def encode_row(article: Article, row: Row | None) -> str | None:

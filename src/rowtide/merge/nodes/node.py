@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Select
 
 from rowtide.databases.kinds import DatabaseKind
-from rowtide.merge.articles import Article, ArticleColumn, JoinFilter
+from rowtide.merge.articles import Article, ArticleColumn, JoinFilter, Subscription
 from rowtide.merge.nodes.table_parts import Omission, Part
 from rowtide.merge.nodes.unique_swap import TemporaryValues
 from rowtide.merge.partitions.candidates import Candidate
@@ -56,6 +56,50 @@ def say_damage(columns: Sequence[str], triggers: Sequence[str], partitions: Sequ
     """Describe the missing columns and triggers of a table and its partitions; None if nothing is missing."""
     missing = [f"column {name} is missing" for name in columns] + [f"trigger {name} is missing" for name in triggers]
     return ", ".join(missing + [f"triggers of partition {name} are missing" for name in partitions]) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a node is to send to another, which has everything up to generation `since`.
+
+    `again` are rows that it requests once more, `filters` those of its partition, both by the article's nickname.
+    """
+
+    articles: Sequence[Article]
+    since: int
+    destination: int
+    again: Mapping[int, Sequence[str]]
+    filters: Mapping[int, RowFilter]
+
+
+class Sending(Protocol):
+    """What a node sends on a request, read in the snapshot of the generation closed for it; each part once.
+
+    A tombstone counts only while the row is absent, a row's metadata only while it is present. Changes that came from
+    the destination are left out.
+    """
+
+    @property
+    def generation(self) -> int:
+        """The generation closed last: everything sent belongs to it or to an earlier one."""
+
+    def upserts(self, article: Article) -> Iterator[Sequence[RowChange]]:
+        """Yield batches of the rows of an unfiltered article that were inserted or updated, by rowguid."""
+
+    def deletes(self, article: Article) -> Iterator[Sequence[RowChange]]:
+        """Yield batches of tombstones in the same way."""
+
+    def asked(self, article: Article) -> Sequence[RowChange]:
+        """Return the rows or tombstones of an unfiltered article that are requested again; unknown ones are left out.
+
+        A row without metadata has change number 0, which every node that has the row includes.
+        """
+
+    def entering(self, article: Article) -> Iterator[Sequence[tuple[Candidate, RowChange | None]]]:
+        """Yield batches of rows of a filtered article that may have entered or left the destination's partition.
+
+        Rows to be sent again are included. Each comes with its row or tombstone, None if nothing is known of it.
+        """
 
 
 class Enumeration(Protocol):
@@ -115,6 +159,24 @@ class Node(Protocol):
     def tables(self) -> NodeTables:
         """Creates, alters and describes tables on this node."""
 
+    def read_together(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
+        """Return the rows of queries of the tables of `definitions`, in one round trip; none without such tables.
+
+        The queries have no list of values that is expanded; columns have the types of Python that the driver gives.
+        """
+
+    def read_ahead(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
+        """Return the rows of queries as `read_together` does.
+
+        A server is asked, in the same round trip, what the exchange that follows needs to know of all tables.
+        """
+
+    def require_session(self, subscription: Subscription) -> None:
+        """Raise `SessionReplaced` if another synchronisation of a subscription has begun, within a transaction.
+
+        A server's answer comes with the next one that is waited for.
+        """
+
     def close(self) -> None:
         """Close the connection; an uncommitted transaction is rolled back."""
 
@@ -135,6 +197,13 @@ class Node(Protocol):
         """Close the open generation, if it has changes, and yield its reader (SQL Server: sp_MSmakegeneration).
 
         Not within a transaction. Writers are not blocked; on SQLite they wait while the generation is closed.
+        """
+
+    def sending(self, request: Request) -> AbstractContextManager[Sending]:
+        """Close the open generation as `enumerating` does, and yield what is to be sent.
+
+        Not within a transaction. A server does this on the node's own connection, in one round trip and one for each
+        few thousand rows.
         """
 
     def apply_log(self) -> None:
@@ -192,6 +261,18 @@ class Original:
     is_here: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """Whether a node and its tables are as they were left: `damages` by the article's nickname, if there are any.
+
+    `is_recorded`: the node's place is recorded already.
+    """
+
+    original: Original | None
+    damages: Mapping[int, str]
+    is_recorded: bool
+
+
 class NodeTables(Protocol):
     """Tables of a node: its own metadata, and the merged tables."""
 
@@ -203,6 +284,9 @@ class NodeTables(Protocol):
 
     def find_original(self) -> Original | None:
         """Return the database in which the metadata was created, if it is another one that may still exist."""
+
+    def examine(self, articles: Sequence[Article]) -> Examination:
+        """Return what `find_original` and `find_damage` say, in one round trip."""
 
     def record_place(self) -> None:
         """Record that the metadata belongs to this database; not within a transaction."""

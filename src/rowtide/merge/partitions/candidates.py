@@ -50,6 +50,7 @@ class Candidate:
     @classmethod
     def read(cls, row: Sequence[SqlValue]) -> Self:
         """Read a row of the query `candidates`; booleans may be bool or int, as the database returns them."""
+        # As `CANDIDATE_COLUMNS` after the rowguid.
         generation, member_parent, is_leaving = row[6:9]
         return cls(
             rowguid=str(row[0]),
@@ -63,6 +64,20 @@ class Candidate:
             else Membership(int(generation), _text(member_parent), _is(is_leaving)),
             is_asked=_is(row[9]),
         )
+
+
+CANDIDATE_COLUMNS = (
+    "is_live",
+    "is_changed",
+    "is_own",
+    "belongs",
+    "parent",
+    "generation",
+    "member_parent",
+    "is_leaving",
+    "is_asked",
+)
+"""Names of the query's columns after the rowguid."""
 
 
 class Move(Enum):
@@ -153,9 +168,10 @@ def candidates(row_filter: RowFilter, destination: int, asked: Sequence[str], na
     )
     of_subscriber = f"m.replnickname = {destination} and m.tablenick = {nickname} and m.rowguid = k.{ROWGUID}"
     return (
-        f"select k.{ROWGUID}, {is_live}, {is_changed}, {is_own}, "
-        f"coalesce({belongs(row_filter, names.table_of)}, false), "
-        f"{parent(row_filter, names.table_of)}, m.generation, m.parent, m.is_leaving, {is_asked} "
+        f"select k.{ROWGUID}, {is_live} as is_live, {is_changed} as is_changed, {is_own} as is_own, "
+        f"coalesce({belongs(row_filter, names.table_of)}, false) as belongs, "
+        f"{parent(row_filter, names.table_of)} as parent, m.generation, m.parent as member_parent, m.is_leaving, "
+        f"{is_asked} as is_asked "
         f"from ({' union '.join(_sources(row_filter, destination, asked, names))}) k "
         f"{names.tables.join(names.table_of(row_filter.article), ROW, f'{ROW}.{ROWGUID} = k.{ROWGUID}')}"
         f"{names.tables.join_metadata(nickname, 'k')}"

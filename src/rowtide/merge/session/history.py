@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, func, insert, select
 
 from rowtide.merge.definitions import article_history, sessions
 from rowtide.merge.nodes.node import Node
@@ -60,19 +60,32 @@ class Summary:
         return f"{text}, {refused} refused" if refused else text
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """Where the result of a synchronisation is recorded."""
+
+    hub: Node
+    subid: str
+    summary: Summary
+    began: datetime
+    clock: float
+
+    def put(self, status: int = SUCCEEDED, message: str | None = None) -> None:
+        """Record the result, in the caller's transaction at the hub."""
+        self.summary.seconds = time.monotonic() - self.clock
+        _record(self.hub, self.subid, self.summary, self.began, status, message or str(self.summary))
+
+
 @contextmanager
-def recorded(hub: Node, subid: str, summary: Summary, began: datetime, clock: float) -> Iterator[None]:
-    """Record the result of a synchronisation, including a failed one."""
+def recorded(hub: Node, subid: str, summary: Summary, began: datetime, clock: float) -> Iterator[History]:
+    """Yield what records the result of a synchronisation; one that fails is recorded here."""
+    history = History(hub, subid, summary, began, clock)
     try:
-        yield
+        yield history
     except BaseException as error:
-        summary.seconds = time.monotonic() - clock
         with hub.transaction():
-            _record(hub, subid, summary, began, FAILED, str(error) or type(error).__name__)
+            history.put(FAILED, str(error) or type(error).__name__)
         raise
-    summary.seconds = time.monotonic() - clock
-    with hub.transaction():
-        _record(hub, subid, summary, began, SUCCEEDED, str(summary))
 
 
 def forget_sessions(connection: Connection, before: datetime) -> None:
@@ -86,8 +99,10 @@ def _record(hub: Node, subid: str, summary: Summary, began: datetime, status: in
     """Write the session and its articles (SQL Server: MSmerge_sessions, MSmerge_articlehistory)."""
     connection = hub.connection
     set_subscription(connection, subid, last_sync_status=status, last_sync_summary=message)
-    session = connection.execute(
-        insert(sessions).values(
+    connection.execute(
+        insert(sessions)
+        .inline()
+        .values(
             subid=subid,
             start_time=began,
             duration=summary.seconds,
@@ -96,13 +111,14 @@ def _record(hub: Node, subid: str, summary: Summary, began: datetime, status: in
             runstatus=status,
             message=message,
         )
-    ).inserted_primary_key
-    assert session is not None
+    )
+    # Asked for within the statements below: a number that came back would be a round trip.
+    last = select(func.max(sessions.c.session_id)).where(sessions.c.subid == subid).scalar_subquery()
     for number, phase in ((_UPLOAD, summary.upload), (_DOWNLOAD, summary.download)):
         for name, counts in phase.articles.items():
             connection.execute(
                 insert(article_history).values(
-                    session_id=session[0],
+                    session_id=last,
                     article=name,
                     phase=number,
                     inserts=counts.inserts,

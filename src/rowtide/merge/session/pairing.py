@@ -9,19 +9,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from sqlalchemy import select
+
 from rowtide.merge.articles import Article, Publication, Subscription
-from rowtide.merge.catalogue import find_publication, get_publication, list_articles, read_nickname
+from rowtide.merge.catalogue import (
+    find_publication,
+    list_articles,
+    read_nickname,
+    read_publication,
+    select_articles,
+    select_publication,
+)
+from rowtide.merge.definitions import articles, publications, subscriptions
 from rowtide.merge.errors import (
     FiltersChanged,
     MergedTableAltered,
+    MergePublicationUnknown,
     MergeSubscriptionUnknown,
     NodeCopied,
     NodeRestored,
     SubscriptionExpired,
 )
-from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node import Examination, Node, Original
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
-from rowtide.merge.progress import list_subscriptions, read_last_sync
+from rowtide.merge.progress import SELECT_NODE, list_subscriptions, read_subscription, select_subscriptions
 from rowtide.merge.session.purging import expiry
 
 
@@ -43,12 +54,11 @@ class Pairing:
 
 def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: str) -> Pairing:
     """Return what two nodes store about each other. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`."""
-    publication = get_publication(hub.connection, publication_name)
+    # Before the subscriber's: the mark that a synchronisation stores in between is one that the hub has by now.
+    publication, known, published, hub_nickname = _read_hub(hub, publication_name)
     unknown = MergeSubscriptionUnknown(subscriber_name, publication_name)
     if not subscriber.tables.is_prepared() or find_publication(subscriber.connection, publication_name) is None:
         raise unknown
-    # Before the subscriber's: the mark that a synchronisation stores in between is one that the hub has by now.
-    known = list_subscriptions(hub.connection, publication.pubid)
     own = list_subscriptions(subscriber.connection, publication.pubid)
     at_subscriber = next((one for one in own if one.nickname == publication.publisher), None)
     if at_subscriber is None:
@@ -56,27 +66,53 @@ def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: st
     at_hub = next((one for one in known if one.subid == at_subscriber.subid), None)
     if at_hub is None:
         raise unknown
-    articles = list_articles(hub.connection, publication.pubid)
-    return Pairing(publication, articles, at_hub, at_subscriber, read_nickname(hub.connection))
+    return Pairing(publication, published, at_hub, at_subscriber, hub_nickname)
+
+
+def _read_hub(
+    hub: Node, publication_name: str
+) -> tuple[Publication, tuple[Subscription, ...], tuple[Article, ...], int]:
+    """Return a publication, its subscriptions and articles, and the hub's nickname."""
+    pubid = select(publications.c.pubid).where(publications.c.name == publication_name).scalar_subquery()
+    named, known, listed, node = hub.read_together(
+        select_publication(publication_name),
+        select_subscriptions(subscriptions.c.pubid == pubid),
+        select_articles(articles.c.pubid == pubid),
+        SELECT_NODE,
+    )
+    if not named:
+        raise MergePublicationUnknown(publication_name)
+    return (
+        read_publication(named[0]),
+        tuple(map(read_subscription, known)),
+        tuple(Article.decode(row["definition"]) for row in listed),
+        int(node[0]["nickname"]),
+    )
 
 
 def require_ready(hub: Node, subscriber: Node, pairing: Pairing) -> None:
-    """Raise unless the two nodes can synchronise.
+    """Raise unless the two nodes can synchronise; record at both where they are.
 
     Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`, `MergedTableAltered`, `FiltersChanged`,
     `StoredFilterRefused`.
     """
-    _require_originals(hub, subscriber)
-    _require_unexpired(hub, pairing)
+    at_hub, at_subscriber = (node.tables.examine(pairing.articles) for node in (hub, subscriber))
+    for examination in (at_hub, at_subscriber):
+        _require_original(examination.original)
+    _require_unexpired(pairing)
     _require_met(subscriber, pairing)
-    _require_whole(hub, "the publisher", pairing)
-    _require_whole(subscriber, pairing.at_hub.subscriber, pairing)
+    _require_whole(hub, "the publisher", pairing, at_hub)
+    _require_whole(subscriber, pairing.at_hub.subscriber, pairing, at_subscriber)
     _require_filters(subscriber, pairing)
+    for node, examination in ((hub, at_hub), (subscriber, at_subscriber)):
+        if not examination.is_recorded:
+            node.tables.record_place()
 
 
 def require_same_ends(hub: Node, subscriber: Node, pairing: Pairing) -> None:
     """Raise unless both nodes are those that synchronised last. Raises `NodeCopied`, `NodeRestored`."""
-    _require_originals(hub, subscriber)
+    for node in (hub, subscriber):
+        require_original(node)
     _require_met(subscriber, pairing)
 
 
@@ -85,9 +121,7 @@ def require_original(node: Node, *, is_sure: bool = True) -> None:
 
     Of a copy and its original on different servers, the first to synchronise continues: the marks stop the other one.
     """
-    original = node.tables.find_original()
-    if original is not None and (original.is_here or not is_sure):
-        raise NodeCopied(original.copy, original.description)
+    _require_original(node.tables.find_original(), is_sure=is_sure)
 
 
 def has_met(subscriber: Node, pairing: Pairing) -> bool:
@@ -96,14 +130,14 @@ def has_met(subscriber: Node, pairing: Pairing) -> bool:
     return is_same and pairing.at_subscriber.state in (pairing.at_hub.state, pairing.at_hub.next_state)
 
 
-def _require_originals(hub: Node, subscriber: Node) -> None:
-    for node in (hub, subscriber):
-        require_original(node)
+def _require_original(original: Original | None, *, is_sure: bool = True) -> None:
+    if original is not None and (original.is_here or not is_sure):
+        raise NodeCopied(original.copy, original.description)
 
 
-def _require_unexpired(hub: Node, pairing: Pairing) -> None:
+def _require_unexpired(pairing: Pairing) -> None:
     """Raise `SubscriptionExpired` after the retention period, by the hub's clock."""
-    last = read_last_sync(hub.connection, pairing.at_hub.subid)
+    last = pairing.at_hub.last_sync
     expires = expiry(pairing.publication, last)
     if expires is not None and last is not None and expires < datetime.now(UTC):
         raise SubscriptionExpired(pairing.at_hub.subscriber, f"{last:%Y-%m-%d}", pairing.publication.retention_days)
@@ -114,10 +148,10 @@ def _require_met(subscriber: Node, pairing: Pairing) -> None:
         raise NodeRestored(pairing.at_hub.subscriber)
 
 
-def _require_whole(node: Node, name: str, pairing: Pairing) -> None:
+def _require_whole(node: Node, name: str, pairing: Pairing, examination: Examination) -> None:
     """Raise `MergedTableAltered` if triggers or columns are missing: changes would be lost, or every row refused."""
     for article in pairing.articles:
-        damage = node.tables.find_damage(article)
+        damage = examination.damages.get(article.nickname)
         if damage is not None and node.tables.take_in_partitions(article):
             damage = node.tables.find_damage(article)
         if damage is not None:

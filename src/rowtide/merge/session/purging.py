@@ -17,6 +17,7 @@ from rowtide.merge.catalogue import list_merged, list_publications, read_nicknam
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.retry import transact_at
 from rowtide.merge.progress import (
+    Purge,
     forget_generations,
     has_retries,
     list_subscriptions,
@@ -33,9 +34,9 @@ _HISTORY = timedelta(days=14)
 """How long sessions are kept."""
 
 
-def is_due(node: Node) -> bool:
-    """Whether a day has passed since this node's last purge."""
-    return datetime.now(UTC) - read_purge(node.connection).at > _EVERY
+def is_due(last: Purge) -> bool:
+    """Whether a day has passed since a node's last purge."""
+    return datetime.now(UTC) - last.at > _EVERY
 
 
 def purge(node: Node, on_progress: Callable[[int], None] = lambda _rows: None) -> int:

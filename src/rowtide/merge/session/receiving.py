@@ -20,7 +20,7 @@ from rowtide.merge.conflicts.records import (
 )
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.unique_swap import temporary_values
-from rowtide.merge.progress import drop_retries, put_retry, require_session
+from rowtide.merge.progress import drop_retries, put_retry
 from rowtide.merge.session.exchange import Counts, Refused, alike, count_writes, taken_alike
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Presence, Take, compare
@@ -40,9 +40,18 @@ class NodeReceiver:
     again: Mapping[int, Sequence[str]]
     is_upload: bool
     kept: list[ConflictRecord] = field(default_factory=list)
+    asking: set[tuple[int, str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.asking = {(nickname, rowguid) for nickname, listed in self.again.items() for rowguid in listed}
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether rows are to be requested again in the next synchronisation."""
+        return bool(self.asking)
 
     def check(self) -> None:
-        require_session(self.node.connection, self.subscription)
+        self.node.require_session(self.subscription)
 
     def forget_retries(self, article: Article, changes: Sequence[RowChange]) -> None:
         asked = set(self.again.get(article.nickname, ()))
@@ -50,6 +59,7 @@ class NodeReceiver:
         if done:
             drop_retries(self.node.connection, self.source, article.nickname, done)
             settle_failures(self.node.connection, article, done)
+            self.asking.difference_update((article.nickname, rowguid) for rowguid in done)
 
     def write(self, article: Article, writes: Sequence[Write], *, swaps: bool) -> None:
         updated = [write.rowguid for write in writes if write.row is not None and write.is_live]
@@ -61,6 +71,7 @@ class NodeReceiver:
         """Record a refused change as failed, and request the row again in the next synchronisation."""
         change, article, error = refused.change, refused.article, refused.error
         is_live = known is not None and known.version.presence is Presence.LIVE
+        self.asking.add((article.nickname, change.rowguid))
         put_retry(self.node.connection, self.source, article.nickname, change.rowguid, error.code, error.reason)
         conflict_type = failure_type(change, is_upload=self.is_upload, is_live=is_live)
         self.keep(article, change, conflict_type, error.code, error.reason, winning_row=None)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
 from rowtide.core.errors import FileNotWritable
 from rowtide.merge.articles import Article
-from rowtide.merge.nodes.node import Enumeration
+from rowtide.merge.nodes.node import Request, Sending
 from rowtide.merge.partitions.candidates import Marks, Move, judge
-from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.bases import append
 from rowtide.merge.versions.changes import RowChange, TombstoneType
 from rowtide.merge.versions.lineage import Change
@@ -58,29 +57,26 @@ class Spool:
 
 @dataclass(slots=True)
 class Outgoing:
-    """Changes to send to a node that has everything up to generation `since`, and the rows that it requests again.
+    """Changes that a node sends on a request.
 
-    `filters` are its partition's, by article; `marks` is the partition membership that the hub stores before sending,
-    `bases` the additive values that the sender stores.
+    `marks` is the partition membership that the hub stores before sending, `bases` the additive values that the sender
+    stores.
     """
 
-    enumeration: Enumeration
-    articles: Sequence[Article]
-    since: int
-    destination: int
-    again: Mapping[int, Sequence[str]]
-    filters: Mapping[int, RowFilter]
+    sending: Sending
+    request: Request
     marks: dict[int, Marks] = field(default_factory=dict)
     bases: dict[int, dict[str, str]] = field(default_factory=dict)
+    _deleted: dict[int, list[RowChange]] = field(default_factory=dict)
 
     def spool(self) -> Spool:
         """Read all changes."""
         spool = Spool()
-        for article in self.articles:
+        for article in self.request.articles:
             for batch in self._upserts(article):
                 spool.put(article, batch)
                 self._note_bases(article, batch)
-        for article in reversed(self.articles):
+        for article in reversed(self.request.articles):
             for batch in self._deletes(article):
                 spool.put(article, batch)
         return spool
@@ -96,43 +92,42 @@ class Outgoing:
                     version = Change.decode(change.last).version
                     noted[change.rowguid] = append(change.bases, version, change.row[place])
 
-    def _asked(self, article: Article, *, is_live: bool) -> list[RowChange]:
-        found = self.enumeration.again(article, self.again.get(article.nickname, ()))
-        return [change for change in found if (change.row is not None) is is_live]
-
     def _upserts(self, article: Article) -> Iterator[Sequence[RowChange]]:
-        if article.nickname in self.filters:
-            yield from self._entering(article, self.filters[article.nickname])
+        if article.nickname in self.request.filters:
+            yield from self._entering(article)
             return
-        yield from self.enumeration.upserts(article, self.since, self.destination)
-        yield self._asked(article, is_live=True)
+        yield from self.sending.upserts(article)
+        asked = self.sending.asked(article)
+        self._deleted[article.nickname] = [change for change in asked if change.row is None]
+        yield [change for change in asked if change.row is not None]
 
     def _deletes(self, article: Article) -> Iterator[Sequence[RowChange]]:
-        if article.nickname in self.marks:
-            yield from self._leaving(article, self.marks[article.nickname])
-            return
-        yield self._asked(article, is_live=False)
-        yield from self.enumeration.deletes(article, self.since, self.destination)
+        yield from _batches(self._deleted[article.nickname])
+        if article.nickname not in self.request.filters:
+            yield from self.sending.deletes(article)
 
-    def _entering(self, article: Article, row_filter: RowFilter) -> Iterator[Sequence[RowChange]]:
+    def _entering(self, article: Article) -> Iterator[Sequence[RowChange]]:
         """Yield the partition's rows that are new to the destination, and collect membership changes of others."""
         marks = self.marks[article.nickname] = Marks()
-        asked = self.again.get(article.nickname, ())
-        for batch in self.enumeration.candidates(row_filter, self.since, self.destination, asked):
-            moves = [(candidate, judge(candidate, self.since)) for candidate in batch]
-            for candidate, move in moves:
+        leaving: list[RowChange] = []
+        buried: list[RowChange] = []
+        for batch in self.sending.entering(article):
+            sent: list[RowChange] = []
+            for candidate, change in batch:
+                move = judge(candidate, self.request.since)
                 marks.add(candidate, move)
-            sent = [candidate.rowguid for candidate, move in moves if move is Move.SEND]
-            yield self.enumeration.again(article, sent)
+                if change is None:
+                    continue
+                if move is Move.SEND:
+                    sent.append(change)
+                elif move is Move.LEAVE:
+                    leaving.append(change._replace(row=None, tombstone=TombstoneType.LEFT))
+                elif change.row is None and marks.buried[-1:] == [candidate.rowguid]:
+                    buried.append(change)
+            yield sent
+        self._deleted[article.nickname] = leaving + buried
 
-    def _leaving(self, article: Article, marks: Marks) -> Iterator[Sequence[RowChange]]:
-        for batch in _batches(marks.leaving):
-            found = self.enumeration.again(article, batch)
-            yield [change._replace(row=None, tombstone=TombstoneType.LEFT) for change in found]
-        for batch in _batches(marks.buried):
-            yield [change for change in self.enumeration.again(article, batch) if change.row is None]
 
-
-def _batches(rowguids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(rowguids), _BATCH_ROWS):
-        yield rowguids[start : start + _BATCH_ROWS]
+def _batches(changes: Sequence[RowChange]) -> Iterator[Sequence[RowChange]]:
+    for start in range(0, len(changes), _BATCH_ROWS):
+        yield changes[start : start + _BATCH_ROWS]

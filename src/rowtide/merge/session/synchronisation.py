@@ -10,19 +10,29 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from rowtide.merge.articles import Article, Subscription, Waiting
 from rowtide.merge.conflicts.records import record, settle_failures
 from rowtide.merge.errors import UploadNotComparable
-from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node import Node, Request
 from rowtide.merge.partitions.candidates import Marks
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import mark, remove_members
-from rowtide.merge.progress import list_retries, put_received, read_purge, require_session, set_subscription
+from rowtide.merge.progress import (
+    SELECT_NODE,
+    Purge,
+    group_retries,
+    list_retries,
+    purge_of,
+    put_received,
+    read_purge,
+    select_retries,
+    set_subscription,
+)
 from rowtide.merge.session.exchange import Receiver, Refused, Transfer
-from rowtide.merge.session.history import RUNNING, Phase, Summary, recorded
+from rowtide.merge.session.history import RUNNING, History, Phase, Summary, recorded
 from rowtide.merge.session.hub_receiving import HubReceiver
 from rowtide.merge.session.pairing import Pairing, require_ready, require_same_ends
 from rowtide.merge.session.purging import is_due, purge
@@ -42,17 +52,15 @@ def synchronise(
     `StoredFilterRefused`, `SessionReplaced`, `NodeBusy`.
     """
     require_ready(hub, subscriber, pairing)
-    for node in (hub, subscriber):
-        node.tables.record_place()
     began, clock = datetime.now(UTC), time.monotonic()
-    pairing = _begin(hub, subscriber, pairing)
+    pairing, state = _begin(hub, subscriber, pairing)
     summary = Summary(pairing.at_hub.subscriber)
-    with recorded(hub, pairing.at_hub.subid, summary, began, clock):
-        sent = _upload(hub, subscriber, pairing, summary.upload, on_progress)
-        received = _download(hub, subscriber, pairing, summary.download, on_progress)
-        _part(hub, subscriber, pairing, Waiting(sent, received))
-    for node in (hub, subscriber):
-        if is_due(node):
+    with recorded(hub, pairing.at_hub.subid, summary, began, clock) as history:
+        uploaded = _upload(hub, subscriber, pairing, state, summary.upload, on_progress)
+        downloaded = _download(hub, subscriber, pairing, summary.download, on_progress)
+        _part(hub, subscriber, pairing, state, uploaded, downloaded, history)
+    for node, purged in ((hub, state.purge), (subscriber, read_purge(subscriber.connection))):
+        if is_due(purged):
             purge(node)
     return summary
 
@@ -70,17 +78,44 @@ def upload(
     if pairing.at_hub.settled < read_purge(hub.connection).generation:
         raise UploadNotComparable(subscriber_name, "the publisher has purged metadata that it had not got")
     began, clock = datetime.now(UTC), time.monotonic()
-    pairing = _begin(hub, subscriber, pairing)
+    pairing, state = _begin(hub, subscriber, pairing)
     summary = Summary(subscriber_name)
-    with recorded(hub, pairing.at_hub.subid, summary, began, clock):
-        _upload(hub, subscriber, pairing, summary.upload, on_progress)
+    with recorded(hub, pairing.at_hub.subid, summary, began, clock) as history:
+        _upload(hub, subscriber, pairing, state, summary.upload, on_progress)
+        with hub.transaction():
+            history.put()
     return summary
 
 
-def _begin(hub: Node, subscriber: Node, pairing: Pairing) -> Pairing:
+@dataclass(frozen=True, slots=True)
+class HubState:
+    """What the hub says as a synchronisation begins: its last purge, and the rows to request again."""
+
+    purge: Purge
+    again: dict[int, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """The subscriber's generation that the hub now has, and whether it has refused rows of the subscriber."""
+
+    generation: int
+    has_refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Downloaded:
+    """The hub's generation that the subscriber now has, and the rows that it no longer has, by article."""
+
+    generation: int
+    gone: dict[int, list[str]]
+    receiver: SubscriberReceiver
+
+
+def _begin(hub: Node, subscriber: Node, pairing: Pairing) -> tuple[Pairing, HubState]:
     """Replace any other synchronisation of the subscription, and choose the mark that this one leaves.
 
-    One that has begun since the pairing was read continues: the pairing is outdated then.
+    One that has begun since the pairing was read continues: the pairing is outdated then. Returns what the hub has.
     """
     subid, mark = pairing.at_hub.subid, secrets.token_hex(16)
     session = max(pairing.at_hub.session, pairing.at_subscriber.session) + 1
@@ -97,21 +132,25 @@ def _begin(hub: Node, subscriber: Node, pairing: Pairing) -> Pairing:
     with _in_session(subscriber, pairing.at_subscriber):
         set_subscription(subscriber.connection, subid, session=session)
     at_hub = replace(pairing.at_hub, session=session, state=pairing.at_subscriber.state, next_state=mark)
-    return replace(pairing, at_hub=at_hub, at_subscriber=replace(pairing.at_subscriber, session=session))
+    (node,), refused = hub.read_ahead(SELECT_NODE, select_retries(pairing.at_hub.nickname))
+    begun = replace(pairing, at_hub=at_hub, at_subscriber=replace(pairing.at_subscriber, session=session))
+    return begun, HubState(purge_of(node), group_retries(refused))
 
 
 @contextmanager
 def _in_session(node: Node, subscription: Subscription) -> Iterator[None]:
     """Open a transaction of this synchronisation. Raises `SessionReplaced` if another one has begun."""
     with node.transaction():
-        require_session(node.connection, subscription)
+        node.require_session(subscription)
         yield
 
 
-def _upload(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_progress: Progress) -> int:
-    """Upload, and return the subscriber's generation that the hub now has."""
+def _upload(
+    hub: Node, subscriber: Node, pairing: Pairing, state: HubState, phase: Phase, on_progress: Progress
+) -> Uploaded:
+    """Upload the subscriber's changes."""
     source = pairing.at_hub.nickname
-    again = list_retries(hub.connection, source)
+    again = state.again
     receiver = HubReceiver(
         hub,
         pairing.at_hub,
@@ -132,11 +171,11 @@ def _upload(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_prog
     if generation != pairing.at_subscriber.sent:
         with _in_session(subscriber, pairing.at_subscriber):
             set_subscription(subscriber.connection, pairing.at_hub.subid, sentgen=generation)
-    return generation
+    return Uploaded(generation, receiver.has_refused)
 
 
-def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_progress: Progress) -> int:
-    """Download, and return the hub's generation that the subscriber now has."""
+def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_progress: Progress) -> Downloaded:
+    """Download the hub's changes."""
     again = list_retries(subscriber.connection, pairing.hub)
     receiver = SubscriberReceiver(
         subscriber, pairing.at_subscriber, pairing.hub, pairing.publication.name, again, is_upload=False
@@ -149,26 +188,18 @@ def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_pr
         _transfer(spool, receiver, pairing.articles, phase, _counting(on_progress, "download"))
     if generation != pairing.at_subscriber.received or spool.changes:
         _advance(receiver, received=generation, source=pairing.hub)
-    gone = _gone(marks, receiver, phase.refused)
-    if generation != pairing.at_hub.sent or any(gone.values()):
-        with _in_session(hub, pairing.at_hub):
-            set_subscription(hub.connection, pairing.at_hub.subid, sentgen=generation)
-            for article in pairing.articles:
-                remove_members(hub.connection, destination, article, gone.get(article.nickname, ()))
-    if again or receiver.kept:
-        _tell_hub(hub, receiver, pairing.articles)
-    return generation
+    return Downloaded(generation, _gone(marks, receiver, phase.refused), receiver)
 
 
 def _tell_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[Article]) -> None:
-    """Record at the hub which rows the subscriber refused, and which refused rows it has accepted since."""
+    """Record at the hub, in the caller's transaction, the rows that the subscriber refused or has accepted since."""
     still = list_retries(receiver.node.connection, receiver.source)
-    with hub.transaction():
-        for conflict in receiver.kept:
-            record(hub.connection, conflict)
-        for article in articles:
-            asked = receiver.again.get(article.nickname, ())
-            taken = [rowguid for rowguid in asked if rowguid not in still.get(article.nickname, ())]
+    for conflict in receiver.kept:
+        record(hub.connection, conflict)
+    for article in articles:
+        asked = receiver.again.get(article.nickname, ())
+        taken = [rowguid for rowguid in asked if rowguid not in still.get(article.nickname, ())]
+        if taken:
             settle_failures(hub.connection, article, taken)
 
 
@@ -182,9 +213,10 @@ def _read(
     filters: dict[int, RowFilter],
 ) -> Iterator[tuple[int, Outgoing, Spool]]:
     """Yield a node's changes after a generation, the generation read up to, and what to store before sending."""
-    with sender.enumerating() as enumeration:
-        outgoing = Outgoing(enumeration, articles, since, destination, again, filters)
-        spool, generation = outgoing.spool(), enumeration.generation
+    request = Request(articles, since, destination, again, filters)
+    with sender.sending(request) as sending:
+        outgoing = Outgoing(sending, request)
+        spool, generation = outgoing.spool(), sending.generation
     with spool:
         yield generation, outgoing, spool
 
@@ -249,14 +281,23 @@ def _advance(receiver: HubReceiver | SubscriberReceiver, *, received: int, sourc
         put_received(receiver.node.connection, source, received)
 
 
-def _part(hub: Node, subscriber: Node, pairing: Pairing, exchanged: Waiting) -> None:
-    """Store the new mark at both ends; between the two commits the hub accepts either mark.
+def _part(
+    hub: Node,
+    subscriber: Node,
+    pairing: Pairing,
+    state: HubState,
+    uploaded: Uploaded,
+    downloaded: Downloaded,
+    history: History,
+) -> None:
+    """Store the new mark at both ends, and at the hub what the subscriber has; between the two commits the hub accepts
+    either mark.
 
     What the hub sent before this synchronisation is settled: any concurrent change of the subscriber was uploaded in
     this one. What the subscriber sent is settled once the hub has purged it, because all other subscribers have
     received it by then; until that point, which columns it changed may matter in a conflict.
     """
-    subid, state = pairing.at_hub.subid, pairing.at_hub.next_state
+    subid, mark = pairing.at_hub.subid, pairing.at_hub.next_state
     at_hub, at_subscriber, waiting = (
         pairing.at_hub.settled,
         pairing.at_subscriber.settled,
@@ -264,15 +305,15 @@ def _part(hub: Node, subscriber: Node, pairing: Pairing, exchanged: Waiting) -> 
     )
     if not list_retries(subscriber.connection, pairing.hub):
         at_hub = pairing.at_hub.sent
-    if waiting is not None and waiting.other <= read_purge(hub.connection).generation:
+    if waiting is not None and waiting.other <= state.purge.generation:
         at_subscriber, waiting = waiting.own, None
-    if waiting is None and not list_retries(hub.connection, pairing.at_hub.nickname):
-        waiting = exchanged
+    if waiting is None and not uploaded.has_refused:
+        waiting = Waiting(uploaded.generation, downloaded.generation)
     with _in_session(subscriber, pairing.at_subscriber):
         set_subscription(
             subscriber.connection,
             subid,
-            replicastate=state,
+            replicastate=mark,
             settledgen=at_subscriber,
             waitinggen=None if waiting is None else waiting.own,
             waitingpubgen=None if waiting is None else waiting.other,
@@ -281,8 +322,15 @@ def _part(hub: Node, subscriber: Node, pairing: Pairing, exchanged: Waiting) -> 
         set_subscription(
             hub.connection,
             subid,
-            replicastate=state,
+            replicastate=mark,
             next_replicastate=None,
+            sentgen=downloaded.generation,
             settledgen=at_hub,
             last_sync_date=datetime.now(UTC),
         )
+        for article in pairing.articles:
+            gone = downloaded.gone.get(article.nickname)
+            if gone:
+                remove_members(hub.connection, pairing.at_hub.nickname, article, gone)
+        _tell_hub(hub, downloaded.receiver, pairing.articles)
+        history.put()

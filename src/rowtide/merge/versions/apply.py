@@ -145,10 +145,19 @@ def keep(tables: Tables, nicknames: Sequence[int]) -> tuple[str, ...]:
 
 
 def select_rows(
-    article: Article, table: str, columns: Sequence[str], tables: Tables, source: Source, *, is_beside: bool
+    article: Article,
+    table: str,
+    columns: Sequence[str],
+    tables: Tables,
+    source: Source,
+    *,
+    is_beside: bool,
+    extra: Sequence[str] = (),
 ) -> str:
-    """Return the query of rows: rowguid, 1 if the row exists, its metadata, and expressions of row `t` of `table`."""
-    values = "".join(f", {expression}" for expression in columns)
+    """Return the query of rows: rowguid, 1 if the row exists, its metadata, expressions of row `t` of `table`, and
+    columns of the source.
+    """
+    values = "".join([*(f", {expression}" for expression in columns), *(f", {source.row}.{name}" for name in extra)])
     joined = source.joined(article, table, tables, is_beside=is_beside)
     return f"select {source.row}.rowguid, {_metadata(is_beside=is_beside)}{values} from {joined}"
 

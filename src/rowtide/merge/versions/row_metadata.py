@@ -87,14 +87,23 @@ class MetadataReader:
         """Return the query of listed rows; `changes` reads its result."""
         return self._select(Source(self.reader.asked))
 
+    def select_listed(self, query: str, columns: Sequence[str]) -> str:
+        """Return the query of the rows that a query lists, by rowguid; its last columns are these of that query.
+
+        `changes` reads what is before them.
+        """
+        return self._select(Source(query, rest="order by k.rowguid"), columns)
+
     def select_known(self) -> str:
         """Return the query of listed rows without their values; `known` reads its result."""
         table, source = self.reader.table_of(self.article), Source(self.reader.asked)
         return select_known(self.article, table, self.reader.tables, source, self.reader.listing)
 
-    def _select(self, source: Source) -> str:
+    def _select(self, source: Source, extra: Sequence[str] = ()) -> str:
         table, columns = self.reader.table_of(self.article), self.reader.columns_of(self.article)
-        return select_rows(self.article, table, columns, self.reader.tables, source, is_beside=self.is_beside)
+        return select_rows(
+            self.article, table, columns, self.reader.tables, source, is_beside=self.is_beside, extra=extra
+        )
 
     def changes(self, rows: Iterable[tuple[Any, ...]]) -> list[RowChange]:
         """Return the query's rows as changes; rows without any record are left out."""

@@ -61,6 +61,12 @@ def is_logged(session: Session) -> bool:
     return session.execute(sql.SQL(f"select 1 from {LOG} limit 1")).fetchone() is not None
 
 
+def apply_statements(articles: Sequence[Article]) -> list[str]:
+    """Return the statements that apply the log of articles as the caller's transaction sees it, but for emptying it."""
+    *kept, _ = keep(TABLES, [article.nickname for article in articles])
+    return [*_beside_statements(articles), *kept]
+
+
 def apply_log(session: Session, articles: Sequence[Article]) -> int:
     """Apply the log as the caller's transaction sees it, in one snapshot; return the number of entries."""
     apply_beside(session, articles)
@@ -93,8 +99,14 @@ def look_again(session: Session, articles: Iterable[Article]) -> None:
 
 def apply_beside(session: Session, articles: Iterable[Article]) -> None:
     """Apply the log as seen by the caller's transaction to temporary tables, for this session alone."""
-    session.execute(sql.SQL(f"create temporary table if not exists {APPLIED} ({_COLUMNS}) on commit delete rows"))
-    session.execute(sql.SQL(f"truncate {APPLIED}"))
-    for article in articles:
-        session.execute(sql.SQL(apply_lines(article, table_of(article), _DIALECT)))
-    session.execute(sql.SQL(f"analyze {APPLIED}"))
+    for statement in _beside_statements(articles):
+        session.execute(sql.SQL(statement))
+
+
+def _beside_statements(articles: Iterable[Article]) -> list[str]:
+    return [
+        f"create temporary table if not exists {APPLIED} ({_COLUMNS}) on commit delete rows",
+        f"truncate {APPLIED}",
+        *(apply_lines(article, table_of(article), _DIALECT) for article in articles),
+        f"analyze {APPLIED}",
+    ]

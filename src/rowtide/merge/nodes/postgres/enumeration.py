@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
@@ -10,13 +10,12 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from rowtide.databases.postgres.clock import unseen_by
 from rowtide.databases.postgres.copy_text import read_texts
 from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA, partition_mappings
-from rowtide.merge.nodes.postgres.generations import Generations
+from rowtide.merge.nodes.postgres.generations import Generations, window_since
 from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, OF_TABLE, TABLES, TOMBSTONE
 from rowtide.merge.partitions.candidates import Candidate, Names, candidates, members
@@ -65,7 +64,7 @@ class PostgresEnumeration:
             quote_qualified(SCHEMA, partition_mappings.name),
             table_of,
             lambda rowguid: f"{quote_literal(rowguid)}::uuid",
-            self._window_since(since),
+            window_since(self.generations, since),
             OF_TABLE,
             is_beside=self.is_beside,
         )
@@ -91,16 +90,11 @@ class PostgresEnumeration:
     def _window(
         self, article: Article, table: str, since: int, destination: int, *, is_live: bool
     ) -> Iterator[Sequence[RowChange]]:
-        is_new = self._window_since(since)("stamp")
+        is_new = window_since(self.generations, since)("stamp")
         condition = f"{OF_TABLE} = {article.nickname} and {is_new} and origin is distinct from {destination}"
         reading = self._reading(article)
         for batch in self._stream(reading.select_window(f"{table} where {condition}", is_live=is_live)):
             yield reading.changes(batch)
-
-    def _window_since(self, since: int) -> Callable[[str], str]:
-        """Return a function that builds the condition that a stamp belongs to a generation after the given one."""
-        before = self.generations.snapshot_of(since)
-        return lambda stamp: f"{stamp} is not null" if before is None else unseen_by(stamp, before)
 
     def _stream(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
         """Read batches while the server produces more; run no other query on the connection before the end."""

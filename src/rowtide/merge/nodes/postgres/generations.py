@@ -7,7 +7,7 @@ transaction ids, and a row belongs to the first generation whose snapshot sees i
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -78,6 +78,12 @@ class Generations:
             found = self._numbers[place] if place < len(self._numbers) else self.last + 1
             self._known[stamp] = found
         return found
+
+
+def window_since(generations: Generations, since: int) -> Callable[[str], str]:
+    """Return a function that builds the condition that a stamp belongs to a generation after the given one."""
+    before = generations.snapshot_of(since)
+    return lambda stamp: f"{stamp} is not null" if before is None else unseen_by(stamp, before)
 
 
 def close_generation(connection: Connection, own: int, nicknames: Iterable[int]) -> None:

@@ -10,27 +10,30 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from psycopg.types.string import TextLoader
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, Select, literal_column, select, text, true
 from sqlalchemy.exc import DBAPIError
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.alterations import Committing, rehearsing_on
+from rowtide.databases.postgres.batching import open_batching_engine, session_of
 from rowtide.databases.postgres.clock import taking_anchors
-from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES, load_texts, open_engine
+from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES, load_texts
 from rowtide.databases.postgres.errors import describe, translate, translated
-from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.databases.urls import DatabaseUrl
-from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.catalogue import list_merged, read_nickname, read_purged
-from rowtide.merge.definitions import SCHEMA
-from rowtide.merge.errors import NodeBusy, RowsRefused
+from rowtide.merge.articles import ROWGUID, Article, Subscription
+from rowtide.merge.catalogue import list_merged, read_nickname, read_purged, select_articles
+from rowtide.merge.definitions import SCHEMA, genhistory, subscriptions
+from rowtide.merge.errors import NodeBusy, RowsRefused, SessionReplaced
+from rowtide.merge.nodes.node import Request
 from rowtide.merge.nodes.postgres import row_metadata
 from rowtide.merge.nodes.postgres.apply import apply_beside, apply_log, is_logged, look_again, tidy
 from rowtide.merge.nodes.postgres.enumeration import PostgresEnumeration
 from rowtide.merge.nodes.postgres.generations import Generations, close_generation
 from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.sending import APPLYING, UNKNOWN_LINES, Closing, PostgresSending
 from rowtide.merge.nodes.postgres.sequences import find_sequences
-from rowtide.merge.nodes.postgres.system_tables import CONTENTS
+from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG
 from rowtide.merge.nodes.postgres.tables import PostgresTables
 from rowtide.merge.nodes.postgres.triggers import AGENT_SETTING
 from rowtide.merge.nodes.postgres.writing import Prepared, find_updated, make_staging, write, write_temporary
@@ -38,24 +41,32 @@ from rowtide.merge.nodes.retry import retry_busy
 from rowtide.merge.nodes.unique_swap import TemporaryValues
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
 from rowtide.merge.partitions.filters import ROW, RowFilter, belongs
+from rowtide.merge.progress import SELECT_NODE
 from rowtide.merge.versions.changes import Known, Row, Write
 from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import MetadataReader
 
-_APPLYING = int.from_bytes(b"rtmerge")
-"""Key of the advisory lock held while the log is applied."""
 _MANY = 1000
 """Number of log entries after which the agent vacuums and analyzes at once, without waiting for autovacuum."""
-_BEGIN = f"set transaction isolation level repeatable read; set local {AGENT_SETTING} = 'on'"
+_BEGIN = ("begin isolation level repeatable read", f"set local {AGENT_SETTING} = 'on'")
+_NOT_DURABLE = "set local synchronous_commit = off"
+SUBSCRIPTIONS = quote_qualified(SCHEMA, subscriptions.name)
 _BUSY = ("40001", "40P01", "55P03")
 """SQLSTATEs of conflicts with other sessions."""
+_REPLACED = "RT817"
+"""SQLSTATE of ours: another synchronisation has begun."""
 _OF_ROWS = ("22", "23", "42", "44", "0A", "P0", "38")
 """SQLSTATE classes of errors about a row: its values, constraints, a user's trigger."""
 
 
+class UnexpectedLines(Exception):
+    """The log has entries of tables that were not expected."""
+
+
 def open_node(url: str | DatabaseUrl) -> PostgresNode:
     """Connect to the database that a URL names. Raises `ConnectionFailed`."""
-    return PostgresNode(open_engine(url, application_name="rowtide merge", settings=PINNED_SETTINGS | WHOLE_TABLES))
+    settings = PINNED_SETTINGS | WHOLE_TABLES
+    return PostgresNode(open_batching_engine(url, application_name="rowtide merge", settings=settings))
 
 
 class PostgresNode:
@@ -65,12 +76,15 @@ class PostgresNode:
         self._engine = engine
         with translated():
             self.connection = _map(engine.connect().execution_options(isolation_level="AUTOCOMMIT"))
-        self._session = _session_of(self.connection)
+        self._session = session_of(self.connection)
         self._texts = self._session.cursor()
         for known in self._session.adapters.types:
             for code in filter(None, (known.oid, known.array_oid)):
                 self._texts.adapters.register_loader(code, TextLoader)
         self._generations = Generations()
+        self._own = 0
+        self._merged: tuple[Article, ...] = ()
+        self._logged: tuple[Article, ...] = ()
         self._known_tables: dict[int, Prepared] = {}
         self.tables = PostgresTables(Committing(engine), self.connection, self._session)
 
@@ -84,6 +98,43 @@ class PostgresNode:
     def failing(self) -> AbstractContextManager[None]:
         return translated()
 
+    def read_together(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
+        try:
+            answers = self._session.read(*map(self._compile, statements))
+        except psycopg.errors.UndefinedTable:
+            return [[] for _ in statements]
+        names = [[str(column.key) for column in each.selected_columns] for each in statements]
+        return [[dict(zip(keys, row, strict=True)) for row in rows] for keys, rows in zip(names, answers, strict=True)]
+
+    def read_ahead(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
+        logged: Select[Any] = select(literal_column("tablenick")).select_from(text(LOG)).distinct()
+        generations = select(genhistory.c.nickname, genhistory.c.generation, genhistory.c.snapshot)
+        *answers, (node,), listed, lines, closed = self.read_together(
+            *statements,
+            SELECT_NODE,
+            select_articles(true()),
+            logged,
+            generations.where(genhistory.c.snapshot.is_not(None)).order_by(genhistory.c.generation),
+        )
+        self._own = int(node["nickname"])
+        found = [Article.decode(row["definition"]) for row in listed]
+        self._merged = tuple({article.nickname: article for article in found}.values())
+        nicknames = {row["tablenick"] for row in lines}
+        self._logged = tuple(article for article in self._merged if article.nickname in nicknames)
+        for row in closed:
+            if row["nickname"] == self._own and row["generation"] > self._generations.last:
+                self._generations.add(row["generation"], row["snapshot"])
+        return answers
+
+    def _compile(self, statement: Select[Any]) -> tuple[str, Mapping[str, Any]]:
+        compiled = statement.compile(
+            dialect=self.connection.dialect, schema_translate_map={None: SCHEMA}, render_schema_translate=True
+        )
+        return str(compiled), compiled.params
+
+    def require_session(self, subscription: Subscription) -> None:
+        self._session.put(_require_session(subscription))
+
     @property
     def name(self) -> str:
         """The database's name in errors."""
@@ -91,18 +142,24 @@ class PostgresNode:
 
     @contextmanager
     def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
-        begin = _BEGIN if is_durable else f"{_BEGIN}; set local synchronous_commit = off"
-        try:
-            with self._failing("the transaction"), self._session.transaction():
-                self._session.execute(sql.SQL(begin))
+        with self._failing("the transaction"):
+            if self._session.is_in_transaction:
+                # A part of it.
+                with self._session.transaction():
+                    self._session.execute(sql.SQL(_BEGIN[1]))
+                    yield
+                return
+            try:
+                self._session.begin(*_BEGIN, *(() if is_durable else (_NOT_DURABLE,)))
                 yield
-                # What is checked at the end is checked here, where it can still be said of a row.
-                self._session.execute("set constraints all immediate")
                 failpoint("postgres_merge_commit.before")
-        except BaseException:
-            # What was made in it is gone.
-            self._known_tables.clear()
-            raise
+                # What is checked at the end is checked here, where it can still be said of a row.
+                self._session.commit_open("set constraints all immediate")
+            except BaseException:
+                # What was made in it is gone.
+                self._known_tables.clear()
+                self._session.roll_back()
+                raise
         failpoint("postgres_merge_commit.after")
 
     @contextmanager
@@ -127,7 +184,7 @@ class PostgresNode:
             with self._applying():
                 retry_busy(partial(self._close, own, merged, reading))
             self._generations.refresh(self.connection, own)
-            session = _session_of(reading)
+            session = session_of(reading)
             is_beside = is_logged(session)
             if is_beside:
                 apply_beside(session, merged)
@@ -138,6 +195,32 @@ class PostgresNode:
                 reading.invalidate()
                 raise
 
+    @contextmanager
+    def sending(self, request: Request) -> Iterator[PostgresSending]:
+        if not self._merged:
+            self.read_ahead()
+        with self._failing(self.name):
+            sending = retry_busy(partial(self._send, request))
+        yield sending
+
+    def _send(self, request: Request) -> PostgresSending:
+        sending = PostgresSending(request, self._own, self._generations)
+        queries = sending.queries()
+        closing = Closing(self._session, self._own, self._merged, self._logged, self._generations, sending.purged)
+        try:
+            with self._failing(self.name):
+                cursors = closing.run(_BEGIN, list(queries.values()))
+        except UnexpectedLines:
+            # Other tables were changed meanwhile, or published.
+            self.read_ahead()
+            self._logged = self._merged
+            return self._send(request)
+        self._logged = ()
+        if closing.applied >= _MANY:
+            tidy(self._session)
+        sending.take(dict(zip(queries, cursors, strict=True)))
+        return sending
+
     def _close(self, own: int, merged: Sequence[Article], reading: Connection) -> None:
         """Close the open generation, and set the connection to its snapshot.
 
@@ -145,22 +228,22 @@ class PostgresNode:
         """
         with self._failing(self.name), _map(self._engine.connect()) as closing, taking_anchors(closing):
             close_generation(closing, own, [article.nickname for article in merged])
-            if is_logged(_session_of(closing)):
-                apply_log(_session_of(closing), merged)
+            if is_logged(session_of(closing)):
+                apply_log(session_of(closing), merged)
             exported = closing.execute(text("select pg_export_snapshot()")).scalar_one()
             load_texts(reading)
-            session = _session_of(reading)
+            session = session_of(reading)
             session.execute("set transaction isolation level repeatable read")
             session.execute(sql.SQL(f"set transaction snapshot '{exported}'"))
 
     @contextmanager
     def _applying(self) -> Iterator[None]:
         """Apply the log, or close a generation, one session at a time, so that no session repeats another's work."""
-        self._session.execute(sql.SQL(f"select pg_advisory_lock({_APPLYING})"))
+        self._session.execute(sql.SQL(f"select pg_advisory_lock({APPLYING})"))
         try:
             yield
         finally:
-            self._session.execute(sql.SQL(f"select pg_advisory_unlock({_APPLYING})"))
+            self._session.execute(sql.SQL(f"select pg_advisory_unlock({APPLYING})"))
 
     def apply_log(self) -> None:
         if is_logged(self._session):
@@ -275,6 +358,10 @@ class PostgresNode:
             return RowsRefused(subject, type(error).__name__, " ".join(str(error).split()))
         reason = describe(error)
         state = error.sqlstate or ""
+        if state == _REPLACED:
+            return SessionReplaced(error.diag.message_primary or "")
+        if state == UNKNOWN_LINES:
+            return UnexpectedLines()
         if state in _BUSY or error.diag.schema_name == SCHEMA:
             # What is known of a row was removed before it is inserted: another has inserted it since.
             return NodeBusy(self.name, reason)
@@ -283,11 +370,14 @@ class PostgresNode:
         return translate(error)
 
 
+def _require_session(subscription: Subscription) -> str:
+    """Return the statement that fails if another synchronisation of a subscription has begun."""
+    session = f"select session from {SUBSCRIPTIONS} where subid = {quote_literal(subscription.subid)}"
+    name = quote_literal(subscription.subscriber)
+    failing = f"raise exception using errcode = '{_REPLACED}', message = {name}"
+    body = f"begin if ({session}) is distinct from {subscription.session} then {failing}; end if; end"
+    return f"do {quote_body(body)}"
+
+
 def _map(connection: Connection) -> Connection:
     return connection.execution_options(schema_translate_map={None: SCHEMA})
-
-
-def _session_of(connection: Connection) -> psycopg.Connection[tuple[Any, ...]]:
-    session = connection.connection.driver_connection
-    assert isinstance(session, psycopg.Connection)
-    return session

@@ -24,17 +24,23 @@ def read_place(connection: Connection) -> str | None:
 
 def find_original(connection: Connection) -> Original | None:
     """Return the database in which the metadata was created, if it is another one that may still exist."""
-    recorded, here = connection.execute(text(_RECORDED)).scalar(), read_place(connection)
-    if recorded is None or here is None or recorded == here:
+    if not connection.execute(text(_MAY_ASK)).scalar_one():
         return None
-    name = str(connection.execute(text("select current_database()")).scalar_one())
-    system, _, database_id = str(recorded).partition("/")
+    found = connection.execute(text(REQUEST)).one_or_none()
+    return None if found is None else judge(*found)[0]
+
+
+def judge(recorded: str | None, here: str, name: str, recorded_name: str | None) -> tuple[Original | None, bool]:
+    """Return the original from the answer to `REQUEST`, and whether this database is recorded as the place."""
+    if recorded is None or recorded == here:
+        return None, recorded is not None
+    system, _, database_id = recorded.partition("/")
     if system != here.partition("/")[0]:
-        return Original(
-            name, f"a database of another server (system {system}, database oid {database_id})", is_here=False
-        )
-    found = connection.execute(text(_NAME), {"id": int(database_id)}).scalar()
-    return None if found is None else Original(name, f'database "{found}" of this server', is_here=True)
+        description = f"a database of another server (system {system}, database oid {database_id})"
+        return Original(name, description, is_here=False), False
+    if recorded_name is None:
+        return None, False
+    return Original(name, f'database "{recorded_name}" of this server', is_here=True), False
 
 
 def record_place(connection: Connection) -> None:
@@ -52,7 +58,12 @@ def record_place(connection: Connection) -> None:
 _MAY_ASK = "select has_function_privilege('pg_control_system()', 'execute')"
 # An earlier build's table has no such column.
 _RECORDED = f"select to_jsonb(info) ->> 'place' from {_INFO} info"
-_NAME = "select datname::text from pg_database where oid = :id"
+REQUEST = f"""
+select recorded, {INCARNATION}, current_database()::text,
+       (select datname::text from pg_database where oid::text = split_part(recorded, '/', 2))
+from (select to_jsonb(info) ->> 'place' as recorded from {_INFO} info) place
+"""
+"""The recorded place, this one, this database's name, and the recorded one's on this server."""
 _OF_INFO = f"'{_INFO}'::regclass"
 _HAS_COLUMN = f"""
 select exists (select 1 from pg_attribute where attrelid = {_OF_INFO} and attname = 'place' and not attisdropped)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -10,6 +11,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.alterations import Alterations
+from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_made_here, is_uuid, make_rowguid
@@ -17,7 +19,7 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
-from rowtide.merge.nodes.node import Original, Reference, TableDescription, say_damage
+from rowtide.merge.nodes.node import Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.postgres import place, system_tables
 from rowtide.merge.nodes.postgres.new_partitions import take_in_partitions
 from rowtide.merge.nodes.postgres.parts import collation_of, list_parts, make_parts
@@ -29,7 +31,7 @@ from rowtide.merge.nodes.postgres.triggers import (
     trigger_names,
     trigger_statements,
 )
-from rowtide.merge.nodes.postgres.writing import Session, load
+from rowtide.merge.nodes.postgres.writing import load
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.versions.changes import Row
@@ -43,7 +45,7 @@ _SYSTEM = "__sys"
 class PostgresTables:
     """See `NodeTables`."""
 
-    def __init__(self, alterations: Alterations, connection: Connection, session: Session) -> None:
+    def __init__(self, alterations: Alterations, connection: Connection, session: BatchingConnection) -> None:
         self.alterations = alterations
         self._connection = connection
         self._session = session
@@ -95,15 +97,19 @@ class PostgresTables:
         )
 
     def find_damage(self, article: Article) -> str | None:
-        listed = {"name": table_of(article), "names": list(partition_trigger_names(article))}
-        found = self._connection.execute(text(_PARTS), listed).one()
-        if found.columns is None:
-            return "it is not there"
-        return say_damage(
-            [name for name in (*(column.name for column in article.columns), ROWGUID) if name not in found.columns],
-            [name for name in trigger_names(article) if name not in found.triggers],
-            found.untracked,
-        )
+        return self._find_damages([article]).get(article.nickname)
+
+    def examine(self, articles: Sequence[Article]) -> Examination:
+        try:
+            (found,), *parts = self._session.read((place.REQUEST, None), *map(_parts_request, articles))
+        except psycopg.errors.InsufficientPrivilege:
+            # The role may not read which server this is.
+            return Examination(None, self._find_damages(articles), is_recorded=True)
+        original, is_recorded = place.judge(*found)
+        return Examination(original, _damages(articles, parts), is_recorded)
+
+    def _find_damages(self, articles: Sequence[Article]) -> Mapping[int, str]:
+        return _damages(articles, self._session.read(*map(_parts_request, articles)))
 
     def take_in_partitions(self, article: Article) -> bool:
         return take_in_partitions(self.alterations, article)
@@ -204,6 +210,28 @@ class PostgresTables:
         self._connection.execute(statement(each))
 
 
+def _parts_request(article: Article) -> tuple[str, Sequence[object]]:
+    names = list(partition_trigger_names(article))
+    return _PARTS, [names, names, table_of(article)]
+
+
+def _damages(articles: Sequence[Article], answers: Sequence[Sequence[tuple[Any, ...]]]) -> Mapping[int, str]:
+    said = {article.nickname: _damage(article, *answer[0]) for article, answer in zip(articles, answers, strict=True)}
+    return {nickname: damage for nickname, damage in said.items() if damage is not None}
+
+
+def _damage(
+    article: Article, columns: Sequence[str] | None, triggers: Sequence[str], untracked: Sequence[str]
+) -> str | None:
+    if columns is None:
+        return "it is not there"
+    return say_damage(
+        [name for name in (*(column.name for column in article.columns), ROWGUID) if name not in columns],
+        [name for name in trigger_names(article) if name not in triggers],
+        untracked,
+    )
+
+
 def _creation(article: Article, description: TableDescription) -> str:
     lines = [
         f"{quote(column.name)} {server_type(column)}{collation_of(description, column.name)}"
@@ -251,9 +279,9 @@ select (select array_agg(attname::text) from pg_attribute where attrelid = t.oid
        array(select part.relid::regclass::text from pg_partition_tree(t.oid) part
              where part.isleaf and part.relid <> t.oid and (
                  select count(*) from pg_trigger
-                 where tgrelid = part.relid and tgenabled = 'A' and tgname = any(:names)) < cardinality(:names)
+                 where tgrelid = part.relid and tgenabled = 'A' and tgname = any(%s::text[])) < cardinality(%s::text[])
              order by 1) as untracked
-from (select to_regclass(:name)::oid as oid) t
+from (select to_regclass(%s)::oid as oid) t
 """
 _UNIQUE = f"""
 select {_columns("c.conrelid", "c.conkey")} as columns

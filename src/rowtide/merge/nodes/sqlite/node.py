@@ -6,9 +6,9 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Self
+from typing import Any, Self
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, Select
 from sqlalchemy.exc import DBAPIError
 
 from rowtide.core.failpoints import failpoint
@@ -16,19 +16,22 @@ from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import begin_immediate, is_busy, open_engine, path_of, rehearsal
 from rowtide.databases.sqlite.errors import FileBusy, FileFailed
 from rowtide.databases.urls import DatabaseUrl
-from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.articles import ROWGUID, Article, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged
 from rowtide.merge.errors import NodeBusy, RowsRefused
+from rowtide.merge.nodes.node import Request
 from rowtide.merge.nodes.sqlite import row_metadata
 from rowtide.merge.nodes.sqlite.apply import apply_beside, apply_log, is_logged
 from rowtide.merge.nodes.sqlite.dependents import has_dependents
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.nodes.sqlite.row_metadata import READER, find_key_holder, read_asked, read_rows, table_of
+from rowtide.merge.nodes.sqlite.sending import SqliteSending
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS
 from rowtide.merge.nodes.sqlite.tables import SqliteTables
 from rowtide.merge.nodes.sqlite.writing import write, write_temporary
 from rowtide.merge.nodes.unique_swap import TemporaryValues
 from rowtide.merge.partitions.filters import ROW, RowFilter, belongs
+from rowtide.merge.progress import require_session
 from rowtide.merge.versions.changes import Known, Row, Write
 from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import MetadataReader
@@ -65,6 +68,17 @@ class SqliteNode:
 
     def __exit__(self, *_raised: object) -> None:
         self.close()
+
+    def read_together(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
+        if not self.tables.is_prepared():
+            return [[] for _ in statements]
+        return [[dict(row) for row in self.connection.execute(each).mappings()] for each in statements]
+
+    def read_ahead(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
+        return self.read_together(*statements)
+
+    def require_session(self, subscription: Subscription) -> None:
+        require_session(self.connection, subscription)
 
     @contextmanager
     def failing(self) -> Iterator[None]:
@@ -122,6 +136,11 @@ class SqliteNode:
             if is_beside:
                 apply_beside(reader, merged, generation)
             yield SqliteEnumeration(reader, own, generation, purged, is_beside=is_beside)
+
+    @contextmanager
+    def sending(self, request: Request) -> Iterator[SqliteSending]:
+        with self.enumerating() as enumeration:
+            yield SqliteSending(enumeration, request)
 
     def apply_log(self) -> None:
         if is_logged(self._session):

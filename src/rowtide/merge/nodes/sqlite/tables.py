@@ -15,7 +15,7 @@ from rowtide.databases.sqlite.texts import type_of_declaration
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.definitions import replinfo
 from rowtide.merge.errors import ArticleTableNotFound, FilterRefused
-from rowtide.merge.nodes.node import Original, Reference, TableDescription, say_damage
+from rowtide.merge.nodes.node import Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.sqlite import system_tables
 from rowtide.merge.nodes.sqlite.making import list_parts, make_table, read_statement
 from rowtide.merge.nodes.sqlite.rowguid import (
@@ -93,6 +93,11 @@ class SqliteTables:
             [name for name in (*(column.name for column in article.columns), ROWGUID) if name not in there],
             [name for name in trigger_names(article) if name not in triggers],
         )
+
+    def examine(self, articles: Sequence[Article]) -> Examination:
+        found = {article.nickname: self.find_damage(article) for article in articles}
+        damages = {nickname: damage for nickname, damage in found.items() if damage is not None}
+        return Examination(self.find_original(), damages, is_recorded=False)
 
     def take_in_partitions(self, article: Article) -> bool:  # noqa: ARG002 - a table of a file has none
         return False

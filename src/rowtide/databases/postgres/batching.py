@@ -1,0 +1,176 @@
+"""A connection on which statements that need no answer wait for the next that does: both are one round trip.
+
+Each answer that is waited for costs a round trip to the server; on the networks that devices have, these are most of
+what a short task takes. What waits is sent in order, in libpq's pipeline mode, so nothing overtakes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+import psycopg
+from psycopg import sql
+from psycopg.pq import TransactionStatus
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+
+from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_engine
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+    from rowtide.databases.urls import DatabaseUrl
+
+Parameters = Sequence[Any] | Mapping[str, Any] | None
+Rows = list[tuple[Any, ...]]
+
+
+class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
+    """In autocommit mode; `begin` opens a transaction, in which `put` makes statements wait."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._waiting: list[tuple[str, Parameters]] = []
+        self._is_open = False
+        self.cursor_factory = _FlushingCursor
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction of `begin` is open."""
+        return self._is_open
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether any transaction is open, or waits to be."""
+        return self._is_open or self.info.transaction_status is not TransactionStatus.IDLE
+
+    def begin(self, *statements: str) -> None:
+        """Open a transaction by these statements, which are sent with the first that needs an answer."""
+        self._waiting = [(each, None) for each in statements]
+        self._is_open = True
+
+    def put(self, statement: str, parameters: Parameters = None) -> None:
+        """Run a statement without an answer: in a transaction of `begin` with the next that has one."""
+        self._waiting.append((statement, parameters))
+        if not self._is_open:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits. Raises the first error of it, after which nothing more of it was done."""
+        with self.sending():
+            pass
+
+    def read(self, *statements: tuple[str, Parameters]) -> list[Rows]:
+        """Return the rows of statements, read in one round trip with what waits before them."""
+        cursors: list[psycopg.Cursor[tuple[Any, ...]]] = []
+        with self.sending(always=len(statements) > 1):
+            for statement, parameters in statements:
+                cursor = psycopg.Cursor(self)
+                cursor.execute(sql.SQL(statement), parameters)
+                cursors.append(cursor)
+        return [[] if cursor.description is None else cursor.fetchall() for cursor in cursors]
+
+    def commit_open(self, *statements: str) -> None:
+        """Run statements at the end of a transaction of `begin`, and commit it."""
+        self._waiting += [(each, None) for each in (*statements, "commit")]
+        self.flush()
+        self._is_open = False
+
+    def roll_back(self) -> None:
+        """Forget what waits, and undo what the server has of the transaction."""
+        self._waiting, self._is_open = [], False
+        if not self.closed and self.info.transaction_status is not TransactionStatus.IDLE:
+            self.execute("rollback")
+
+    @contextmanager
+    def sending(self, *, always: bool = False) -> Iterator[None]:
+        """Send what waits together with what is executed within."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting and not always:
+            yield
+            return
+        with self.pipeline():
+            for statement, parameters in waiting:
+                psycopg.Cursor(self).execute(sql.SQL(statement), parameters)
+            yield
+
+    @contextmanager
+    def transaction(
+        self,
+        savepoint_name: str | None = None,
+        force_rollback: bool = False,  # noqa: FBT001, FBT002 - psycopg's
+    ) -> Iterator[psycopg.Transaction]:
+        self.flush()
+        with super().transaction(savepoint_name, force_rollback) as transaction:
+            yield transaction
+
+
+class _FlushingCursor(psycopg.Cursor[tuple[Any, ...]]):
+    """Sends what waits before each statement."""
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+        with _batching(self).sending():
+            super().execute(query, params, **options)
+        return self
+
+    def executemany(self, query: Any, params_seq: Any, **options: Any) -> None:
+        _batching(self).flush()
+        super().executemany(query, params_seq, **options)
+
+    def copy(self, *arguments: Any, **options: Any) -> Any:
+        _batching(self).flush()
+        return super().copy(*arguments, **options)
+
+
+def _batching(cursor: _FlushingCursor) -> BatchingConnection:
+    assert isinstance(cursor.connection, BatchingConnection)
+    return cursor.connection
+
+
+class BatchingDialect(PGDialect_psycopg):
+    """SQLAlchemy's dialect on such connections: what needs no answer waits, and the server is not asked who it is."""
+
+    supports_statement_cache = True
+
+    def connect(self, *arguments: Any, **options: Any) -> Any:
+        return BatchingConnection.connect(*arguments, **options)
+
+    def initialize(self, connection: Connection) -> None:
+        number = session_of(connection).info.server_version
+        self.server_version_info = (number // 10000, number % 10000)
+        self.supports_identity_columns = True
+        self.default_schema_name = None
+        # These settings are pinned.
+        self.default_isolation_level = "READ COMMITTED"
+        self._backslash_escapes = False
+
+    def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
+        session = cursor.connection
+        is_write = context is not None and (context.isinsert or context.isupdate or context.isdelete)
+        if is_write and session.is_open and not context.compiled.effective_returning:
+            session.put(statement, parameters)
+        else:
+            cursor.execute(statement, parameters)
+
+    def do_executemany(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
+        for each in parameters:
+            self.do_execute(cursor, statement, each, context)
+
+
+registry.register("postgresql.rowtide_batching", __name__, BatchingDialect.__name__)
+
+
+def open_batching_engine(
+    url: str | DatabaseUrl, *, application_name: str = "rowtide", settings: Mapping[str, str] = PINNED_SETTINGS
+) -> Engine:
+    """Return an engine as `open_engine` does, whose connections are `BatchingConnection`."""
+    return open_engine(url, application_name=application_name, settings=settings, driver="rowtide_batching")
+
+
+def session_of(connection: Connection) -> BatchingConnection:
+    """Return the driver's connection of an engine of `open_batching_engine`."""
+    session = connection.connection.driver_connection
+    assert isinstance(session, BatchingConnection)
+    return session

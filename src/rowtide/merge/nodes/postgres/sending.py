@@ -1,0 +1,250 @@
+"""Changes that a PostgreSQL node sends in one synchronisation, read on its one connection.
+
+One round trip closes the generation and declares a cursor for each part of what is sent, in one transaction: all see
+its snapshot. A cursor outlives the transaction (with hold), so nobody waits for a slow network, and no snapshot is held
+open meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.types.string import TextLoader
+
+from rowtide.core.failpoints import failpoint
+from rowtide.databases.postgres.batching import BatchingConnection
+from rowtide.databases.postgres.clock import LOCK
+from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
+from rowtide.merge.articles import Article
+from rowtide.merge.definitions import SCHEMA, articles, genhistory, partition_mappings
+from rowtide.merge.nodes.node import Request
+from rowtide.merge.nodes.postgres.apply import apply_statements
+from rowtide.merge.nodes.postgres.generations import Generations, window_since
+from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, table_of, uuid_array
+from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, OF_TABLE, TABLES, TOMBSTONE
+from rowtide.merge.partitions.candidates import CANDIDATE_COLUMNS, Candidate, Names, candidates
+from rowtide.merge.versions.changes import RowChange
+from rowtide.merge.versions.composition import Composer
+from rowtide.merge.versions.row_metadata import MetadataReader
+
+APPLYING = int.from_bytes(b"rtmerge")
+"""Key of the advisory lock held while the log is applied."""
+UNKNOWN_LINES = "RT818"
+"""SQLSTATE of ours: the log has entries of tables that were not expected."""
+_BATCH_ROWS = 4000
+"""How many rows a round trip brings."""
+_GENHISTORY, _ARTICLES = (quote_qualified(SCHEMA, table.name) for table in (genhistory, articles))
+_LOCK = f"select pg_advisory_lock({APPLYING}), pg_advisory_lock({LOCK})"
+_UNLOCK = f"select pg_advisory_unlock({APPLYING}), pg_advisory_unlock({LOCK})"
+"""Session locks, taken before the transaction: its snapshot would predate the wait."""
+
+
+@dataclass(slots=True)
+class Cursor:
+    """A query of texts that outlives its transaction, read a few thousand rows at a time."""
+
+    session: BatchingConnection
+    name: str
+    query: str
+    _reading: psycopg.Cursor[tuple[Any, ...]] | None = None
+    _first: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def declare(self) -> None:
+        """Open the cursor and ask for the first rows, within `sending`."""
+        psycopg.Cursor(self.session).execute(
+            sql.SQL(f"declare {self.name} no scroll cursor with hold for {self.query}")
+        )
+        self._reading = self._fetch()
+
+    def take(self) -> None:
+        """Take the first rows, once they have come."""
+        assert self._reading is not None
+        self._first = self._reading.fetchall()
+
+    def batches(self) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the rows, once."""
+        batch, self._first = self._first, []
+        while batch:
+            yield batch
+            batch = self._fetch().fetchall() if len(batch) == _BATCH_ROWS else []
+
+    def _fetch(self) -> psycopg.Cursor[tuple[Any, ...]]:
+        reading = psycopg.Cursor(self.session)
+        for known in self.session.adapters.types:
+            for code in filter(None, (known.oid, known.array_oid)):
+                reading.adapters.register_loader(code, TextLoader)
+        return reading.execute(sql.SQL(f"fetch {_BATCH_ROWS} from {self.name}"))
+
+
+@dataclass(slots=True)
+class Closing:
+    """Closes the open generation of node `own`, with the log of the tables `logged` applied, and opens cursors."""
+
+    session: BatchingConnection
+    own: int
+    merged: Sequence[Article]
+    logged: Sequence[Article]
+    generations: Generations
+    purged: dict[int, bytes]
+    applied: int = 0
+    """The number of log entries that were applied."""
+
+    def run(self, begin: Sequence[str], queries: Sequence[str]) -> list[Cursor]:
+        """Run everything in one round trip; return a cursor of each query, with its first rows.
+
+        Raises psycopg's errors; `UNKNOWN_LINES` if other tables have log entries.
+        """
+        failpoint("clock_commit.before")
+        cursors = [Cursor(self.session, f"rowtide_{place}", query) for place, query in enumerate(queries)]
+        apply = apply_statements(self.logged) if self.logged else []
+        try:
+            with self.session.sending(always=True):
+                self._send("close all", "begin", _LOCK, "commit", *begin, self._require_known_lines(), *apply)
+                count = self._ask(f"with gone as (delete from {LOG} returning 1) select count(*) from gone")
+                self._send(self._close())
+                newer = self._ask(self._newer_generations())
+                purged = self._ask(f"select nickname, purged_lineage from {_ARTICLES}")
+                for cursor in cursors:
+                    cursor.declare()
+                self._send("commit", _UNLOCK)
+        except BaseException:
+            self._clean_up()
+            raise
+        failpoint("clock_commit.after")
+        self.applied = count.fetchall()[0][0]
+        for number, snapshot in newer.fetchall():
+            self.generations.add(number, snapshot)
+        self.purged.update((nickname, bytes(lineage)) for nickname, lineage in purged.fetchall())
+        for cursor in cursors:
+            cursor.take()
+        return cursors
+
+    def _send(self, *statements: str) -> None:
+        for each in statements:
+            self._ask(each)
+
+    def _ask(self, statement: str) -> psycopg.Cursor[tuple[Any, ...]]:
+        return psycopg.Cursor(self.session).execute(sql.SQL(statement))
+
+    def _newer_generations(self) -> str:
+        condition = f"nickname = {self.own} and generation > {self.generations.last}"
+        return f"select generation, snapshot from {_GENHISTORY} where {condition} order by generation"
+
+    def _require_known_lines(self) -> str:
+        listed = quote_literal(f"{{{','.join(str(article.nickname) for article in self.logged)}}}")
+        unknown = f"exists (select from {LOG} where tablenick <> all ({listed}::int[]))"
+        failing = f"raise exception using errcode = '{UNKNOWN_LINES}', message = 'other tables were changed'"
+        return f"do {quote_body(f'begin if {unknown} then {failing}; end if; end')}"
+
+    def _close(self) -> str:
+        """Return the statement that closes the open generation with the transaction's snapshot, if it has changes.
+
+        It looks for changes by a literal snapshot, which the planner knows to be selective.
+        """
+        listed = ", ".join(str(article.nickname) for article in self.merged) or "null"
+        changed = " or ".join(
+            f"exists (select from {table} where {OF_TABLE} in ({listed}) and stamp >= %1$s "
+            "and not pg_visible_in_snapshot(stamp::text::xid8, %2$L::pg_snapshot))"
+            for table in (CONTENTS, TOMBSTONE)
+        )
+        last = f"select generation, snapshot from {_GENHISTORY} where nickname = {self.own}"
+        next_one = f"{self.own}, coalesce(last.generation, 0) + 1, gen_random_uuid()::text, 1"
+        body = (
+            "declare last record; is_changed boolean := true; begin "
+            f"select * into last from ({last} order by generation desc limit 1) one; "
+            f"if found then execute format({quote_literal(f'select {changed}')}, "
+            "split_part(last.snapshot, ':', 1), last.snapshot) into is_changed; end if; "
+            f"if is_changed then insert into {_GENHISTORY} (nickname, generation, guidsrc, genstatus, snapshot) "
+            f"values ({next_one}, pg_current_snapshot()::text); end if; end"
+        )
+        return f"do {quote_body(body)}"
+
+    def _clean_up(self) -> None:
+        if not self.session.closed:
+            self.session.roll_back()
+            self.session.execute("select pg_advisory_unlock_all()")
+
+
+@dataclass(slots=True)
+class PostgresSending:
+    """See `Sending`."""
+
+    request: Request
+    own: int
+    generations: Generations
+    purged: dict[int, bytes] = field(default_factory=dict)
+    _cursors: dict[tuple[str, int], Cursor] = field(default_factory=dict)
+
+    @property
+    def generation(self) -> int:
+        return self.generations.last
+
+    def queries(self) -> dict[tuple[str, int], str]:
+        """Return the queries of what is to be sent, by the part of an article that they read."""
+        found: dict[tuple[str, int], str] = {}
+        for article in self.request.articles:
+            nickname, reading = article.nickname, self._reading(article)
+            asked = self.request.again.get(nickname, ())
+            if nickname in self.request.filters:
+                concerned = "k.belongs or k.generation is not null or k.is_asked"
+                listed = f"select * from ({self._candidates(nickname, asked)}) k where {concerned}"
+                found["entering", nickname] = reading.select_listed(listed, CANDIDATE_COLUMNS)
+                continue
+            for part, table in (("upserts", CONTENTS), ("deletes", TOMBSTONE)):
+                is_sent = f"origin is distinct from {self.request.destination}"
+                condition = f"{OF_TABLE} = {nickname} and {self._is_new('stamp')} and {is_sent}"
+                found[part, nickname] = reading.select_window(f"{table} where {condition}", is_live=table == CONTENTS)
+            if asked:
+                listed = f"select unnest({quote_literal(uuid_array(asked))}::uuid[]) as rowguid"
+                found["asked", nickname] = self._reading(article, asked=listed).select_asked()
+        return found
+
+    def take(self, cursors: dict[tuple[str, int], Cursor]) -> None:
+        """Take the cursors of `queries`."""
+        self._cursors = cursors
+
+    def upserts(self, article: Article) -> Iterator[Sequence[RowChange]]:
+        return self._changes("upserts", article)
+
+    def deletes(self, article: Article) -> Iterator[Sequence[RowChange]]:
+        return self._changes("deletes", article)
+
+    def asked(self, article: Article) -> Sequence[RowChange]:
+        return [change for batch in self._changes("asked", article) for change in batch]
+
+    def entering(self, article: Article) -> Iterator[Sequence[tuple[Candidate, RowChange | None]]]:
+        reading, width = self._reading(article), len(CANDIDATE_COLUMNS)
+        for batch in self._cursors["entering", article.nickname].batches():
+            changes = {change.rowguid: change for change in reading.changes(row[:-width] for row in batch)}
+            found = [Candidate.read((row[0], *row[-width:])) for row in batch]
+            yield [(candidate, changes.get(candidate.rowguid)) for candidate in found]
+
+    def _changes(self, part: str, article: Article) -> Iterator[Sequence[RowChange]]:
+        cursor = self._cursors.get((part, article.nickname))
+        reading = self._reading(article)
+        for batch in () if cursor is None else cursor.batches():
+            yield reading.changes(batch)
+
+    def _reading(self, article: Article, asked: str | None = None) -> MetadataReader:
+        composer = Composer(article, self.own, self.purged.get(article.nickname, b""))
+        reader = PostgresReader(self.generations)
+        return MetadataReader(article, composer, reader if asked is None else replace(reader, asked=asked))
+
+    def _candidates(self, nickname: int, asked: Sequence[str]) -> str:
+        names = Names(
+            TABLES,
+            quote_qualified(SCHEMA, partition_mappings.name),
+            table_of,
+            lambda rowguid: f"{quote_literal(rowguid)}::uuid",
+            self._is_new,
+            OF_TABLE,
+            is_beside=False,
+        )
+        return candidates(self.request.filters[nickname], self.request.destination, asked, names)
+
+    def _is_new(self, stamp: str) -> str:
+        return window_since(self.generations, self.request.since)(stamp)
