@@ -22,8 +22,10 @@ from rowtide.core.tables import BeforeImages
 from rowtide.delta.deletion import Below
 from rowtide.lake.deletion import delete_rows
 
-TABLE = source_table([("id", "integer"), ("name", "text"), ("note", "text")])
+TABLE = source_table([("id", "bigint"), ("name", "text"), ("note", "text")])
 _KEYS = range(1, 13)
+_STEPS = (1, 1 << 40)
+"""Keys lie so far apart: readers may have room for a bit for each of them, or not."""
 _NOTE = 3
 _BEGIN = 100
 _AGAIN = 0.15
@@ -65,6 +67,7 @@ class ShadowTable:
         images = chosen.choice(list(BeforeImages))
         self.instance: Instance = instance(table=TABLE, before_images=images)
         self._is_sparing = images is BeforeImages.KEY
+        self._key_step = chosen.choice(_STEPS)
         self.made = MadeLake(folder)
         self.made.enable(self.instance, _BEGIN, is_mapped=chosen.random() < 0.3)
         self.made.publish(lsns=[_BEGIN])
@@ -99,8 +102,11 @@ class ShadowTable:
     def _shown(self, key: int, row: Row, copies: list[Copy]) -> tuple[int, str | None, str | None, bytes | None]:
         seen = max(copy.begin for copy in copies if copy.has(key)) if any(c.has(key) for c in copies) else 0
         if row.moved_at is not None and row.moved_at > seen:
-            return key, row.name, None, pack_mask([_NOTE], 3)
-        return key, row.name, row.note, None
+            return self._id(key), row.name, None, pack_mask([_NOTE], 3)
+        return self._id(key), row.name, row.note, None
+
+    def _id(self, key: int) -> int:
+        return key * self._key_step
 
     def _next(self) -> int:
         self._lsn += self._chosen.randint(2, 5)
@@ -156,12 +162,12 @@ class ShadowTable:
     def _old(self, operation: int, key: int) -> dict[str, Any]:
         if not self._is_sparing:
             return self._image(operation, key)
-        return {"__$operation": operation, "id": key, "__$absent_mask": pack_mask([2, 3], 3)}
+        return {"__$operation": operation, "id": self._id(key), "__$absent_mask": pack_mask([2, 3], 3)}
 
     def _image(self, operation: int, key: int, *, lacks_note: bool = False) -> dict[str, Any]:
         row = self._state[key]
         lacking = {"note": None, "__$absent_mask": pack_mask([_NOTE], 3)} if lacks_note else {"note": row.note}
-        return {"__$operation": operation, "id": key, "name": row.name, **lacking}
+        return {"__$operation": operation, "id": self._id(key), "name": row.name, **lacking}
 
     def _publish(self, *, everything: bool = False) -> None:
         count = len(self._pending) if everything else self._chosen.randint(0, len(self._pending))
@@ -203,7 +209,7 @@ class ShadowTable:
         self.made.begin_snapshot(self.instance, number, begin, is_whole=not of_even)
 
     def _copied(self, key: int) -> dict[str, Any]:
-        return {"id": key, "name": self._state[key].name, "note": self._state[key].note}
+        return {"id": self._id(key), "name": self._state[key].name, "note": self._state[key].note}
 
     def _clean_up(self) -> None:
         """Move the low endpoint, and do some of what follows: the process may die between."""

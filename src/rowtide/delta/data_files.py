@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +17,29 @@ _READ_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FileReader:
-    """Reads columns from data files; `by_id`: columns are known by their field ids, otherwise by physical names."""
+    """Reads columns from data files.
+
+    `by_id`: columns are known by their field ids, otherwise by physical names. `empty`: physical names of columns that
+    have no values in the file, which are not read.
+    """
 
     columns: Struct
     by_id: bool
+    empty: Collection[str] = ()
 
-    def read(self, file: pa.NativeFile, batch_rows: int, batch_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield a file's rows in batches, with fewer rows where so many would be more than so many bytes.
+    def read(
+        self,
+        file: pa.NativeFile,
+        batch_rows: int,
+        batch_bytes: int | None = None,
+        row_groups: Sequence[int] | None = None,
+        *,
+        on_all_cores: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows of all or some row groups in batches, of fewer rows where so many would exceed so many bytes.
 
-        Pages are read as they are needed, so memory is bounded by a batch and the page of each column.
-        Raises `pa.ArrowInvalid`, `OSError`.
+        Pages are read as they are needed, so memory is bounded by a batch and the page of each column. `on_all_cores`:
+        the columns of a batch are decoded beside one another. Raises `pa.ArrowInvalid`, `OSError`.
         """
         with pq.ParquetFile(
             file, pre_buffer=False, buffer_size=_READ_BYTES, coerce_int96_timestamp_unit="us"
@@ -34,12 +47,14 @@ class FileReader:
             there = parquet.schema_arrow
             if batch_bytes is not None:
                 batch_rows = min(batch_rows, _rows_within(parquet.metadata, batch_bytes))
-            places = [self._find(there, field) for field in self.columns.fields]
+            filled = (field for field in self.columns.fields if field.physical_name not in self.empty)
+            places = [self._find(there, field) for field in filled]
             wanted = [there.field(place).name for place in places if place is not None]
+            groups = list(range(parquet.metadata.num_row_groups)) if row_groups is None else list(row_groups)
             if not wanted:
-                yield from self._nulls(parquet.metadata.num_rows, batch_rows)
+                yield from self._nulls(sum(parquet.metadata.row_group(place).num_rows for place in groups), batch_rows)
                 return
-            for batch in parquet.iter_batches(batch_rows, columns=wanted, use_threads=False):
+            for batch in parquet.iter_batches(batch_rows, groups, columns=wanted, use_threads=on_all_cores):
                 yield self._conform(batch)
 
     def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -98,6 +113,30 @@ class FileReader:
 def _from_the_first(values: Any) -> Any:
     """Return an array whose memory begins with its first value: a null mask goes only with such."""
     return values if values.offset == 0 else pc.take(values, pa.array(range(len(values))))
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A row group of a data file: its size without compression, and bounds of a column; None: not known."""
+
+    size: int
+    least: int | None
+    most: int | None
+
+
+def list_row_groups(file: pa.NativeFile, column: str) -> list[RowGroup]:
+    """Return a file's row groups, with the bounds of an integer column of a physical name. Raises as `FileReader`."""
+    with pq.ParquetFile(file, pre_buffer=False, buffer_size=_READ_BYTES) as parquet:
+        found = parquet.metadata
+        places = [place for place in range(found.num_columns) if found.schema.column(place).path == column]
+        return [_describe_group(found.row_group(group), places) for group in range(found.num_row_groups)]
+
+
+def _describe_group(group: pq.RowGroupMetaData, places: Sequence[int]) -> RowGroup:
+    statistics = group.column(places[0]).statistics if places else None
+    if statistics is None or not statistics.has_min_max:
+        return RowGroup(group.total_byte_size, None, None)
+    return RowGroup(group.total_byte_size, statistics.min, statistics.max)
 
 
 def _rows_within(file: pq.FileMetaData, wanted_bytes: int) -> int:

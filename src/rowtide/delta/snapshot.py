@@ -16,13 +16,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from rowtide.delta.actions import AddFile, Metadata, Protocol
-from rowtide.delta.data_files import FileReader
+from rowtide.delta.data_files import FileReader, RowGroup, list_row_groups
 from rowtide.delta.errors import LakeReadFailed, TableUnreadable
 from rowtide.delta.features import find_unreadable
 from rowtide.delta.log_files import LAST_CHECKPOINT, LOG, CheckpointUnknown, LogFiles, LogIncomplete, Segment
 from rowtide.delta.replay import DamagedLog, State
 from rowtide.delta.schema import Struct, TypeUnknown, parse_schema
-from rowtide.delta.statistics import Between, prune
+from rowtide.delta.statistics import Between, find_empty_columns, prune
 from rowtide.storage.store import Missing, Store
 
 _LOOKS = 5
@@ -133,11 +133,23 @@ class Snapshot:
         *,
         batch_rows: int = _BATCH_ROWS,
         batch_bytes: int | None = None,
+        row_groups: Sequence[int] | None = None,
+        on_all_cores: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield one file's rows, as `stream` after `require_readable`, in batches of at most about `batch_bytes`."""
-        reader = FileReader(self.select(columns), by_id=self.metadata.is_mapped_by_id)
+        """Yield one file's rows, as `stream` after `require_readable`, in batches of at most about `batch_bytes`.
+
+        `row_groups`: only the rows of these. `on_all_cores`: decode columns beside one another.
+        """
+        empty = find_empty_columns(file)
+        reader = FileReader(self.select(columns), by_id=self.metadata.is_mapped_by_id, empty=empty)
         with self._reading(file) as opened:
-            yield from reader.read(opened, batch_rows, batch_bytes)
+            yield from reader.read(opened, batch_rows, batch_bytes, row_groups, on_all_cores=on_all_cores)
+
+    def list_row_groups(self, file: AddFile, column: str) -> list[RowGroup]:
+        """Return a file's row groups, with the bounds of an integer column. Raises as `stream`, and `KeyError`."""
+        (field,) = self.select([column]).fields
+        with self._reading(file) as opened:
+            return list_row_groups(opened, field.physical_name)
 
     def require_readable(self) -> None:
         """Raise `TableUnreadable` if the table's rows cannot be read here."""

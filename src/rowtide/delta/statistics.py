@@ -53,6 +53,20 @@ def prune(files: Iterable[AddFile], ranges: Iterable[Between]) -> Iterator[AddFi
     return (file for file in files if all(each.may_be_in(file) for each in wanted))
 
 
+def find_empty_columns(file: AddFile) -> frozenset[str]:
+    """Return the physical names of columns that, by the file's statistics, are null in all its rows."""
+    found = file.statistics
+    rows, nulls = found.get("numRecords"), found.get("nullCount") or {}
+    return frozenset(name for name, count in nulls.items() if rows is not None and count == rows)
+
+
+def find_bounds(file: AddFile, column: str) -> tuple[int, int] | None:
+    """Return the least and the greatest value of an integer column of a physical name; None if they are not known."""
+    found = file.statistics
+    least, most = ((found.get(which) or {}).get(column) for which in ("minValues", "maxValues"))
+    return (least, most) if isinstance(least, int) and isinstance(most, int) else None
+
+
 class FileStatistics:
     """Sums up the rows of a data file: their number, and bounds and nulls of some of their columns.
 

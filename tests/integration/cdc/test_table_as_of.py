@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import rowtide
 from builders.capture_instances import instance, source_table
 from builders.made_lakes import MadeLake, make_rows
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.published import ENABLED, SKIPPED, SUSPENDED
+from rowtide.cdc.lake_readers import newest_first
+from rowtide.cdc.lake_tables import base_table_path, change_table_path
+from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.cdc.queries.errors import (
     BeforeSnapshot,
     ChangesMissingSinceSnapshot,
@@ -23,6 +27,11 @@ from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import pack_mask
 from rowtide.core.tables import BeforeImages
+from rowtide.delta import appends
+from rowtide.delta.changes import Change, commit_change
+from rowtide.delta.snapshot import Snapshot
+from rowtide.lake.stores import locate
+from rowtide.lake.tables import widen_columns
 
 TABLE = source_table([("id", "integer"), ("name", "text"), ("at", "date")])
 ITEM, SPARING = instance(table=TABLE), instance(table=TABLE, before_images=BeforeImages.KEY)
@@ -159,3 +168,84 @@ def test_snapshot_from_before_a_gap_is_not_used(made: MadeLake) -> None:
     made.publish(lsns=[121])
     with pytest.raises(NeverCopied):
         read(made)
+
+
+FAR = 1 << 40
+"""Keys that lie so far apart have no bit each."""
+
+
+@pytest.mark.parametrize("apart", [1, FAR])
+@pytest.mark.parametrize("item", [ITEM, SPARING])
+def test_large_transaction_lies_in_several_files(lake: Path, item: Instance, apart: int) -> None:
+    """Its rows have one LSN, and the files that have them are in no order."""
+    wide = replace(item, columns=wide_key(item).columns)
+    made = begin(lake, wide)
+    rows = [
+        change(120, 2, key * apart, f"at {step}") | {"__$seqval": step} for step, key in enumerate([7, 8, 7, -9], 1)
+    ]
+    rows += [change(120, 1, 8 * apart) | {"__$seqval": 5}, change(120, 4, 1, "A") | {"__$seqval": 6}]
+    files = [make_rows(wide, part) for part in ([rows[2], rows[0]], rows[3:], [rows[1]])]
+    made.publish((wide, files))
+    assert read(made) == {1: "A", 2: "b", 3: "c", 7 * apart: "at 3", -9 * apart: "at 4"}
+
+
+def wide_key(item: Instance) -> Instance:
+    columns = instance(table=source_table([("id", "bigint"), ("name", "text"), ("at", "date")])).columns
+    return replace(item, columns=columns)
+
+
+def test_truncate_lies_within_a_transaction(made: MadeLake) -> None:
+    rows = [change(120, 2, 4, "d"), change(120, 6, None), change(120, 2, 5, "e"), change(120, 4, 5, "E")]
+    made.publish((ITEM, [make_rows(ITEM, [row | {"__$seqval": place} for place, row in enumerate(rows)])]))
+    assert read(made) == {5: "E"}
+
+
+def test_lone_truncate_empties_the_table(made: MadeLake) -> None:
+    publish(made, change(120, 6, None))
+    assert read(made) == {}
+    publish(made, change(130, 2, 9, "i"))
+    assert read(made) == {9: "i"}
+
+
+def test_values_are_missing_before_and_after_a_truncate(lake: Path) -> None:
+    made = begin(lake, SPARING)
+    lacking = {"__$absent_mask": pack_mask([2], 3)}
+    publish(made, change(119, 2, 4, "d"), change(120, 4, 4, None, **lacking), item=SPARING)
+    publish(made, change(121, 6, None), change(122, 2, 5, "e"), change(123, 4, 5, None, **lacking), item=SPARING)
+    assert read(made, 120) == {1: "a", 2: "b", 3: "c", 4: "d"}
+    assert read(made) == {5: "e"}
+
+
+def test_key_was_widened_since_the_snapshot(made: MadeLake) -> None:
+    for path in (base_table_path, change_table_path):
+        widen_columns(path(made.path, "public_t1"), {"id": "bigint"})
+    wide = wide_key(ITEM)
+    made.record(InstanceEvent(wide, ALTERED, CommitLsn(119)))
+    publish(made, change(120, 4, 1, "A"), change(120, 2, 1 << 33, "far"), item=wide)
+    assert read(made) == {1: "A", 2: "b", 3: "c", 1 << 33: "far"}
+
+
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_file_of_many_row_groups_is_read_backwards(
+    made: MadeLake, monkeypatch: pytest.MonkeyPatch, *, is_ordered: bool
+) -> None:
+    monkeypatch.setattr(newest_first, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(appends, "_GROUP_ROWS", 2)
+    lsns = range(120, 130) if is_ordered else [125, 121, 129, 120, 124, 128, 126, 123, 127, 122]
+    for lsn in sorted(lsns):
+        publish(made, change(lsn, 4 if lsn % 2 else 3, 1 + lsn % 3, f"at {lsn}"))
+    rewrite_as_one_file(change_table_path(made.path, "public_t1"), list(lsns))
+    assert read(made) == {1: "at 129", 2: "at 127", 3: "at 125"}
+    assert read(made, 126) == {1: "at 123", 2: "at 121", 3: "at 125"}
+
+
+def rewrite_as_one_file(path: str, lsns: list[int]) -> None:
+    """Write a table's rows, of which each has an LSN, to one file, in an order of LSNs."""
+
+    def plan(snapshot: Snapshot) -> Change:
+        rows = {row["__$start_lsn"]: row for row in snapshot.read().to_pylist()}
+        batches = [pa.RecordBatch.from_pylist([rows[lsn]], schema=snapshot.columns.schema) for lsn in lsns]
+        file = appends.write_stream(snapshot.location, snapshot.columns, snapshot.metadata, batches, "one.parquet")
+        return Change("OPTIMIZE", removed=list(snapshot.files.values()), added=[file], changes_rows=False)
+
+    assert commit_change(locate(path), plan)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.ordering import (
     BATCH_BYTES,
+    BATCH_ROWS,
     ORDER,
     Source,
     are_ordered,
@@ -23,12 +25,15 @@ from rowtide.cdc.lake_readers.ordering import (
 )
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile
+from rowtide.delta.data_files import RowGroup
 from rowtide.delta.snapshot import Snapshot, open_snapshot
-from rowtide.delta.statistics import Between
+from rowtide.delta.statistics import Between, find_bounds, find_empty_columns
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import IDENTITY
 
 _LSN, _, _OPERATION = ORDER
+_OPERATIONS = 8
+"""Operations are below."""
 _LEAST, _MOST = 0, (1 << 63) - 2
 _BATCH_ROWS = 16 * 1024
 _COMPRESSION = 4
@@ -43,6 +48,16 @@ class Part:
     high: CommitLsn
     operations: tuple[int, ...]
     without: tuple[int, ...] = ()
+
+    def has(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Return which of a table's rows, of which there are `ORDER`'s columns, are the part's."""
+        lsns, operations = (rows.column(name).to_numpy() for name in (_LSN, _OPERATION))
+        is_part: npt.NDArray[np.bool_] = np.isin(np.arange(_OPERATIONS), self.operations)[operations]
+        if len(lsns) and not (self.low.value <= lsns.min() and lsns.max() <= self.high.value):
+            is_part &= (lsns >= self.low.value) & (lsns <= self.high.value)
+        if self.without:
+            is_part &= ~np.isin(lsns, self.without)
+        return is_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +97,31 @@ class ChangeTable:
         physical = self.snapshot.select([_LSN]).fields[0].physical_name
         for file in self._list_files(part):
             yield self._source(file, physical, part, columns)
+
+    def list_files(self, part: Part) -> list[AddFile]:
+        """Return the files that may have rows of the part. Raises `TableUnreadable`."""
+        self.snapshot.require_readable()
+        return self._list_files(part) if part.low <= part.high else []
+
+    def bounds(self, file: AddFile, column: str = _LSN) -> tuple[int, int] | None:
+        """Return bounds of an integer column, by default of LSNs, in a file; None if its statistics lack them."""
+        return find_bounds(file, self.snapshot.select([column]).fields[0].physical_name)
+
+    def is_empty(self, file: AddFile, column: str) -> bool:
+        """Return whether, by a file's statistics, a column is null in all its rows."""
+        return self.snapshot.select([column]).fields[0].physical_name in find_empty_columns(file)
+
+    def list_row_groups(self, file: AddFile) -> list[RowGroup]:
+        """Return a file's row groups, with bounds of their LSNs. Raises `LakeReadFailed`."""
+        return self.snapshot.list_row_groups(file, _LSN)
+
+    def read_file(
+        self, file: AddFile, columns: Sequence[str], row_groups: Sequence[int] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield columns of the rows of a file's row groups, by default all, in the file's order. Raises as `stream`."""
+        return self.snapshot.stream_file(
+            file, columns, batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES, row_groups=row_groups, on_all_cores=True
+        )
 
     def cut(self, part: Part, most_bytes: int) -> Iterator[tuple[ChangeTable, int]]:
         """Yield tables of some of the files that may have the part's rows, and the files' sizes together.
@@ -151,8 +191,5 @@ def open_change_table(path: str, instance: Instance) -> ChangeTable | None:
 
 
 def _only(part: Part, rows: pa.RecordBatch) -> pa.RecordBatch:
-    lsns, operations = (rows.column(name).to_numpy() for name in (_LSN, _OPERATION))
-    is_part = (lsns >= part.low.value) & (lsns <= part.high.value) & np.isin(operations, part.operations)
-    if part.without:
-        is_part &= ~np.isin(lsns, part.without)
+    is_part = part.has(rows)
     return rows if is_part.all() else rows.filter(pa.array(is_part))

@@ -1,7 +1,8 @@
 """Tables with a key as of an LSN, without Spark: the lowest layer of the base, under the last row of each key above it.
 
-In one pass over the keys of the lowest layer DuckDB finds the rows that later ones hide; in a second the others are
-returned. A value that a key's last row lacks is taken from the row that it hides.
+Where a bit for each key suffices, `latest_rows` finds both in one pass. Else, and of rows that lack values, in one pass
+over the keys of the lowest layer DuckDB finds the rows that later ones hide; in a second the others are returned. A
+value that a key's last row lacks is taken from the row that it hides.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ from rowtide.cdc.lake_readers.last_rows import (
     LSN,
     Completed,
     LastRows,
+    OnlyKeys,
     StandingRows,
     TablePart,
     exact_columns,
     key_columns,
     key_values,
 )
+from rowtide.cdc.lake_readers.latest_rows import LatestRows
 from rowtide.cdc.lake_readers.lowest_layers import LowestLayer
 from rowtide.cdc.lake_readers.ordering import ORDER, sort
 from rowtide.cdc.lake_readers.packed_bits import Bits
@@ -43,10 +46,10 @@ from rowtide.cdc.rows.operations import DELETE
 _NOWHERE = -1
 
 
-def upper_rows(as_of: AsOf[ChangeTable]) -> StandingRows:
+def upper_parts(as_of: AsOf[ChangeTable]) -> tuple[TablePart, ...]:
     """Return the rows above the lowest layer: of later layers of the base, and of the change table."""
     above = as_of.lowest.increment()
-    return StandingRows.of(
+    return (
         TablePart(as_of.base, above, as_of.lsn, as_of.excluded),
         TablePart(as_of.changes, as_of.first_change, as_of.lsn),
     )
@@ -66,9 +69,19 @@ class KeyedTable:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, in no order. Raises as `ChangeTable.stream`, and `QueryFailed`."""
-        rows = upper_rows(self.as_of)
+        latest = LatestRows.of(self._instance, upper_parts(self.as_of), self.columns)
+        if latest is None:
+            yield from self._read_grouped()
+            return
+        yield from self._shown(latest.read(LowestLayer(self.as_of.base, self.as_of.lowest)))
+        if latest.lacking is not None and not latest.lacking.is_empty:
+            yield from self._read_grouped(OnlyKeys(latest.key, latest.lacking))
+
+    def _read_grouped(self, only: OnlyKeys | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, by default of all keys."""
+        rows = StandingRows.of(*upper_parts(self.as_of), only=only)
         last = LastRows(self._instance, rows, [*ORDER, *self.columns])
-        lowest = LowestLayer(self.as_of.base, self.as_of.lowest) if rows.truncate is None else None
+        lowest = LowestLayer(self.as_of.base, self.as_of.lowest, only) if rows.truncate is None else None
         with ExitStack() as opened:
             engine = opened.enter_context(open_engine())
             groups = KeyGroups.of(engine, last.numbered(), last.key_names, last.fillable)

@@ -19,6 +19,7 @@ from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, stream_parts
 from rowtide.cdc.lake_readers.exact_texts import EXACT, kernels, read_exact_texts
 from rowtide.cdc.lake_readers.grouping import Group
+from rowtide.cdc.lake_readers.key_bits import KeyBits
 from rowtide.cdc.lake_readers.ordering import ORDER, join
 from rowtide.cdc.lake_readers.packed_bits import Bits, pack_rows
 from rowtide.cdc.rows.change_columns import column_type
@@ -56,15 +57,32 @@ class TablePart:
 
 
 @dataclass(frozen=True, slots=True)
+class OnlyKeys:
+    """A restriction to rows whose key, a whole number in a column, is in a set."""
+
+    column: str
+    keys: KeyBits
+
+    def needed(self, columns: Sequence[str]) -> list[str]:
+        """Return columns and the key's."""
+        return list(dict.fromkeys([*columns, self.column]))
+
+    def choose(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows."""
+        return batch.filter(pa.array(self.keys.has(batch.column(self.column).to_numpy())))
+
+
+@dataclass(frozen=True, slots=True)
 class StandingRows:
     """The rows of parts behind their last truncate, without the old rows of updates; numbered by their order."""
 
     parts: tuple[TablePart, ...]
     truncate: tuple[int, int] | None
     """LSN and seqval of the last truncate."""
+    only: OnlyKeys | None = None
 
     @classmethod
-    def of(cls, *parts: TablePart) -> StandingRows:
+    def of(cls, *parts: TablePart, only: OnlyKeys | None = None) -> StandingRows:
         """Find the last truncate. Raises as `ChangeTable.stream`."""
         last = None
         truncates = [(part.table, part.of(TRUNCATE)) for part in parts]
@@ -72,10 +90,17 @@ class StandingRows:
             for rows in stream_parts(truncates, ORDER):
                 if rows.num_rows:
                     last = rows.column(LSN)[-1].as_py(), rows.column(SEQVAL)[-1].as_py()
-        return cls(parts, last)
+        return cls(parts, last, only)
 
     def stream(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield columns of the rows, `ORDER` among them."""
+        if self.only is None:
+            yield from self._stream(columns)
+            return
+        for batch in self._stream(self.only.needed(columns)):
+            yield self.only.choose(batch).select(list(columns))
+
+    def _stream(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         low = CommitLsn(self.truncate[0]) if self.truncate is not None else None
         parts = (part if low is None or part.low >= low else replace(part, low=low) for part in self.parts)
         for batch in stream_parts([(part.table, part.of(*_STANDING)) for part in parts], columns):

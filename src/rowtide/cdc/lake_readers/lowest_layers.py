@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
-from rowtide.cdc.lake_readers.last_rows import LSN
+from rowtide.cdc.lake_readers.last_rows import LSN, OnlyKeys
 from rowtide.core.lsn import CommitLsn
-from rowtide.delta.actions import AddFile
-from rowtide.delta.statistics import Between
+from rowtide.delta.statistics import Between, find_bounds
 
 _BATCH_ROWS = 64 * 1024
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -24,23 +23,29 @@ class LowestLayer:
 
     table: ChangeTable
     lsn: CommitLsn
+    only: OnlyKeys | None = None
 
     def stream(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield columns of the rows. Raises as `ChangeTable.stream`."""
+        if self.only is None:
+            yield from self._stream(columns)
+            return
+        for batch in self._stream(self.only.needed(columns)):
+            yield self.only.choose(batch).select(list(columns))
+
+    def _stream(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         snapshot = self.table.snapshot
         snapshot.require_readable()
         (lsn,) = snapshot.select([LSN]).fields
         for file in snapshot.list_files(Between(LSN, self.lsn.value, self.lsn.value)):
-            is_whole = _bounds(file, lsn.physical_name) == (self.lsn.value, self.lsn.value)
+            is_whole = find_bounds(file, lsn.physical_name) == (self.lsn.value, self.lsn.value)
             wanted = list(columns) if is_whole or LSN in columns else [*columns, LSN]
-            for batch in snapshot.stream_file(file, wanted, batch_rows=_BATCH_ROWS, batch_bytes=_BATCH_BYTES):
+            batches = snapshot.stream_file(
+                file, wanted, batch_rows=_BATCH_ROWS, batch_bytes=_BATCH_BYTES, on_all_cores=True
+            )
+            for batch in batches:
                 yield batch if is_whole else self._only_this(batch).select(list(columns))
 
     def _only_this(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         is_this = batch.column(LSN).to_numpy() == self.lsn.value
         return batch if np.all(is_this) else batch.filter(pa.array(is_this))
-
-
-def _bounds(file: AddFile, column: str) -> tuple[object, object]:
-    least, most = ((file.statistics.get(which) or {}).get(column) for which in ("minValues", "maxValues"))
-    return least, most
