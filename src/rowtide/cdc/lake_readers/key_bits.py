@@ -11,6 +11,7 @@ MOST_KEYS = 1 << 29
 """A range of so many keys takes 64 MB."""
 
 _POSITION_BITS = 31
+_POSITION = (1 << _POSITION_BITS) - 1
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -47,16 +48,18 @@ class KeyBits:
         """Add keys of the range."""
         self._add(np.unique(self._places(keys)))
 
-    def take_new(self, keys: npt.NDArray[Any]) -> Numbers:
-        """Add keys of the range; return the positions, ascending, of the last one of each that was not in the set."""
-        # Sorted as one number each, which is faster than by a sort that returns positions.
+    def take_new(self, keys: npt.NDArray[Any]) -> Flags:
+        """Add keys of the range; return which are the last ones of each that was not in the set."""
+        # Sorted as one number each, which is faster than a sort that returns positions.
         packed = np.sort(self._places(keys) << _POSITION_BITS | np.arange(len(keys)))
         places = packed >> _POSITION_BITS
         is_last = np.append(places[1:] != places[:-1], np.ones(min(len(keys), 1), np.bool_))
         packed, places = packed[is_last], places[is_last]
         is_new = ~self._has(places)
         self._add(places[is_new])
-        return np.sort(packed[is_new] & ((1 << _POSITION_BITS) - 1))
+        taken = np.zeros(len(keys), np.bool_)
+        taken[packed[is_new] & _POSITION] = True
+        return taken
 
     def _places(self, keys: npt.NDArray[Any]) -> Numbers:
         """Return the keys' bits. Without sign, what is below the range is above it."""

@@ -6,7 +6,7 @@ twice. Rows that lack values are left to the reader that finds these in earlier 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,7 @@ class LatestRows:
             yield from lowest.stream(self.columns)
             return
         for batch in lowest.stream(list(dict.fromkeys([*self.columns, self.key]))):
-            yield _without(batch, self.seen.has(batch.column(self.key).to_numpy()))
+            yield _select(batch, ~self.seen.has(batch.column(self.key).to_numpy()))
 
     def _last_of(self, batch: pa.RecordBatch, positions: Numbers) -> pa.RecordBatch:
         """Return, of the rows at some positions, which ascend, those that are the last ones of their keys."""
@@ -81,25 +81,23 @@ class LatestRows:
             is_lacking = is_absent & (operations == UPDATE_AFTER)
             self.lacking.add(keys[is_lacking])
             is_shown &= ~is_lacking
-        wanted: Any = pa.array(positions[is_shown])
-        return _choose(batch, len(wanted), lambda column: column.take(wanted))
+        is_wanted = np.zeros(batch.num_rows, np.bool_)
+        is_wanted[positions[is_shown]] = True
+        return _select(batch, is_wanted)
 
 
-def _without(batch: pa.RecordBatch, is_hidden: Flags) -> pa.RecordBatch:
-    """Return the rows that are not hidden."""
-    if not is_hidden.any():
+def _select(batch: pa.RecordBatch, is_wanted: Flags) -> pa.RecordBatch:
+    """Return some of the rows: a column at a time, which takes less than all of them at once."""
+    count = int(np.count_nonzero(is_wanted))
+    if count == len(is_wanted):
         return batch
-    wanted: Any = pa.array(~is_hidden)
-    return _choose(batch, len(is_hidden) - int(np.count_nonzero(is_hidden)), lambda column: column.filter(wanted))
-
-
-def _choose(batch: pa.RecordBatch, count: int, choose: Callable[[Any], Any]) -> pa.RecordBatch:
-    """Return so many rows, chosen of each column: one column at a time takes less than all of them at once."""
-    # Of columns without values, which most rows' masks and exact texts are, there is nothing to choose.
-    chosen: list[Any] = [
-        pa.nulls(count, column.type) if column.null_count == len(column) else choose(column) for column in batch.columns
+    wanted: Any = pa.array(is_wanted)
+    # Most rows have no masks and no exact texts: of columns without values there is nothing to select.
+    selected: list[Any] = [
+        pa.nulls(count, column.type) if column.null_count == len(column) else column.filter(wanted)
+        for column in batch.columns
     ]
-    return pa.RecordBatch.from_arrays(chosen, schema=batch.schema)
+    return pa.RecordBatch.from_arrays(selected, schema=batch.schema)
 
 
 def _whole_number(instance: Instance, parts: Sequence[TablePart]) -> str | None:
