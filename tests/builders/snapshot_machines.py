@@ -23,7 +23,7 @@ from builders.failpoints import (
 )
 from builders.source_shadows import ShadowedTable, SourceShadow
 from rowtide.cdc.cleanup.retention import CleanupOrder
-from rowtide.cdc.errors import ConsumersBehind
+from rowtide.cdc.errors import ConsumersBehind, InstanceUnknown
 from rowtide.cdc.lake_tables import system_table_path
 from rowtide.cdc.published import RecordedInstance, read_instances, read_publication
 from rowtide.cdc.queries.errors import BeforeSnapshot, NeverCopied, OutsideInterval, RewrittenSinceSnapshot
@@ -45,7 +45,7 @@ PLACES = (
     *ROLLING_FAILPOINTS,
 )
 Machine = TypeVar("Machine", bound="SnapshotMachine")
-NOT_READABLE = (BeforeSnapshot, NeverCopied, OutsideInterval, RewrittenSinceSnapshot)
+NOT_READABLE = (BeforeSnapshot, InstanceUnknown, NeverCopied, OutsideInterval, RewrittenSinceSnapshot)
 
 
 class Cut(Exception):
@@ -185,7 +185,7 @@ class SnapshotMachine:
         self.log.append(statement)
         name, _, command = statement.partition(": ")
         [table] = [table for table in self.shadow.tables if table.name == name]
-        if "total type bigint" in command or ("drop column" in command and not table.key):
+        if " using " in command or ("drop column" in command and not table.key):
             self._rewritten.setdefault(name, []).append(table.states[-1].above)
 
     def _capture(self) -> None:

@@ -84,7 +84,7 @@ class SourceShadow:
         self._record(touched, above)
 
     def alter(self) -> str:
-        """Add, drop or widen a column of a table; return the statement."""
+        """Add, drop or widen a column of a table, or have its values computed again; return the statement."""
         table, number = self._chosen.choice(self.tables), len(self.tables[0].states)
         kinds = [f"add column extra_{number} int default {number}"]
         droppable = [name for name in table.types if name.startswith("odd")]
@@ -95,13 +95,13 @@ class SourceShadow:
         if table.types["amount"] == "numeric(8,2)":
             kinds.append("alter amount type numeric(12,2)")
         if table.types["total"] == "int":
-            kinds.append("alter total type bigint")
+            kinds += ["alter total type bigint", "alter total type bigint using total"]
         chosen, above = self._chosen.choice(kinds), self._log_end()
         self._execute(f"alter table public.{table.name} {chosen}")
         match chosen.split():
             case ["drop", _, column]:
                 del table.types[column]
-            case ["alter", column, "type", widened]:
+            case ["alter", column, "type", widened, *_]:
                 table.types[column] = widened
         self._record([table], above)
         return f"{table.name}: {chosen}"

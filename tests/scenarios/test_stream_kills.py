@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +59,19 @@ def change(lsn: int, seqval: int) -> dict[str, Any]:
 
 @contextmanager
 def querying(made: MadeLake, place: Path, variables: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the query in a process, which is killed at the end, with the JVM that it started."""
+    """Run the query in a process, which is killed at the end, in the same moment as the JVM that it started."""
     paths = [str(place / "sink"), str(place / "checkpoint")]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     command = [sys.executable, "-c", QUERY, made.path, NAME, *paths, json.dumps(variables)]
-    with (place / "log").open("ab") as log, subprocess.Popen(command, stderr=log, env=environment) as process:
+    with (
+        (place / "log").open("ab") as log,
+        subprocess.Popen(command, stderr=log, env=environment, start_new_session=True) as process,
+    ):
         try:
             yield process
         finally:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def read_sink(place: Path) -> Snapshot | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from enum import Enum
 
-from rowtide.copying.chunks import Chunk
+from rowtide.copying.chunks import Chunk, Key
 from rowtide.copying.tables import CopiedTable
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 
@@ -43,14 +43,35 @@ class CopyForm(Enum):
     """NULL is empty, an empty text is quoted."""
 
 
-def copying(table: CopiedTable, chunk: Chunk, form: CopyForm = CopyForm.TEXT) -> str:
-    """Return the COPY statement of a chunk of a table's rows."""
+def copying(table: CopiedTable, chunk: Chunk, form: CopyForm = CopyForm.TEXT, *, but_for: Sequence[Key] = ()) -> str:
+    """Return the COPY statement of a chunk of a table's rows, but for those of some keys."""
     columns = ", ".join(map(quote, table.columns))
-    conditions = [*_range(table, chunk)]
-    if table.condition is not None:
-        conditions.append(f"({table.condition})")
-    where = f" where {' and '.join(conditions)}" if conditions else ""
-    return f"copy (select {columns} from {_source_of(table)}{where}) to stdout{form.value}"
+    return f"copy (select {columns} from {_source_of(table)}{_where(table, chunk, but_for)}) to stdout{form.value}"
+
+
+def copying_row(table: CopiedTable, key: Key, wanted: Collection[str], form: CopyForm = CopyForm.TEXT) -> str:
+    """Return the COPY statement of the row of a key; of columns that are not wanted, it has nulls."""
+    columns = ", ".join(quote(column) if column in wanted else "null" for column in table.columns)
+    conditions = [f"({_key_of(table)}) = {_values(table, key)}", *_condition(table)]
+    return f"copy (select {columns} from {_source_of(table)} where {' and '.join(conditions)}) to stdout{form.value}"
+
+
+def halving(table: CopiedTable, chunk: Chunk) -> str:
+    """Return the statement that counts a chunk's rows, and finds the key up to which there are half of them; no row if
+    there is none.
+    """
+    keys = _key_of(table)
+    names = [f"k{place}" for place in range(len(table.key_columns))]
+    texts = ", ".join(
+        f"{quote(column.name)}::text as {name}" for column, name in zip(table.key_columns, names, strict=True)
+    )
+    return f"""
+select total, {", ".join(names)} from (
+    select {texts}, row_number() over (order by {keys}) as place, count(*) over () as total
+    from {_source_of(table)}{_where(table, chunk)}
+) as ordered
+where place = (total + 1) / 2
+"""
 
 
 def locating(table: CopiedTable) -> str:
@@ -80,13 +101,32 @@ select below from (
 """
 
 
+def _where(table: CopiedTable, chunk: Chunk, but_for: Sequence[Key] = ()) -> str:
+    conditions = [*_range(table, chunk), *_condition(table)]
+    if but_for:
+        listed = ", ".join(_values(table, key) for key in but_for)
+        conditions.append(f"({_key_of(table)}) not in ({listed})")
+    return f" where {' and '.join(conditions)}" if conditions else ""
+
+
+def _condition(table: CopiedTable) -> Iterator[str]:
+    if table.condition is not None:
+        yield f"({table.condition})"
+
+
 def _range(table: CopiedTable, chunk: Chunk) -> Iterator[str]:
-    columns = ", ".join(quote(column.name) for column in table.key_columns)
     for comparator, bound in ((">", chunk.low), ("<=", chunk.high)):
         if bound is not None:
-            pairs = zip(bound, table.key_columns, strict=True)
-            values = ", ".join(f"{_literal(value)}::{column.type_text}" for value, column in pairs)
-            yield f"({columns}) {comparator} ({values})"
+            yield f"({_key_of(table)}) {comparator} {_values(table, bound)}"
+
+
+def _key_of(table: CopiedTable) -> str:
+    return ", ".join(quote(column.name) for column in table.key_columns)
+
+
+def _values(table: CopiedTable, key: Key) -> str:
+    pairs = zip(key, table.key_columns, strict=True)
+    return f"({', '.join(f'{_literal(value)}::{column.type_text}' for value, column in pairs)})"
 
 
 def _literal(value: str) -> str:

@@ -13,10 +13,19 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import Engine
 
-from rowtide.copying.chunk_statements import CopyForm, copying, locating, locking, locking_name, sampling
+from rowtide.copying.chunk_statements import (
+    CopyForm,
+    copying,
+    copying_row,
+    locating,
+    locking,
+    locking_name,
+    sampling,
+)
 from rowtide.copying.chunks import Chunk, CopiedChunk, Key, OpenChunk
 from rowtide.copying.errors import CopiedTableDropped, CopiedTableLocked, CopiedTableUnreadable
 from rowtide.copying.present_tables import PresentTable, find_present
+from rowtide.copying.refused_rows import PartialRow, RowRefused, find_partial_rows, limiting, refusal
 from rowtide.copying.tables import CopiedTable
 from rowtide.copying.visibility import TransactionSnapshot, parse_snapshot
 from rowtide.core.errors import Remedy, RowtideError
@@ -61,10 +70,40 @@ class OpenTable:
     is_utf8: bool
     """Whether texts are UTF-8; otherwise of no known encoding."""
 
-    def read(self, table: CopiedTable, chunk: Chunk) -> Iterator[bytes]:
-        """Yield a chunk's rows as CSV, in blocks of whole lines. Raises `CopiedTableUnreadable`."""
+    def read(
+        self, table: CopiedTable, chunk: Chunk, most_row_bytes: int, but_for: Sequence[PartialRow] = ()
+    ) -> Iterator[bytes]:
+        """Yield a chunk's rows as CSV, in blocks of whole lines, without those that are named.
+
+        Raises `CopiedTableUnreadable`, and `RowRefused`: then the chunk has other rows that cannot be copied whole.
+        """
+        statement = copying(table, chunk, CopyForm.CSV, but_for=[row.key for row in but_for])
+        yield from self._copy(table, statement, most_row_bytes)
+
+    def read_partial(self, table: CopiedTable, row: PartialRow, most_row_bytes: int) -> Iterator[bytes]:
+        """Yield a row without some of its values as CSV; nothing if it is gone. Raises as `read`."""
+        wanted = {*table.columns} - row.lacking
+        yield from self._copy(table, copying_row(table, row.key, wanted, CopyForm.CSV), most_row_bytes)
+
+    def find_partial_rows(self, table: CopiedTable, chunk: Chunk, most_row_bytes: int) -> Sequence[PartialRow]:
+        """Return a chunk's rows that cannot be copied whole; the table has a key.
+
+        Raises `CopiedTableUnreadable`: what is refused is a key, or no row's value.
+        """
         with naming(table, CopiedTableUnreadable), translated():
-            yield from copy_out(self.connection, copying(table, chunk, CopyForm.CSV))
+            try:
+                return find_partial_rows(self.connection, table, chunk, most_row_bytes)
+            except RowRefused as refused:
+                raise CopiedTableUnreadable(table.qualified_name, str(refused)) from refused
+
+    def _copy(self, table: CopiedTable, statement: str, most_row_bytes: int) -> Iterator[bytes]:
+        with naming(table, CopiedTableUnreadable), translated():
+            try:
+                yield from limiting(copy_out(self.connection, statement), most_row_bytes)
+            except psycopg.Error as error:
+                if (refused := refusal(error)) is None:
+                    raise
+                raise refused from error
 
 
 class PostgresCopySource:

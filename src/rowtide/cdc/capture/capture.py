@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.capture.appends import ChangeAppender
-from rowtide.cdc.capture.engines import find_most_row_bytes
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.options import USUAL, CaptureOptions
 from rowtide.cdc.capture.planning import (
@@ -48,6 +47,7 @@ from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED, SUSPENDED
 from rowtide.cdc.rows.change_columns import change_columns
+from rowtide.cdc.rows.row_sizes import find_most_row_bytes
 from rowtide.cdc.scans.sessions import Engine, ScanFigures, ScanPhase
 from rowtide.cdc.system_tables import InstanceEvent, LakeState, RecordedCycle, SystemTables
 from rowtide.core.failpoints import failpoint

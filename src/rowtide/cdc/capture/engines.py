@@ -5,12 +5,10 @@ Either writes data files, and commits nothing (docs/decisions/0042).
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -34,27 +32,12 @@ SPARK_ROWS = 4_000_000
 (docs/decisions/0042).
 """
 
-ROW_COPIES = 10
-"""How often a large row is in memory while it is converted; measured."""
-_MOST_TEXT = 2**31 - 2**20
-"""Texts of both images of a row are joined, and Arrow's offsets end at 2 GiB."""
-_MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-
 _PARTS_AT_ONCE = 2
 
 
 def choose_engine(setting: EngineSetting, rows: int) -> Engine:
     """Return the engine for a cycle of so many log records."""
     return Engine.SPARK if setting is EngineSetting.SPARK or rows > SPARK_ROWS else Engine.PROCESS
-
-
-def find_most_row_bytes() -> int:
-    """Return the size, in bytes of log record, up to which half of this machine's memory is enough to convert a row."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for place in map(Path, _MEMORY_LIMITS):
-        said = place.read_text().strip() if place.is_file() else ""
-        limits += [int(said)] if said.isdigit() else []
-    return min(_MOST_TEXT, min(limits) // 2 // ROW_COPIES)
 
 
 def convert_in_process(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from rowtide.cdc.rows.conversion import TYPED_VALUES, change_schema
 from rowtide.cdc.rows.exact_values import ExactValues
 from rowtide.cdc.rows.operations import INSERT
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.mask import pack_mask
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.lake_values.arrow_types import arrow_type
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
@@ -47,8 +48,11 @@ class BaseRows:
         self._schema = change_schema(self.instance)
         self._types = {column.name: column_type(self.instance, column) for column in self.instance.columns}
 
-    def convert(self, lines: bytes) -> pa.RecordBatch:
-        """Return the rows of whole lines of CSV, with the instance's `change_schema`."""
+    def convert(self, lines: bytes, lacking: Collection[str] = ()) -> pa.RecordBatch:
+        """Return the rows of whole lines of CSV, with the instance's `change_schema`.
+
+        Captured columns that are `lacking` have been left out, and are marked as absent.
+        """
         copied = self._read(lines)
         rows = len(next(iter(copied.values())))
         exact = ExactValues(rows)
@@ -72,8 +76,14 @@ class BaseRows:
             pa.repeat(pa.scalar(INSERT, pa.int32()), rows),
             pa.nulls(rows, pa.binary()),
         ]
-        columns = [*begins, *values, pa.nulls(rows, pa.binary()), exact.as_maps()]
+        columns = [*begins, *values, self._absent(rows, lacking), exact.as_maps()]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _absent(self, rows: int, lacking: Collection[str]) -> Column:
+        if not lacking:
+            return pa.nulls(rows, pa.binary())
+        ordinals = [ordinal for ordinal, column in enumerate(self.instance.columns, 1) if column.name in lacking]
+        return pa.repeat(pa.scalar(pack_mask(ordinals, len(self.instance.columns)), pa.binary()), rows)
 
     def _read(self, lines: bytes) -> dict[str, Column]:
         """Return the copied columns by their captured names: texts, or values of their types."""

@@ -5,7 +5,7 @@ A chunk is copied once the base table's log has its transaction; before that, it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from rowtide.cdc.rows.change_columns import change_columns, column_type, lake_ty
 from rowtide.cdc.snapshots.base_rows import BaseRows
 from rowtide.copying.chunks import Chunk, cut
 from rowtide.copying.present_tables import PresentTable
+from rowtide.copying.refused_rows import PartialRow
 from rowtide.copying.source import OpenTable
 from rowtide.copying.tables import CopiedTable, KeyColumn
 from rowtide.core.failpoints import failpoint
@@ -31,6 +32,8 @@ from rowtide.lake.stores import locate
 
 SNAPSHOT_TAG = "rowtide.snapshot"
 """Tag of data files: the number of the snapshot whose rows they have."""
+LACKING_TAG = "rowtide.lacking"
+"""Tag of data files: how many of their rows lack values that could not be copied."""
 FILE_BYTES = 512 * 1024 * 1024
 """A file ends after rows of so many bytes in memory, which are about a quarter of that in Parquet."""
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -41,16 +44,25 @@ class CopyOutdated(Exception):
     """The table was altered, or its instance has ended: the snapshot is void."""
 
 
+class PartialRowsFound(Exception):
+    """A chunk has rows that cannot be copied whole: it is copied again with what is known of them."""
+
+    def __init__(self, rows: Sequence[PartialRow]) -> None:
+        super().__init__(f"{len(rows)} rows cannot be copied whole")
+        self.rows = rows
+
+
 class BaseAltered(Exception):
     """The base table has other columns by now: the chunk is copied again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkReport:
-    """How much a chunk was: rows, and bytes as the server sent them."""
+    """How much a chunk was: rows, those of them that lack values, and bytes as the server sent them."""
 
     chunk: int
     rows: int
+    lacking: int
     size: int
 
 
@@ -86,10 +98,11 @@ def ensure_base(lake: str, instance: Instance, lease: SharedLease) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CopiedSoFar:
-    """The chunks of a snapshot that the base table has, and their rows."""
+    """The chunks of a snapshot that the base table has, their rows, and those of them that lack values."""
 
     chunks: frozenset[int] = frozenset()
     rows: int = 0
+    lacking: int = 0
 
 
 def find_copied(lake: str, snapshot: RecordedSnapshot) -> CopiedSoFar:
@@ -99,8 +112,10 @@ def find_copied(lake: str, snapshot: RecordedSnapshot) -> CopiedSoFar:
         return CopiedSoFar()
     chunks = range(snapshot.definition.of_chunks)
     copied = (one for one in chunks if base.get_transaction(snapshot.chunk_identity(one)) is not None)
-    own = (file for file in base.files.values() if _snapshot_of(file) == str(snapshot.number))
-    return CopiedSoFar(frozenset(copied), sum(int(file.statistics.get("numRecords") or 0) for file in own))
+    own = [file for file in base.files.values() if _snapshot_of(file) == str(snapshot.number)]
+    lacking = (int((file.tags or {}).get(LACKING_TAG, 0)) for file in own)
+    rows = (int(file.statistics.get("numRecords") or 0) for file in own)
+    return CopiedSoFar(frozenset(copied), sum(rows), sum(lacking))
 
 
 def remove_void(lake: str, void: Sequence[RecordedSnapshot], lease: SharedLease) -> None:
@@ -136,11 +151,13 @@ class ChunkCopier:
     committer: Committer
     lease: SharedLease
     take: Callable[[int], None]
+    most_row_bytes: int
 
-    def copy(self, number: int, opened: OpenTable) -> ChunkReport:
+    def copy(self, number: int, opened: OpenTable, partial: Sequence[PartialRow] = ()) -> ChunkReport:
         """Copy a chunk from an open table; its rows are in the base table when this returns.
 
-        Raises `CopyOutdated`, `BaseAltered`, `LeaseLost`, and errors of the server and the lake.
+        Of `partial` rows some values are left out. Raises `RowRefused`: there are others that cannot be copied whole;
+        `CopyOutdated`, `BaseAltered`, `LeaseLost`, and errors of the server and the lake.
         """
         if opened.present.generation != self.snapshot.definition.generation:
             raise CopyOutdated
@@ -151,7 +168,7 @@ class ChunkCopier:
         chunk = self._chunk(number)
         identity = self.snapshot.chunk_identity(number)
         files: list[AddFile] = []
-        for file in self._write(location, state, batches.of(opened.read(table, chunk))):
+        for file in self._write(location, state, self._read(opened, table, chunk, partial, batches), batches):
             files.append(file)
             if self.snapshot.definition.visible is not None:
                 # A whole table may take longer than a vacuum spares what is not committed.
@@ -159,7 +176,22 @@ class ChunkCopier:
                 files = []
         opened.connection.close()
         self._commit(location, state, identity, files)
-        return ChunkReport(number, batches.rows, batches.size)
+        return ChunkReport(number, batches.rows, batches.lacking, batches.size)
+
+    def find_partial_rows(self, number: int, opened: OpenTable) -> Sequence[PartialRow]:
+        """Return a chunk's rows that cannot be copied whole. Raises `CopiedTableUnreadable`."""
+        table = as_copied(self.instance, opened.present, self.snapshot.definition.condition)
+        return opened.find_partial_rows(table, self._chunk(number), self.most_row_bytes)
+
+    def _read(
+        self, opened: OpenTable, table: CopiedTable, chunk: Chunk, partial: Sequence[PartialRow], batches: _Batches
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a chunk, the partial ones last."""
+        captured = dict(zip(table.columns, (column.name for column in batches.converter.copied), strict=True))
+        yield from batches.of(opened.read(table, chunk, self.most_row_bytes, partial))
+        for row in partial:
+            lacking = [captured[name] for name in row.lacking]
+            yield from batches.of(opened.read_partial(table, row, self.most_row_bytes), lacking)
 
     def _commit(self, location: Location, state: TableState, identity: str, files: Sequence[AddFile]) -> None:
         def write(present: TableState) -> Sequence[AddFile]:
@@ -197,11 +229,19 @@ class ChunkCopier:
     def _chunk(self, number: int) -> Chunk:
         return cut(self.instance.member_id, self.snapshot.definition.bounds)[number]
 
-    def _write(self, location: Location, state: TableState, batches: Iterator[pa.RecordBatch]) -> Iterator[AddFile]:
-        for first in batches:
+    def _write(
+        self, location: Location, state: TableState, rows: Iterator[pa.RecordBatch], batches: _Batches
+    ) -> Iterator[AddFile]:
+        """Write rows, which `batches` counts."""
+        before = 0
+        for first in rows:
             name = name_data_file(self.snapshot.number)
-            written = write_stream(location, state.columns, state.metadata, _up_to_a_file(first, batches), name)
-            yield replace(written, tags={SNAPSHOT_TAG: str(self.snapshot.number)})
+            written = write_stream(location, state.columns, state.metadata, _up_to_a_file(first, rows), name)
+            tags = {SNAPSHOT_TAG: str(self.snapshot.number)}
+            if lacking := batches.lacking - before:
+                tags[LACKING_TAG] = str(lacking)
+            before = batches.lacking
+            yield replace(written, tags=tags)
 
 
 @dataclass(slots=True)
@@ -211,23 +251,26 @@ class _Batches:
     converter: BaseRows
     take: Callable[[int], None]
     rows: int = 0
+    lacking: int = 0
     size: int = 0
 
-    def of(self, blocks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    def of(self, blocks: Iterable[bytes], lacking: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of blocks, without the values of some columns."""
         gathered: list[bytes] = []
         size = 0
         for block in blocks:
             gathered.append(block)
             size += len(block)
             if size >= _BATCH_BYTES:
-                yield self._convert(b"".join(gathered))
+                yield self._convert(b"".join(gathered), lacking)
                 gathered, size = [], 0
         if gathered:
-            yield self._convert(b"".join(gathered))
+            yield self._convert(b"".join(gathered), lacking)
 
-    def _convert(self, lines: bytes) -> pa.RecordBatch:
-        batch = self.converter.convert(lines)
+    def _convert(self, lines: bytes, lacking: Collection[str]) -> pa.RecordBatch:
+        batch = self.converter.convert(lines, lacking)
         self.rows += batch.num_rows
+        self.lacking += batch.num_rows if lacking else 0
         self.size += len(lines)
         self.take(batch.num_rows)
         return batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from rowtide.cdc.snapshot_requests import SnapshotRequest
 from rowtide.cdc.snapshots.chunk_copies import ChunkReport, CopiedSoFar
 from rowtide.cdc.snapshots.progress import SnapshotProgress
 from rowtide.cdc.snapshots.throttle import Throttle
+from rowtide.copying.refused_rows import PartialRow
 from rowtide.copying.source import OpenTable
 
 
@@ -24,7 +25,8 @@ from rowtide.copying.source import OpenTable
 class TableCopy:
     """A copy in progress; `snapshot` is None before it is planned. Only `take` is called by other threads.
 
-    `opened` is the one session of an instance without key, which `session` closes.
+    `opened` is the one session of an instance without key, which `session` closes. `partial` are the rows of chunks
+    that cannot be copied whole, `lacking` how many such rows are copied.
     """
 
     request: SnapshotRequest
@@ -32,11 +34,13 @@ class TableCopy:
     snapshot: RecordedSnapshot | None = None
     remaining: deque[int] = field(default_factory=deque)
     running: dict[int, Future[ChunkReport]] = field(default_factory=dict)
+    partial: dict[int, Sequence[PartialRow]] = field(default_factory=dict)
     throttle: Throttle = field(default_factory=Throttle)
     opened: OpenTable | None = None
     session: ExitStack = field(default_factory=ExitStack)
     chunks: int = 0
     rows: int = 0
+    lacking: int = 0
     size: int = 0
     message: str | None = None
     not_before: float = 0.0
@@ -57,6 +61,7 @@ class TableCopy:
         self.snapshot = snapshot
         self.remaining = deque(one for one in range(snapshot.definition.of_chunks) if one not in copied.chunks)
         self.chunks, self.rows, self._began_rows = len(copied.chunks), copied.rows, copied.rows
+        self.lacking = copied.lacking
         self.size = self.request.copied_bytes if copied.chunks else 0
         self._began = time.monotonic()
 
@@ -79,6 +84,7 @@ class TableCopy:
         """Count a chunk that the base table has."""
         self.chunks += 1
         self.rows += report.rows
+        self.lacking += report.lacking
         self.size += report.size
         self.message = None
         self._pauses = pauses_s()

@@ -41,10 +41,10 @@ class SnapshotEndings:
 
     def finish(self, copy: TableCopy) -> None:
         """End a snapshot that is covered."""
-        report = copy.report()
-        self._reports.finish(copy.request, RequestState.FINISHED, None, report)
+        report, outcome = copy.report(), _describe_lacking(copy.lacking)
+        self._reports.finish(copy.request, RequestState.FINISHED, outcome, report)
         self._drop(copy)
-        self._on_report(replace(report, message="all rows are copied", is_finished=True))
+        self._on_report(replace(report, message=outcome or "all rows are copied", is_finished=True))
 
     def begin_again(self, copy: TableCopy, reason: str) -> None:
         """Void a snapshot; its request is taken up anew."""
@@ -89,3 +89,8 @@ class SnapshotEndings:
     def _drop(self, copy: TableCopy) -> None:
         copy.session.close()
         self._copies.pop(copy.request.request_id, None)
+
+
+def _describe_lacking(rows: int) -> str | None:
+    """Return what a complete snapshot lacks."""
+    return f"{rows} rows lack values that could not be copied, marked in __$absent_mask" if rows else None

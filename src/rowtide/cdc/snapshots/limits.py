@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rowtide.cdc.rows.row_sizes import find_most_row_bytes
 from rowtide.copying.present_tables import PresentTable
 
 WORKERS = 2
@@ -19,10 +20,18 @@ LOCK_TIMEOUT_S = 2
 
 @dataclass(frozen=True, slots=True)
 class CopyLimits:
-    """How tables are divided, by default by their sizes, and how many chunks are copied at once."""
+    """How tables are divided, by default by their sizes, how many chunks are copied at once, and how large a row is
+    copied whole (0: as memory allows).
+    """
 
     chunk_bytes: int | None = None
     workers: int = WORKERS
+    row_bytes: int = 0
+
+    @property
+    def most_row_bytes(self) -> int:
+        """Return the size, in bytes of text, up to which a row is copied whole."""
+        return self.row_bytes or find_most_row_bytes()
 
     def choose_chunk_bytes(self, present: PresentTable, rows_per_second: int | None) -> int:
         """Return the size of a table's chunks at a rate."""

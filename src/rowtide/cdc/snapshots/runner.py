@@ -13,7 +13,9 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from sqlalchemy import Engine
 
@@ -32,6 +34,7 @@ from rowtide.cdc.snapshots.chunk_copies import (
     ChunkReport,
     CopiedSoFar,
     CopyOutdated,
+    PartialRowsFound,
     captured_numbers,
     find_copied,
     remove_void,
@@ -44,7 +47,8 @@ from rowtide.cdc.snapshots.progress import SnapshotProgress
 from rowtide.cdc.snapshots.request_reports import RequestReports
 from rowtide.cdc.snapshots.snapshots_table import SnapshotsTable
 from rowtide.cdc.snapshots.throttle import CopyInterrupted
-from rowtide.copying.errors import CopiedTableDropped
+from rowtide.copying.errors import CopiedTableDropped, CopiedTableUnreadable
+from rowtide.copying.refused_rows import RowRefused
 from rowtide.copying.source import PostgresCopySource
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
@@ -273,11 +277,16 @@ class SnapshotRunner:
         def take(rows: int) -> None:
             copy.take(number, rows)
 
-        copier = ChunkCopier(self._lake, copy.instance, copy.snapshot, self._committer, self._lease, take)
+        copier = ChunkCopier(
+            self._lake, copy.instance, copy.snapshot, self._committer, self._lease, take, self._limits.most_row_bytes
+        )
         if copy.opened is not None:
             return copier.copy(number, copy.opened)
-        with self._source.open_present(copy.instance.source_id, captured_numbers(copy.instance)) as opened:
-            return copier.copy(number, opened)
+        open_present = partial(self._source.open_present, copy.instance.source_id, captured_numbers(copy.instance))
+        with open_present() as opened, suppress(RowRefused):
+            return copier.copy(number, opened, copy.partial.get(number, ()))
+        with open_present() as opened:
+            raise PartialRowsFound(copier.find_partial_rows(number, opened))
 
     def _collect(self) -> None:
         """Take what threads have done."""
@@ -300,6 +309,12 @@ class SnapshotRunner:
             self._repeat(copy, number, str(altered), pause=False)
         except CopyOutdated:
             self._endings.begin_again(copy, "the table was altered")
+        except PartialRowsFound as found:
+            self._note_partial(copy, number, found)
+        except RowRefused as refused:
+            # Of a table without a key, by which the row would be found.
+            table = f"{copy.instance.source_schema}.{copy.instance.source_table}"
+            self._endings.fail(copy, CopiedTableUnreadable(table, str(refused)))
         except CopiedTableDropped as error:
             self._endings.fail(copy, error)
         except LeaseLost:
@@ -309,6 +324,14 @@ class SnapshotRunner:
                 self._endings.fail(copy, error)
             else:
                 self._repeat(copy, number, str(error), pause=True)
+
+    def _note_partial(self, copy: TableCopy, number: int, found: PartialRowsFound) -> None:
+        """Copy a chunk again, without the values that are refused."""
+        copy.partial[number] = found.rows
+        for row in found.rows:
+            log.warning("row_copied_in_part: %s: without %s", copy.instance.capture_instance, sorted(row.lacking))
+        # None: the row was changed meanwhile.
+        self._repeat(copy, number, str(found), pause=not found.rows)
 
     def _repeat(self, copy: TableCopy, number: int, reason: str, *, pause: bool) -> None:
         """Copy a chunk again; all of it where one session had to read the whole table."""

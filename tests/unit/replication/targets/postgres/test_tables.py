@@ -10,7 +10,7 @@ import pytest
 from builders.articles import ANOTHER_ID, article
 from builders.capture_instances import source_table
 from builders.golden import read_sections
-from rowtide.copying.chunk_statements import copying, locating, locking, sampling
+from rowtide.copying.chunk_statements import CopyForm, copying, copying_row, halving, locating, locking, sampling
 from rowtide.copying.chunks import Chunk
 from rowtide.databases.source_table import TableKind
 from rowtide.replication.articles import as_copied
@@ -67,6 +67,9 @@ CASES = {
     "sample": sampling(as_copied(LINES), 12.5, 4),
     "copy, all": copying(as_copied(ORDERS), Chunk("", 0, None, None)),
     "copy, chunk": copying(as_copied(LINES), MIDDLE),
+    "copy, but for rows": copying(as_copied(LINES), MIDDLE, CopyForm.CSV, but_for=[("6", "1"), ("6", "it's")]),
+    "copy, one row": copying_row(as_copied(LINES), ("6", "it's"), {"line", "of_order"}, CopyForm.CSV),
+    "copy, half": halving(as_copied(LINES), MIDDLE),
     "copy, filtered": copying(as_copied(FILTERED), Chunk("", 0, None, ("7",))),
     "locate": locating(as_copied(LINES)),
 }
