@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builders.captured_databases import CapturedDatabase
+from rowtide.cdc.lake_readers.lake import Lake
 
 Row = tuple[Any, ...]
 
@@ -29,8 +30,7 @@ def states_by_change(
     rows: dict[Row, Row] = {}
     states: States = {}
     ordinals = {column: ordinal for ordinal, column in enumerate(_captured_columns(captured, instance))}
-    for change in captured.changes(instance, "all"):
-        values = change.asDict()
+    for values in Lake(str(captured.lake)).get_all_changes(instance).to_arrow().read_all().to_pylist():
         key = tuple(values[name] for name in keys)
         match values["__$operation"]:
             case 1:

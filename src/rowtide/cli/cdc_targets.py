@@ -14,7 +14,7 @@ from rowtide.cli.watching import stopping
 from rowtide.core.column_lists import parse_column_list
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
-from rowtide.targets.options import TargetFormat, Truncation
+from rowtide.targets.options import ApplyEngine, TargetFormat, Truncation
 
 app = typer.Typer()
 
@@ -100,6 +100,9 @@ def add_target(
     schedule: Annotated[
         str | None, typer.Option(help="When `agent run` applies changes, as in a crontab; default: at once.")
     ] = None,
+    engine: Annotated[
+        ApplyEngine, typer.Option(help="Spark applies changes always, or only where there is much to apply.")
+    ] = ApplyEngine.AUTO,
     limit_hours: Annotated[
         int, typer.Option(help="Cleanup waits so long for what it has not applied.", max=MOST_HOURS)
     ] = LIMIT_HOURS,
@@ -134,6 +137,7 @@ def add_target(
         table_properties=_as_mapping(table_property),
         follow_columns=follow_columns,
         schedule=schedule,
+        engine=engine,
     )
     notes.print(f"Added: target {name}. `rowtide cdc apply {name} --once` makes its tables.", soft_wrap=True)
 

@@ -55,8 +55,9 @@ def commit_change(location: Location, plan: Callable[[Snapshot], Change | None])
     """Commit the change that `plan` makes of the current version; return False if it makes none.
 
     `plan` writes the files that it adds. It is called again, with the version then, if another commit changes columns
-    or properties or removes files of the change in between. Raises what it raises, `TableUnwritable`, and
-    `LakeReadFailed`, `LakeWriteFailed` if the storage failed, after which the change may have been made.
+    or properties, removes files of the change or has one of its transactions in between. Raises what it raises,
+    `TableUnwritable`, and `LakeReadFailed`, `LakeWriteFailed` if the storage failed, after which the change may have
+    been made.
     """
     while True:
         begun = read_clock()
@@ -78,7 +79,8 @@ def _put(location: Location, last: Last, change: Change) -> int:
 
     def pass_by(passed: Passed) -> None:
         is_unseen = change.sees_all_files and passed.adds_files
-        if passed.changes_table or is_unseen or not removed.isdisjoint(passed.removed):
+        has_version = any(passed.cycles.get(name, -1) >= version for name, version in change.transactions.items())
+        if passed.changes_table or is_unseen or has_version or not removed.isdisjoint(passed.removed):
             raise CommitLost
 
     entry = Entry.of(commit_info(change.operation, change.parameters, is_append=False), change.actions())

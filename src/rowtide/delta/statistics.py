@@ -23,11 +23,14 @@ _MILLI = 1000
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Rows in which an integer column, by its name in files, is in [low, high]; None: no bound."""
+    """Rows in which a column, by its name in files, is in [low, high]; None: no bound.
+
+    Bounds are as statistics have them: integers, or texts, which dates are too.
+    """
 
     column: str
-    low: int | None = None
-    high: int | None = None
+    low: int | str | None = None
+    high: int | str | None = None
 
     def may_be_in(self, file: AddFile) -> bool:
         """Return whether, by its statistics, a file may have such rows; without statistics it may."""
@@ -36,15 +39,20 @@ class Between:
             return False
         least = (statistics.get("minValues") or {}).get(self.column)
         most = (statistics.get("maxValues") or {}).get(self.column)
-        is_below = self.low is not None and isinstance(most, int) and most < self.low
-        is_above = self.high is not None and isinstance(least, int) and least > self.high
-        return not is_below and not is_above
+        return not _is_less(most, self.low) and not _is_less(self.high, least)
 
     def _is_all_null(self, file: AddFile) -> bool:
         rows = file.statistics.get("numRecords")
         nulls = (file.statistics.get("nullCount") or {}).get(self.column)
         # Counts are bounds only where the file's rows are not hidden by a deletion vector.
         return rows is not None and nulls == rows
+
+
+def _is_less(one: object, other: object) -> bool:
+    """Return whether a value is less than another; False where that is unknown."""
+    if isinstance(one, int) and isinstance(other, int):
+        return one < other
+    return isinstance(one, str) and isinstance(other, str) and one < other
 
 
 def prune(files: Iterable[AddFile], ranges: Iterable[Between]) -> Iterator[AddFile]:
@@ -108,7 +116,7 @@ class _ColumnStatistics:
     def add(self, values: pa.ChunkedArray[Any]) -> None:
         self.nulls += values.null_count
         if values.null_count < len(values):
-            least, most = _bounds(values)
+            least, most = find_bounds(values)
             self._least = [_outer(min, [*self._least, least])]
             self._most = [_outer(max, [*self._most, most])]
 
@@ -126,8 +134,8 @@ def _outer(choose: Callable[[Sequence[Any]], object], bounds: Sequence[Any]) -> 
     return None if None in bounds else choose(bounds)
 
 
-def _bounds(values: pa.ChunkedArray[Any]) -> tuple[object, object]:
-    """Return the least and the greatest value as statistics have them; None where there is none."""
+def find_bounds(values: pa.ChunkedArray[Any]) -> tuple[object, object]:
+    """Return bounds of values as statistics have them; None where there is none."""
     kind: Any = values.type
     if pa.types.is_integer(kind):
         return _min_max(values)

@@ -22,6 +22,7 @@ from rowtide.lake.errors import SparkLost
 from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetInstanceEnded, TargetPassed
 from rowtide.targets.sets import SetTable, SetVersion, TableVersion
+from rowtide.targets.table import FoundTable
 
 log = logging.getLogger("rowtide.targets")
 
@@ -37,6 +38,27 @@ class Due:
     recorded: RecordedInstance
     known: TableVersion | None
     to: CommitLsn
+
+    def as_member(self, location: str, version: int, snapshot: int) -> TableVersion:
+        """Return the table's version once it has what it is to have, a copy of a number among it."""
+        instance = self.recorded.instance
+        return TableVersion(
+            instance.capture_instance, instance.member_id, location, version, self.to, snapshot, TableState.MEMBER
+        )
+
+    def find_position(self, found: FoundTable) -> CommitLsn | None:
+        """Return the LSN up to which a table has its source: by its own commits, or by its set, which knows of windows
+        without a change.
+        """
+        known = self.known
+        by_set = known.lsn if known is not None and known.version in found.versions else None
+        lsns = [lsn for lsn in (found.lsn, by_set) if lsn is not None]
+        return max(lsns, default=None)
+
+    @property
+    def known_snapshot(self) -> int:
+        """The newest copy that the table has, 0 if none."""
+        return self.known.snapshot if self.known is not None else 0
 
 
 ApplyTable = Callable[[Due], TableVersion]

@@ -25,6 +25,13 @@ class Truncation(StrEnum):
     KEEP = "keep"
 
 
+class ApplyEngine(StrEnum):
+    """What applies changes: `SPARK` always, `AUTO` Spark only where there is much, or an expression, to apply."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+
+
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
     """Where a target's tables are, and what they contain; names of Lakeflow's AUTO CDC where it has them.
@@ -63,6 +70,8 @@ class TargetOptions:
     schedule: str | None = None
     """When `agent run` applies changes, as in a crontab; None: whenever something is published."""
 
+    engine: ApplyEngine = ApplyEngine.AUTO
+
 
 class OptionArguments(TypedDict, total=False):
     """The fields of `TargetOptions`, as arguments."""
@@ -84,3 +93,4 @@ class OptionArguments(TypedDict, total=False):
     table_properties: Mapping[str, str]
     follow_columns: bool
     schedule: str | None
+    engine: ApplyEngine

@@ -20,7 +20,8 @@ from rowtide.lake.views import select_from
 from rowtide.targets.applying import Due
 from rowtide.targets.columns import TableShape, shape_table
 from rowtide.targets.current import CurrentRows
-from rowtide.targets.definitions import TableState, Target
+from rowtide.targets.definitions import Target
+from rowtide.targets.direct.applying import DirectApplier
 from rowtide.targets.errors import TargetExpressionFailed, TargetNotFollowing
 from rowtide.targets.formats.delta import DeltaTable
 from rowtide.targets.formats.iceberg import IcebergTable
@@ -54,6 +55,7 @@ class TableApplier:
         self._lake = lake
         self._target = target
         self._make_spark = make_spark
+        self._direct = DirectApplier(lake, target)
 
     def apply(self, due: Due) -> TableVersion:
         """Bring a table up to an LSN; return its version then."""
@@ -63,7 +65,9 @@ class TableApplier:
         if known is not None and known.version is not None and known.lsn is not None and known.snapshot >= snapshot:
             window = self._open_window(due, known.lsn)
             if window.is_empty:
-                return self._as_member(due, known.location, known.version, snapshot)
+                return due.as_member(known.location, known.version, snapshot)
+        if (version := self._direct.apply(due, snapshot)) is not None:
+            return version
         spark = for_reading(self._make_spark(), self._lake)
         table = open_table(spark, self._target, instance.capture_instance)
         with self._failures_named(instance.capture_instance):
@@ -77,21 +81,20 @@ class TableApplier:
         found = table.find()
         if found is None or self._change_columns(table, source, shape, instance, found):
             found = self._require(table, found, source, shape, instance)
-        position = _find_position(due.known, found)
-        known_snapshot = due.known.snapshot if due.known is not None else 0
+        position = due.find_position(found)
         keeper = self._choose_keeper(table, shape)
-        if snapshot and (position is None or known_snapshot < snapshot):
+        if snapshot and (position is None or due.known_snapshot < snapshot):
             rows = changes.get_table_as_of(instance.capture_instance, due.to)
             copy = Copy(rows, instance, due.to, LsnTimes(self._lake).find_time(due.to))
             keeper.match(copy, found)
-            return self._as_member(due, table.location, _found(table).version, snapshot)
+            return due.as_member(table.location, _found(table).version, snapshot)
         window = self._open_window(due, position)
         if not window.is_empty:
             if window.may_lack:
                 keeper = self._choose_keeper(table, self._find_sources(source, shape, instance))
             keeper.follow(changes, window, found)
             found = _found(table)
-        return self._as_member(due, table.location, found.version, snapshot)
+        return due.as_member(table.location, found.version, snapshot)
 
     def _open_window(self, due: Due, after: CommitLsn | None) -> TargetWindow:
         return open_target_window(self._target.name, due.recorded, after, due.to, self._lake)
@@ -167,21 +170,6 @@ class TableApplier:
         except PySparkException as error:
             reason = str(error).strip().splitlines()[0]
             raise TargetExpressionFailed(self._target.name, instance, reason) from error
-
-    def _as_member(self, due: Due, location: str, version: int, snapshot: int) -> TableVersion:
-        instance = due.recorded.instance
-        return TableVersion(
-            instance.capture_instance, instance.member_id, location, version, due.to, snapshot, TableState.MEMBER
-        )
-
-
-def _find_position(known: TableVersion | None, found: FoundTable) -> CommitLsn | None:
-    """Return the LSN up to which a table has its source: by its own commits, or by its set, which knows of windows
-    without a change.
-    """
-    by_set = known.lsn if known is not None and known.version in found.versions else None
-    lsns = [lsn for lsn in (found.lsn, by_set) if lsn is not None]
-    return max(lsns, default=None)
 
 
 def find_snapshot(lake: str, member_id: str, at: CommitLsn) -> int:

@@ -16,6 +16,7 @@ from rowtide.cdc.errors import ConsumerOwned
 from rowtide.targets import CustomWindow, TargetFormat, Truncation
 from rowtide.targets.definitions import TableState
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetTableUnknown, TargetUnknown
+from rowtide.targets.options import ApplyEngine
 
 KEYS, COLUMNS = ("id",), ("id", "name")
 
@@ -31,7 +32,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
         if name == wanted:
             raise Interrupted
 
-    for module in ("formats.delta", "formats.iceberg", "applying", "custom_sets"):
+    for module in ("formats.delta", "formats.iceberg", "direct.tables", "applying", "custom_sets"):
         monkeypatch.setattr(f"rowtide.targets.{module}.failpoint", failpoint)
 
 
@@ -59,13 +60,24 @@ def verify_equal(applied: AppliedTargets) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("form", TargetFormat)
+@pytest.mark.parametrize(
+    ("form", "engine"),
+    [
+        (TargetFormat.DELTA, ApplyEngine.AUTO),
+        (TargetFormat.DELTA, ApplyEngine.SPARK),
+        (TargetFormat.ICEBERG, ApplyEngine.AUTO),
+    ],
+)
 @pytest.mark.parametrize("failpoint", TARGET_FAILPOINTS)
 def test_an_interrupted_apply_counts_once(
-    applied: AppliedTargets, monkeypatch: pytest.MonkeyPatch, failpoint: str, form: TargetFormat
+    applied: AppliedTargets,
+    monkeypatch: pytest.MonkeyPatch,
+    failpoint: str,
+    form: TargetFormat,
+    engine: ApplyEngine,
 ) -> None:
-    applied.add("now", "public_item", "public_other", format=form)
-    applied.add("past", "public_item", kind="history", format=form)
+    applied.add("now", "public_item", "public_other", format=form, engine=engine)
+    applied.add("past", "public_item", kind="history", format=form, engine=engine)
     for turn in range(2):
         for table in ("item", "other"):
             applied.captured.execute(

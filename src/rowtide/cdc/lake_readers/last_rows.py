@@ -251,7 +251,7 @@ def key_values(instance: Instance, batch: pa.RecordBatch) -> Iterator[Any]:
     """Yield what identifies a key: its values, and the exact texts of those that their types cannot hold."""
     texts: dict[int, Any] | None = None
     for ordinal, column in _numbered_keys(instance):
-        yield _comparable(batch.column(column.lake_name))
+        yield comparable(batch.column(column.lake_name))
         if not column_type(instance, column).holds_all:
             texts = exact_columns(batch) if texts is None else texts
             yield texts.get(ordinal, pa.nulls(batch.num_rows, pa.string()))
@@ -307,7 +307,7 @@ def _cut(groups: Iterator[Group], most: int) -> Iterator[Group]:
             yield group.slice(begin, min(begin + most, len(group.last)))
 
 
-def _comparable(values: Any) -> Any:
+def comparable(values: Any) -> Any:
     """Return values of a type in which equal ones are equal to any program."""
     if pa.types.is_floating(values.type):
         # No negative zero.

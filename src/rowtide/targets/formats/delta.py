@@ -66,7 +66,7 @@ class DeltaTable:
 
     def create(self, table: NewTable) -> None:
         """Make it, empty. Raises `LakeWriteFailed`."""
-        properties = {**_mapping(table), **table.properties, OWNER: self._target_id}
+        properties = {**mapping_properties(table.columns), **table.properties, OWNER: self._target_id}
         columns = ", ".join(f"{quote(name)} {type_name}" for name, type_name in table.columns)
         clustered = f" cluster by ({', '.join(map(quote, table.cluster_by))})" if table.cluster_by else ""
         listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
@@ -121,7 +121,8 @@ class DeltaTable:
         return dict(self._spark.table(self.sql_name).dtypes)
 
 
-def _mapping(table: NewTable) -> dict[str, str]:
-    if not any(_NEEDS_MAPPING & set(name) for name, _ in table.columns):
+def mapping_properties(columns: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the properties of a table whose columns have names that data files cannot have."""
+    if not any(_NEEDS_MAPPING & set(name) for name, _ in columns):
         return {}
     return {"delta.columnMapping.mode": "name"}

@@ -1,0 +1,202 @@
+"""Rows edited in one commit: files that have some of them are written again, and rows are added.
+
+The commit carries a transaction identifier with a version: a table that has the version is not edited again.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rowtide.delta.actions import AddFile
+from rowtide.delta.appends import write_stream
+from rowtide.delta.changes import Change, commit_change
+from rowtide.delta.compaction import MERGED_BYTES, SMALL_BYTES
+from rowtide.delta.snapshot import Location, Snapshot
+
+MOST_SMALL = 16
+"""Of more small files all are merged with those that an edit writes."""
+_FILES_AT_ONCE = min(4, os.cpu_count() or 1)
+
+Places: TypeAlias = npt.NDArray[np.int32]
+"""For each row the number of what is done to it, negative where nothing is."""
+MakeRows: TypeAlias = Callable[[], Iterable[pa.RecordBatch]]
+
+
+class Edit(Protocol):
+    """What is done to the rows of a table."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns by which rows are found."""
+        ...
+
+    def may_be_in(self, file: AddFile) -> bool:
+        """Return whether, by its statistics, a file may have rows that are edited."""
+        ...
+
+    def find(self, rows: pa.Table) -> Places:
+        """Return what is done to each row of a file, of which `columns` are given."""
+        ...
+
+    def apply(self, rows: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+        """Return what rows become; fewer if some are deleted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """An application, and the version that an edit makes its table have."""
+
+    application: str
+    version: int
+
+    def is_on(self, snapshot: Snapshot) -> bool:
+        """Return whether a table has it already."""
+        found = snapshot.get_transaction(self.application)
+        return found is not None and found >= self.version
+
+    def change(self, removed: Sequence[AddFile], added: Sequence[AddFile]) -> Change | None:
+        """Return the change that replaces files by others; None if there are neither."""
+        if not removed and not added:
+            return None
+        stamped = {self.application: self.version}
+        return Change("MERGE", removed=removed, added=added, transactions=stamped, sees_all_files=True)
+
+
+def edit_rows(location: Location, edit: Edit, added: MakeRows, stamp: Stamp) -> bool:
+    """Edit rows and add others, which have all columns; return False if there was nothing to do.
+
+    Raises as `commit_change`.
+    """
+
+    def plan(snapshot: Snapshot) -> Change | None:
+        if stamp.is_on(snapshot):
+            return None
+        with ThreadPoolExecutor(_FILES_AT_ONCE, "rowtide-edit") as pool:
+            candidates = [file for file in snapshot.files.values() if edit.may_be_in(file)]
+            found = [one for one in pool.map(lambda file: _find(snapshot, file, edit), candidates) if one is not None]
+            groups = _group([*found, *_others_merged(snapshot, found)])
+            streams = [_stream(snapshot, group, edit) for group in groups]
+            # What is added goes to the small ones, which come first.
+            streams[0] = chain(streams[0], _order(snapshot, added()))
+            written = pool.map(lambda rows: write_any(snapshot, rows), streams)
+            files = [file for file in written if file is not None]
+        return stamp.change([one.file for group in groups for one in group], files)
+
+    return commit_change(location, plan)
+
+
+def replace_rows(location: Location, added: MakeRows, stamp: Stamp) -> bool:
+    """Replace all rows by others, which have all columns; return False if there was nothing to do.
+
+    Raises as `commit_change`.
+    """
+
+    def plan(snapshot: Snapshot) -> Change | None:
+        if stamp.is_on(snapshot):
+            return None
+        removed = list(snapshot.files.values())
+        return stamp.change(removed, list(_write_files(snapshot, _order(snapshot, added()))))
+
+    return commit_change(location, plan)
+
+
+def write_any(snapshot: Snapshot, rows: Iterator[pa.RecordBatch]) -> AddFile | None:
+    """Write rows to a data file; None if there are none."""
+    filled = (batch for batch in rows if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return None
+    name = f"edited-{uuid.uuid4().hex}.parquet"
+    return write_stream(snapshot.location, snapshot.columns, snapshot.metadata, chain([first], filled), name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edited:
+    """A file that is written again, and what is done to its rows; None: nothing."""
+
+    file: AddFile
+    places: Places | None
+
+
+def _find(snapshot: Snapshot, file: AddFile, edit: Edit) -> _Edited | None:
+    """Return a file if it has rows that are edited."""
+    columns = list(edit.columns)
+    rows = pa.Table.from_batches(snapshot.stream_file(file, columns), schema=snapshot.select(columns).schema)
+    places = edit.find(rows)
+    return _Edited(file, places) if (places >= 0).any() else None
+
+
+def _others_merged(snapshot: Snapshot, found: Sequence[_Edited]) -> Iterator[_Edited]:
+    """Yield small files that are not edited, if there are too many."""
+    small = [file for file in snapshot.files.values() if file.size < SMALL_BYTES]
+    if len(small) > MOST_SMALL:
+        edited = {one.file.path for one in found}
+        yield from (_Edited(file, None) for file in small if file.path not in edited)
+
+
+def _group(edited: Sequence[_Edited]) -> list[list[_Edited]]:
+    """Return files that are written together: small ones first, up to the size of a file; each large one alone.
+
+    The first group may be empty.
+    """
+    small: list[list[_Edited]] = [[]]
+    room = MERGED_BYTES
+    for one in edited:
+        if one.file.size < SMALL_BYTES:
+            if one.file.size > room:
+                small.append([])
+                room = MERGED_BYTES
+            small[-1].append(one)
+            room -= one.file.size
+    return [*small, *([one] for one in edited if one.file.size >= SMALL_BYTES)]
+
+
+def _stream(snapshot: Snapshot, group: Iterable[_Edited], edit: Edit) -> Iterator[pa.RecordBatch]:
+    for one in group:
+        begin = 0
+        for batch in snapshot.stream_file(one.file):
+            places = one.places[begin : begin + batch.num_rows] if one.places is not None else None
+            begin += batch.num_rows
+            yield batch if places is None or not (places >= 0).any() else edit.apply(batch, places)
+
+
+def _order(snapshot: Snapshot, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield rows with the columns in the table's order."""
+    schema = snapshot.columns.schema
+    for batch in rows:
+        yield pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
+
+
+def _write_files(snapshot: Snapshot, rows: Iterable[pa.RecordBatch]) -> Iterator[AddFile]:
+    """Write rows to files of a bounded size."""
+    cut = _Cut(iter(rows))
+    while (file := write_any(snapshot, cut.take())) is not None:
+        yield file
+
+
+@dataclass(slots=True)
+class _Cut:
+    """Rows that are taken a file's worth at a time, by their size in memory."""
+
+    rows: Iterator[pa.RecordBatch]
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        size: Any = 0
+        while size < _COMPRESSION * MERGED_BYTES and (batch := next(self.rows, None)) is not None:
+            size += batch.nbytes
+            yield batch
+
+
+_COMPRESSION = 4
+"""So much smaller are files, at a guess, than their rows in memory."""

@@ -1,0 +1,119 @@
+"""Which applies need no Spark, and these applies."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_tables import base_table_path, change_table_path
+from rowtide.cdc.queries.lsn_times import LsnTimes
+from rowtide.core.lsn import CommitLsn
+from rowtide.delta.snapshot import Snapshot, open_snapshot
+from rowtide.delta.statistics import Between
+from rowtide.lake.stores import locate
+from rowtide.targets.applying import Due
+from rowtide.targets.columns import TableShape, shape_table
+from rowtide.targets.definitions import Target
+from rowtide.targets.direct.current import DirectCurrent
+from rowtide.targets.direct.history import DirectHistory
+from rowtide.targets.direct.rows import ShownColumns
+from rowtide.targets.direct.tables import MOST_BYTES, DirectTable
+from rowtide.targets.options import HISTORY, ApplyEngine, TargetFormat, Truncation
+from rowtide.targets.sets import TableVersion
+from rowtide.targets.table import FoundTable
+from rowtide.targets.windows import TargetWindow, open_target_window
+
+_Keeper: TypeAlias = DirectCurrent | DirectHistory
+MOST_CHANGE_BYTES = 64 * 1024 * 1024
+"""The files of a window's change rows, which are held in memory: more is for Spark."""
+
+
+class DirectApplier:
+    """Applies windows to the tables of one target where that needs no Spark; used by several threads, one per table."""
+
+    def __init__(self, lake: str, target: Target) -> None:
+        self._lake = lake
+        self._target = target
+
+    def apply(self, due: Due, snapshot: int) -> TableVersion | None:
+        """Bring a table up to an LSN; return its version then, None if that is left to Spark.
+
+        `snapshot` is the newest copy that is complete at the LSN. Raises as `TableApplier.apply`.
+        """
+        instance = due.recorded.instance.for_readers()
+        shape = shape_table(self._target, instance, self._target.consumer.instance_names)
+        if not _suits(self._target, shape):
+            return None
+        keeper = self._open(instance, shape)
+        table = keeper.table
+        before = table.find() or (None if _is_special(self._target) else table.create())
+        if before is None or not table.is_editable():
+            return None
+        position = due.find_position(_as_found(before, self._target.target_id))
+        if snapshot and (position is None or due.known_snapshot < snapshot):
+            is_done = not before.files and self._fill(keeper, due)
+        else:
+            window = open_target_window(self._target.name, due.recorded, position, due.to, self._lake)
+            is_done = window.is_empty or (self._is_simple(window) and keeper.follow(window, before))
+        return due.as_member(table.path, _found(table).version, snapshot) if is_done else None
+
+    def _open(self, instance: Instance, shape: TableShape) -> _Keeper:
+        options, name = self._target.options, instance.capture_instance
+        keep = DirectHistory if self._target.kind == HISTORY else DirectCurrent
+        path = f"{(options.path or '').rstrip('/')}/{options.table_names.get(name, name)}"
+        shown = ShownColumns(self._target.name, shape, instance)
+        table = DirectTable(self._target.name, self._target.target_id, path, [*shown.types, *keep.own_columns])
+        return keep(self._lake, table, shown)
+
+    def _fill(self, keeper: _Keeper, due: Due) -> bool:
+        """Fill an empty table with its first copy; return False if that is too much."""
+        name = due.recorded.instance.capture_instance
+        every = [_size(base_table_path(self._lake, name)), _size(change_table_path(self._lake, name))]
+        if sum(every) > MOST_BYTES:
+            return False
+        time = LsnTimes(self._lake).find_time(due.to) if self._target.kind == HISTORY else None
+        keeper.fill(due.to, time)
+        return True
+
+    def _is_simple(self, window: TargetWindow) -> bool:
+        """Return whether a window's changes have all values, and fit into memory."""
+        is_kept = window.may_truncate and self._target.options.truncate is Truncation.KEEP
+        path = change_table_path(self._lake, window.instance.capture_instance)
+        lsns = Between("__$start_lsn", window.start.value, window.end.value)
+        return not window.may_lack and not is_kept and _size(path, lsns) <= MOST_CHANGE_BYTES
+
+
+def _suits(target: Target, shape: TableShape) -> bool:
+    """Return whether a target's tables are Delta's at a path, and their columns the source's as they are."""
+    options = target.options
+    has_expressions = options.apply_as_deletes is not None or any(len(column.sources) != 1 for column in shape.columns)
+    return (
+        options.engine is ApplyEngine.AUTO
+        and options.format is TargetFormat.DELTA
+        and options.path is not None
+        and options.soft_delete is None
+        and not has_expressions
+    )
+
+
+def _is_special(target: Target) -> bool:
+    """Return whether tables are made with what Spark alone knows."""
+    return bool(target.options.cluster_by or target.options.table_properties)
+
+
+def _size(path: str, *ranges: Between) -> int:
+    snapshot = open_snapshot(locate(path))
+    return sum(file.size for file in snapshot.list_files(*ranges)) if snapshot is not None else 0
+
+
+def _as_found(snapshot: Snapshot, target_id: str) -> FoundTable:
+    lsn, files = snapshot.get_transaction(target_id), len(snapshot.files)
+    is_new = lsn is None and not files
+    at = CommitLsn(lsn) if lsn is not None else None
+    return FoundTable(snapshot.version, range(snapshot.version + 1), at, {}, 0 if is_new else max(files, 1))
+
+
+def _found(table: DirectTable) -> Snapshot:
+    found = table.find()
+    assert found is not None
+    return found

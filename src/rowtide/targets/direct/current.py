@@ -1,0 +1,97 @@
+"""Changes of a table of current rows, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from rowtide.cdc.lake_readers.lake import Lake
+from rowtide.cdc.queries.net_changes import WITH_MERGE
+from rowtide.cdc.rows.operations import DELETE, TRUNCATE
+from rowtide.core.lsn import CommitLsn
+from rowtide.delta.actions import AddFile
+from rowtide.delta.edits import Places
+from rowtide.delta.snapshot import Snapshot
+from rowtide.delta.statistics import Between
+from rowtide.targets.direct.keys import KeySet
+from rowtide.targets.direct.rows import ShownColumns
+from rowtide.targets.direct.tables import DirectTable
+from rowtide.targets.windows import TargetWindow
+
+_OPERATION = "__$operation"
+
+
+@dataclass(frozen=True, slots=True)
+class DirectCurrent:
+    """A table of current rows, and the changes that come to it."""
+
+    lake: str
+    table: DirectTable
+    shown: ShownColumns
+
+    own_columns: ClassVar[Sequence[tuple[str, str]]] = ()
+
+    def follow(self, window: TargetWindow, found: Snapshot) -> bool:
+        """Apply the net changes of a window; return False if there is too much to be written."""
+        instance = window.instance.capture_instance
+        changes = Lake(self.lake).get_net_changes(instance, window.start, window.end, WITH_MERGE)
+        batches = [self.shown.show(batch, [_OPERATION]) for batch in changes.batches()]
+        rows = pa.Table.from_batches(batches, schema=batches[0].schema if batches else self._change_schema())
+        operations = rows[_OPERATION].to_numpy()
+        given = rows.filter(pa.array((operations != DELETE) & (operations != TRUNCATE))).drop_columns([_OPERATION])
+        if (operations == TRUNCATE).any():
+            self.table.replace(window.end, given.to_batches)
+            return True
+        edit = RowsReplaced.of(KeySet(rows, self.shown.keys), found)
+        if not self.table.can_edit(found, edit):
+            return False
+        self.table.edit(window.end, edit, given.to_batches)
+        return True
+
+    def fill(self, at: CommitLsn, _time: datetime | None) -> None:
+        """Fill an empty table with the rows of the source's as of an LSN."""
+
+        def read() -> Iterator[pa.RecordBatch]:
+            name = self.shown.instance.capture_instance
+            rows = Lake(self.lake).get_table_as_of(name, at, self.shown.sources)
+            return map(self.shown.show, rows.batches())
+
+        self.table.replace(at, read)
+
+    def _change_schema(self) -> pa.Schema:
+        return pa.schema([pa.field(_OPERATION, pa.int32()), *self.table.schema])
+
+
+@dataclass(frozen=True, slots=True)
+class RowsReplaced:
+    """Rows of some keys that go: those that are changed come again."""
+
+    keys: KeySet
+    ranges: Sequence[Between]
+
+    @classmethod
+    def of(cls, keys: KeySet, found: Snapshot) -> RowsReplaced:
+        """Return what becomes of the rows of a table's version."""
+        return cls(keys, list(keys.ranges([field.physical_name for field in found.select(keys.columns).fields])))
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The key's."""
+        return self.keys.columns
+
+    def may_be_in(self, file: AddFile) -> bool:
+        """Return whether, by its statistics, a file may have one of the keys."""
+        return all(each.may_be_in(file) for each in self.ranges)
+
+    def find(self, rows: pa.Table) -> Places:
+        """Return which keys rows have."""
+        return self.keys.find(rows)
+
+    def apply(self, rows: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+        """Return the rows that stay."""
+        return rows.filter(pa.array(np.asarray(places < 0)))

@@ -1,0 +1,180 @@
+"""Changes of a table of history, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowtide.cdc.lake_readers.lake import Lake
+from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
+from rowtide.cdc.rows.operations import TRUNCATE
+from rowtide.core.lsn import CommitLsn
+from rowtide.delta.actions import AddFile
+from rowtide.delta.edits import Places
+from rowtide.delta.snapshot import Snapshot
+from rowtide.delta.statistics import Between
+from rowtide.lake.small_tables import SmallTable
+from rowtide.targets.direct.keys import KeySet
+from rowtide.targets.direct.rows import ShownColumns
+from rowtide.targets.direct.slices import ChangeRows, Closed, Numbers, Opened
+from rowtide.targets.direct.tables import DirectTable
+from rowtide.targets.slices import FROM_LSN, FROM_TIME, HISTORY_COLUMNS, IS_CURRENT, TO_LSN, TO_TIME
+from rowtide.targets.windows import TargetWindow
+
+_kernels: Any = pc
+_ORDER = ("__$start_lsn", "__$operation")
+_TIMES = arrow_schema(LSN_TIME_MAPPING, "start_lsn", "tran_end_time")
+_TIME = _TIMES.field("tran_end_time").type
+_NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DirectHistory:
+    """A table of slices, and the changes that come to it."""
+
+    lake: str
+    table: DirectTable
+    shown: ShownColumns
+
+    own_columns: ClassVar[Sequence[tuple[str, str]]] = HISTORY_COLUMNS
+
+    def follow(self, window: TargetWindow, found: Snapshot) -> bool:
+        """Close, alter and open slices for a window of changes; return False if that is for Spark."""
+        name = window.instance.capture_instance
+        changes = Lake(self.lake).get_all_changes(name, window.start, window.end, "all update old")
+        batches = [self.shown.show(batch, _ORDER) for batch in changes.batches()]
+        if not batches:
+            return True
+        rows = pa.Table.from_batches(batches)
+        if (rows["__$operation"].to_numpy() == TRUNCATE).any():
+            return False
+        keys = KeySet(rows, self.shown.keys)
+        lsns, operations = (rows[column].to_numpy() for column in _ORDER)
+        tracked = [column.name for column in self.shown.shape.columns if column.is_tracked and not column.is_key]
+        closed, opened = ChangeRows(rows, keys.find(rows), lsns, operations).slice(tracked)
+        times = _Times.read(self.lake, window.start, window.end)
+        edit = SlicesClosed.of(keys, rows.drop_columns(list(_ORDER)), closed, times, found)
+        if not self.table.can_edit(found, edit):
+            return False
+        self.table.edit(window.end, edit, lambda: self._open(rows, opened, times).to_batches())
+        return True
+
+    def fill(self, at: CommitLsn, time: datetime | None) -> None:
+        """Fill an empty table with slices of the source's rows as of an LSN, which begin there."""
+
+        def read() -> Iterator[pa.RecordBatch]:
+            name = self.shown.instance.capture_instance
+            rows = Lake(self.lake).get_table_as_of(name, at, self.shown.sources)
+            return (_stamp(self.shown.show(batch), at, time) for batch in rows.batches())
+
+        self.table.replace(at, read)
+
+    def _open(self, rows: pa.Table, opened: Opened, times: _Times) -> pa.Table:
+        begun = rows.drop_columns(list(_ORDER)).take(pa.array(opened.row, pa.int64()))
+        values = {
+            FROM_LSN: pa.array(opened.start),
+            FROM_TIME: times.of(opened.start),
+            TO_LSN: _lsns(opened.to),
+            TO_TIME: times.of(opened.to),
+            IS_CURRENT: pa.array(opened.to == _NONE),
+        }
+        for name, column in values.items():
+            begun = begun.append_column(name, column)
+        return begun
+
+
+@dataclass(frozen=True, slots=True)
+class SlicesClosed:
+    """Open slices of some keys, which end or get other values."""
+
+    keys: KeySet
+    rows: pa.Table
+    closed: Closed
+    times: _Times
+    ranges: Sequence[Between]
+    end_in_files: str
+    """The name that data files have for the column of the LSN at which a slice ends."""
+
+    @classmethod
+    def of(cls, keys: KeySet, rows: pa.Table, closed: Closed, times: _Times, found: Snapshot) -> SlicesClosed:
+        """Return what becomes of the slices of a table's version."""
+        *names, end = (field.physical_name for field in found.select([*keys.columns, TO_LSN]).fields)
+        return cls(keys, rows, closed, times, list(keys.ranges(names)), end)
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The key's, and which slices are open."""
+        return (*self.keys.columns, TO_LSN)
+
+    def may_be_in(self, file: AddFile) -> bool:
+        """Return whether, by its statistics, a file may have open slices of the keys."""
+        has_none_open = (file.statistics.get("nullCount") or {}).get(self.end_in_files) == 0
+        return not has_none_open and all(each.may_be_in(file) for each in self.ranges)
+
+    def find(self, rows: pa.Table) -> Places:
+        """Return which keys open slices have."""
+        is_open = rows[TO_LSN].is_null().to_numpy()
+        places: Places = np.where(is_open, self.keys.find(rows), np.int32(_NONE))
+        return places
+
+    def apply(self, rows: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+        """Return the slices, some of them closed or with other values."""
+        is_closed = places != _NONE
+        is_altered = is_closed & self.closed.alters[places]
+        ends = self.closed.to[places[is_closed]]
+        altered = self.rows.take(pa.array(self.closed.row[places[is_altered]], pa.int64()))
+        values = {TO_LSN: _lsns(ends), TO_TIME: self.times.of(ends), IS_CURRENT: pa.array(ends == _NONE)}
+        columns = []
+        for field in rows.schema:
+            column: Any = rows.column(field.name)
+            if field.name in values:
+                column = _kernels.replace_with_mask(column, pa.array(is_closed), values[field.name])
+            elif field.name in altered.column_names and is_altered.any():
+                mask = pa.array(is_altered)
+                column = _kernels.replace_with_mask(column, mask, altered[field.name].combine_chunks())
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """When the transactions of a window ended, by their LSNs, which ascend."""
+
+    lsns: Numbers
+    times: pa.Array[Any]
+
+    @classmethod
+    def read(cls, lake: str, start: CommitLsn, end: CommitLsn) -> _Times:
+        table = SmallTable.open(system_table_path(lake, "lsn_time_mapping"))
+        parts = list(table.stream(_TIMES, Between("start_lsn", start.value, end.value))) if table is not None else []
+        rows = pa.concat_tables([_TIMES.empty_table(), *parts]).sort_by("start_lsn").combine_chunks()
+        return cls(rows["start_lsn"].to_numpy(), pa.concat_arrays(rows["tran_end_time"].chunks))
+
+    def of(self, lsns: Numbers) -> pa.Array[Any]:
+        """Return the times of LSNs; null for one that is unknown."""
+        places = np.searchsorted(self.lsns, lsns)
+        inside = np.minimum(places, max(len(self.lsns) - 1, 0))
+        is_known = self.lsns[inside] == lsns if len(self.lsns) else np.zeros(len(lsns), np.bool_)
+        return self.times.take(pa.array(inside, pa.int64(), mask=~is_known))
+
+
+def _lsns(lsns: Numbers) -> pa.Array[Any]:
+    return pa.array(lsns, pa.int64(), mask=lsns == _NONE)
+
+
+def _stamp(rows: pa.RecordBatch, at: CommitLsn, time: datetime | None) -> pa.RecordBatch:
+    count = rows.num_rows
+    stamps = {
+        FROM_LSN: pa.repeat(pa.scalar(at.value, pa.int64()), count),
+        FROM_TIME: pa.repeat(pa.scalar(time, _TIME), count),
+        TO_LSN: pa.nulls(count, pa.int64()),
+        TO_TIME: pa.nulls(count, _TIME),
+        IS_CURRENT: pa.repeat(pa.scalar(value=True), count),
+    }
+    return pa.RecordBatch.from_arrays([*rows.columns, *stamps.values()], names=[*rows.schema.names, *stamps])

@@ -1,0 +1,82 @@
+"""Delta tables of targets at a path, made, read and edited by our own committer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import CommitLsn
+from rowtide.delta.commit_race import load_writable
+from rowtide.delta.creation import create_table
+from rowtide.delta.edits import Edit, MakeRows, Stamp, edit_rows, replace_rows
+from rowtide.delta.errors import TableUnreadable, TableUnwritable
+from rowtide.delta.schema import parse_schema
+from rowtide.delta.snapshot import Snapshot, open_snapshot
+from rowtide.lake.column_types import schema_text
+from rowtide.lake.stores import locate
+from rowtide.targets.errors import TargetOccupied
+from rowtide.targets.formats.delta import OWNER, mapping_properties
+
+MOST_BYTES = 1024 * 1024 * 1024
+"""What is read of a table, and written: more is for Spark."""
+
+
+@dataclass(frozen=True)
+class DirectTable:
+    """The table of an instance of a target; `columns` are names and types in the lake."""
+
+    target: str
+    target_id: str
+    path: str
+    columns: Sequence[tuple[str, str]]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns in Arrow."""
+        return parse_schema(schema_text(self.columns), is_mapped=False).schema
+
+    def find(self) -> Snapshot | None:
+        """Return its present version, None if it is not there. Raises `TargetOccupied`, `LakeReadFailed`."""
+        snapshot = open_snapshot(locate(self.path))
+        if snapshot is not None and snapshot.properties.get(OWNER) != self.target_id:
+            raise TargetOccupied(self.target, self.path)
+        return snapshot
+
+    def create(self) -> Snapshot | None:
+        """Make it, empty; return it as it is then. Raises `LakeWriteFailed`."""
+        properties = {**mapping_properties(self.columns), OWNER: self.target_id}
+        create_table(locate(self.path), schema_text(self.columns), properties)
+        return self.find()
+
+    def is_editable(self) -> bool:
+        """Return whether the table has these columns and no others, and no features that our commits do not honour."""
+        try:
+            snapshot = load_writable(locate(self.path))
+            found = {field.name: field.type.arrow for field in snapshot.columns.fields}
+        except (TableUnreadable, TableUnwritable):
+            return False
+        wanted: dict[str, Any] = {field.name: field.type for field in self.schema}
+        return found == wanted
+
+    def can_edit(self, snapshot: Snapshot, edit: Edit) -> bool:
+        """Return whether the files of a version that an edit may have to write again are not too much for it."""
+        return sum(file.size for file in snapshot.files.values() if edit.may_be_in(file)) <= MOST_BYTES
+
+    def edit(self, lsn: CommitLsn, edit: Edit, added: MakeRows) -> None:
+        """Edit rows and add others, with everything up to an LSN; once, whoever repeats it."""
+        failpoint("target_commit.before")
+        edit_rows(locate(self.path), edit, added, self._stamp(lsn))
+        failpoint("target_commit.after")
+
+    def replace(self, lsn: CommitLsn, rows: MakeRows) -> None:
+        """Make its rows others, with everything up to an LSN; once, whoever repeats it."""
+        failpoint("target_commit.before")
+        replace_rows(locate(self.path), rows, self._stamp(lsn))
+        failpoint("target_commit.after")
+
+    def _stamp(self, lsn: CommitLsn) -> Stamp:
+        return Stamp(self.target_id, lsn.value)

@@ -1,0 +1,159 @@
+"""Applies without Spark: what they leave is what the source has, whatever came before."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, NoReturn
+
+import pytest
+
+from builders.applied_targets import AppliedTargets
+from builders.captured_databases import CapturedDatabase
+from builders.random_rows import write_randomly
+from builders.slice_models import found_slices, slices_of, states_by_change
+from rowtide.delta.snapshot import Snapshot, open_snapshot
+from rowtide.lake.stores import locate
+from rowtide.targets import Targets
+
+KEYS, COLUMNS = ("id",), ("id", "name", "amount", "document")
+
+
+@pytest.fixture
+def applied(copied: CapturedDatabase, monkeypatch: pytest.MonkeyPatch) -> AppliedTargets:
+    """Targets that may not ask for Spark."""
+
+    def refuse(_targets: object, _spark: object = None) -> NoReturn:
+        raise AssertionError("Spark is asked for")
+
+    monkeypatch.setattr(Targets, "make_spark", refuse)
+    return AppliedTargets(copied)
+
+
+def follow(applied: AppliedTargets) -> None:
+    applied.captured.capture()
+    applied.targets.apply()
+    assert set(applied.notes().values()) == {None}
+
+
+def open_table(applied: AppliedTargets, target: str, instance: str) -> Snapshot:
+    found = open_snapshot(locate(str(applied.folder / target / instance)))
+    assert found is not None
+    return found
+
+
+def read(applied: AppliedTargets, target: str, instance: str, *columns: str) -> list[tuple[Any, ...]]:
+    rows = open_table(applied, target, instance).read(list(columns) or None).to_pylist()
+    return sorted((tuple(row.values()) for row in rows), key=repr)
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(2, 9))])
+def test_a_current_table_has_the_rows_of_its_source(applied: AppliedTargets, seed: int) -> None:
+    chance, captured = random.Random(seed), applied.captured
+    captured.execute("create table item (id int primary key, name text, amount int, document text)")
+    captured.enable("item")
+    applied.add("now", "public_item")
+    for _ in range(3):
+        for _ in range(chance.randint(1, 6)):
+            write_randomly(captured, "item", chance)
+        follow(applied)
+        source = captured.execute(f"select {', '.join(COLUMNS)} from item")
+        assert read(applied, "now", "public_item", *COLUMNS) == sorted(source, key=repr)
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(2, 9))])
+def test_a_history_has_the_slices_of_its_source(applied: AppliedTargets, seed: int) -> None:
+    chance, captured = random.Random(seed), applied.captured
+    captured.execute("create table item (id int primary key, name text, amount int, document text)")
+    captured.enable("item")
+    applied.add("past", "public_item", kind="history")
+    for _ in range(3):
+        for _ in range(chance.randint(1, 6)):
+            write_randomly(captured, "item", chance, truncates=False)
+        follow(applied)
+        slices = open_table(applied, "past", "public_item").read().to_pylist()
+        states = states_by_change(captured, "public_item", KEYS, COLUMNS)
+        assert found_slices(slices, KEYS, COLUMNS) == slices_of(states)
+        assert len(slices) == len(slices_of(states))
+
+
+@pytest.mark.exhaustive
+def test_columns_that_are_not_tracked_alter_a_slice(applied: AppliedTargets) -> None:
+    captured = applied.captured
+    captured.execute(
+        "create table item (id int primary key, name text, amount int)",
+        "insert into item values (1, 'a', 1), (2, 'b', 2)",
+    )
+    captured.cdc.enable_db(str(captured.lake))
+    captured.cdc.enable_table("item", snapshot=True)
+    captured.cdc.run(once=True)
+    applied.add("past", "public_item", kind="history", track_history_except_column_list=("amount",))
+    follow(applied)
+    columns = ("id", "name", "amount", "is_current")
+    captured.execute("update item set amount = 3 where id = 1", "update item set amount = 4")
+    follow(applied)
+    assert read(applied, "past", "public_item", *columns) == [(1, "a", 4, True), (2, "b", 4, True)]
+    captured.execute(
+        "update item set amount = 5", "update item set name = 'c' where id = 2", "delete from item where id = 1"
+    )
+    follow(applied)
+    assert read(applied, "past", "public_item", *columns) == [(1, "a", 5, False), (2, "b", 5, False), (2, "c", 5, True)]
+    times = open_table(applied, "past", "public_item").read(["valid_from_time", "valid_to_time"])
+    assert [column.null_count for column in times.columns] == [0, 1]
+
+
+@pytest.mark.exhaustive
+def test_keys_of_several_types_and_renamed_columns(applied: AppliedTargets) -> None:
+    captured = applied.captured
+    captured.execute(
+        "create table pair (a text, b numeric(6, 2), c timestamptz, d float8, e int, primary key (c, a, b, d))",
+        "insert into pair select n % 3, n / 4.0, '2026-01-01'::timestamptz + n * interval '1 hour', -n / 2, n "
+        "from generate_series(0, 99) n",
+    )
+    captured.cdc.enable_db(str(captured.lake))
+    captured.cdc.enable_table("pair", snapshot=True)
+    captured.cdc.run(once=True)
+    applied.add("now", "public_pair", rename={"a": "A b", "e": "value"})
+    for statement in (
+        "update pair set e = e + 1 where e % 5 = 0",
+        "delete from pair where b < 3",
+        "update pair set a = 'x', d = '-infinity' where e % 7 = 0",
+        "insert into pair values ('y', 1, now(), 'NaN', 1)",
+        "truncate pair",
+        "insert into pair values ('z', 1, now(), 0, 1)",
+    ):
+        captured.execute(statement)
+        follow(applied)
+        # Texts: no NaN equals another.
+        source = captured.execute("select a, b, floor(extract(epoch from c))::bigint, d, e from pair")
+        found = read(applied, "now", "public_pair", "A b", "b", "c", "d", "value")
+        shown = [(a, b, int(c.timestamp()), d, e) for a, b, c, d, e in found]
+        assert sorted(map(repr, shown)) == sorted(map(repr, map(tuple, source)))
+
+
+@pytest.mark.exhaustive
+def test_many_small_files_become_one(applied: AppliedTargets) -> None:
+    captured = applied.captured
+    captured.execute("create table item (id int primary key)")
+    captured.enable("item")
+    applied.add("now", "public_item")
+    for number in range(18):
+        captured.execute(f"insert into item values ({number})")
+        follow(applied)
+    table = open_table(applied, "now", "public_item")
+    assert len(table.files) < 5
+    assert table.read().num_rows == 18
+
+
+@pytest.mark.exhaustive
+def test_a_file_without_any_of_the_keys_stays(applied: AppliedTargets) -> None:
+    captured = applied.captured
+    captured.execute("create table item (id int primary key)")
+    captured.enable("item")
+    applied.add("now", "public_item")
+    for first in (1, 101):
+        captured.execute(f"insert into item select generate_series({first}, {first + 9})")
+        follow(applied)
+    before = set(open_table(applied, "now", "public_item").files)
+    captured.execute("delete from item where id = 105")
+    follow(applied)
+    assert len(before & set(open_table(applied, "now", "public_item").files)) == 1
