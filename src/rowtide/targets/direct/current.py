@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.lake_readers.lake import Lake
-from rowtide.cdc.queries.net_changes import WITH_MERGE
 from rowtide.cdc.rows.operations import DELETE, TRUNCATE
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile
@@ -21,6 +20,7 @@ from rowtide.delta.statistics import Between
 from rowtide.targets.direct.keys import KeySet
 from rowtide.targets.direct.rows import ShownColumns
 from rowtide.targets.direct.tables import DirectTable
+from rowtide.targets.errors import KeyUnfit
 from rowtide.targets.windows import TargetWindow
 
 _OPERATION = "__$operation"
@@ -37,20 +37,28 @@ class DirectCurrent:
     own_columns: ClassVar[Sequence[tuple[str, str]]] = ()
 
     def follow(self, window: TargetWindow, found: Snapshot) -> bool:
-        """Apply the net changes of a window; return False if there is too much to be written."""
-        instance = window.instance.capture_instance
-        changes = Lake(self.lake).get_net_changes(instance, window.start, window.end, WITH_MERGE)
-        batches = [self.shown.show(batch, [_OPERATION]) for batch in changes.batches()]
-        rows = pa.Table.from_batches(batches, schema=batches[0].schema if batches else self._change_schema())
-        operations = rows[_OPERATION].to_numpy()
-        given = rows.filter(pa.array((operations != DELETE) & (operations != TRUNCATE))).drop_columns([_OPERATION])
-        if (operations == TRUNCATE).any():
-            self.table.replace(window.end, given.to_batches)
+        """Apply a window of changes; return False if that is for Spark."""
+        name = window.instance.capture_instance
+        changes = Lake(self.lake).get_all_changes(name, window.start, window.end)
+        try:
+            batches = [self.shown.show(batch, [_OPERATION]) for batch in changes.batches()]
+        except KeyUnfit:
+            # Of the net changes none may have such a key.
+            return False
+        if not batches:
             return True
-        edit = RowsReplaced.of(KeySet(rows, self.shown.keys), found)
+        rows = pa.Table.from_batches(batches)
+        truncates = np.flatnonzero(rows[_OPERATION].to_numpy() == TRUNCATE)
+        rows = rows.slice(truncates[-1] + 1 if len(truncates) else 0)
+        keys = KeySet(rows, self.shown.keys)
+        left = _last_rows(rows, keys.find(rows))
+        if len(truncates):
+            self.table.replace(window.end, left.to_batches)
+            return True
+        edit = RowsReplaced.of(keys, found)
         if not self.table.can_edit(found, edit):
             return False
-        self.table.edit(window.end, edit, given.to_batches)
+        self.table.edit(window.end, edit, left.to_batches)
         return True
 
     def fill(self, at: CommitLsn, _time: datetime | None) -> None:
@@ -63,8 +71,14 @@ class DirectCurrent:
 
         self.table.replace(at, read)
 
-    def _change_schema(self) -> pa.Schema:
-        return pa.schema([pa.field(_OPERATION, pa.int32()), *self.table.schema])
+
+def _last_rows(rows: pa.Table, keys: Places) -> pa.Table:
+    """Return the last row of each key, by the keys' numbers, of those that were not deleted."""
+    last = np.zeros(keys.max() + 1 if len(keys) else 0, np.int64)
+    # Of several rows of a key the last is assigned last.
+    last[keys] = np.arange(len(keys))
+    operations = rows[_OPERATION].to_numpy()[last]
+    return rows.take(pa.array(last[operations != DELETE])).drop_columns([_OPERATION])
 
 
 @dataclass(frozen=True, slots=True)
