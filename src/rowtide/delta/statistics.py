@@ -25,7 +25,7 @@ _MILLI = 1000
 class Between:
     """Rows in which a column, by its name in files, is in [low, high]; None: no bound.
 
-    Bounds are as statistics have them: integers, or texts, which dates are too.
+    Bounds are as statistics have them: integers, or texts.
     """
 
     column: str

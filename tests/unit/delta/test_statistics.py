@@ -40,6 +40,14 @@ def test_a_file_without_bounds_may_have_any_row(statistics: dict[str, Any] | Non
     assert Between("a", 100).may_be_in(file(statistics))
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "may"), [("b", "c", True), ("d", None, True), ("da", None, False), (None, "a", False), (5, 7, True)]
+)
+def test_texts_bound_as_integers_do(low: int | str | None, high: int | str | None, *, may: bool) -> None:
+    statistics = {"numRecords": 2, "minValues": {"a": "b"}, "maxValues": {"a": "d"}}
+    assert Between("a", low, high).may_be_in(file(statistics)) is may
+
+
 def test_a_file_whose_values_are_all_null_has_none() -> None:
     assert not Between("n", 0).may_be_in(file(STATISTICS))
     assert Between("a", 6).may_be_in(file(STATISTICS))

@@ -42,10 +42,15 @@ class KeySet:
         return places
 
     def ranges(self, physical: Sequence[str]) -> Iterator[Between]:
-        """Yield the ranges in which all keys are; `physical` are the columns' names in data files."""
+        """Yield the ranges in which all keys are, of integers and texts; `physical` are the columns' names in files.
+
+        Writers do not agree on how statistics have times, and dates of far years.
+        """
         for name, in_files in zip(self.columns, physical, strict=True):
-            low, high = (bound if isinstance(bound, int | str) else None for bound in find_bounds(self._rows[name]))
-            yield Between(in_files, low, high)
+            values = self._rows[name]
+            if pa.types.is_integer(values.type) or pa.types.is_string(values.type):
+                low, high = (bound if isinstance(bound, int | str) else None for bound in find_bounds(values))
+                yield Between(in_files, low, high)
 
     def _known(self, rows: pa.Table, place: int) -> Any:
         values = _comparable(rows[self.columns[place]])
