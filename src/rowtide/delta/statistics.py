@@ -116,7 +116,7 @@ class _ColumnStatistics:
     def add(self, values: pa.ChunkedArray[Any]) -> None:
         self.nulls += values.null_count
         if values.null_count < len(values):
-            least, most = find_bounds(values)
+            least, most = bounds_of(values)
             self._least = [_outer(min, [*self._least, least])]
             self._most = [_outer(max, [*self._most, most])]
 
@@ -134,7 +134,7 @@ def _outer(choose: Callable[[Sequence[Any]], object], bounds: Sequence[Any]) -> 
     return None if None in bounds else choose(bounds)
 
 
-def find_bounds(values: pa.ChunkedArray[Any]) -> tuple[object, object]:
+def bounds_of(values: pa.ChunkedArray[Any]) -> tuple[object, object]:
     """Return bounds of values as statistics have them; None where there is none."""
     kind: Any = values.type
     if pa.types.is_integer(kind):

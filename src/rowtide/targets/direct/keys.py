@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from rowtide.cdc.lake_readers.last_rows import comparable
 from rowtide.delta.edits import Places
-from rowtide.delta.statistics import Between, find_bounds
+from rowtide.delta.statistics import Between, bounds_of
 
 _kernels: Any = pc
 _NOWHERE = -1
@@ -49,7 +49,7 @@ class KeySet:
         for name, in_files in zip(self.columns, physical, strict=True):
             values = self._rows[name]
             if pa.types.is_integer(values.type) or pa.types.is_string(values.type):
-                low, high = (bound if isinstance(bound, int | str) else None for bound in find_bounds(values))
+                low, high = (bound if isinstance(bound, int | str) else None for bound in bounds_of(values))
                 yield Between(in_files, low, high)
 
     def _known(self, rows: pa.Table, place: int) -> Any:
