@@ -31,6 +31,10 @@ _ARTICLE_VALIDATION = {
 }
 
 
+_ROWS_REFUSED = 2
+"""Exit code of a synchronisation that left rows behind."""
+
+
 class SubscriberType(StrEnum):
     """Weight of a subscriber's changes in conflicts."""
 
@@ -102,11 +106,14 @@ def drop_subscription(
 def sync(db: HubDb, publication: Publication, subscriber: Subscriber, form: ListingFormat = Format.TABLE) -> None:
     """Exchange all changes: upload, then download (SQL Server: the Merge Agent).
 
-    After an interruption, the next synchronisation continues. Refused rows are retried each time.
+    After an interruption, the next synchronisation continues. Refused rows are retried each time. Exit code 2 if rows
+    were refused.
     """
     with _exchanging() as on_progress:
         summary = connect(db).merge.sync(publication, subscriber, on_progress=on_progress)
     _print_summary(summary, form)
+    if summary.refused:
+        raise typer.Exit(_ROWS_REFUSED)
 
 
 @app.command(

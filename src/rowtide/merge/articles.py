@@ -67,7 +67,8 @@ class Article:
 
     `nickname` is the table's number in all metadata, the same at every node; `columns` are the published ones in the
     table's order, without `rowguid`; `unique_columns` are those of any unique key; `processing_order` puts parents
-    before their children; `resolver` is the text given to `--resolver`, `subset_filter` the text given to `--where`.
+    before their children; `resolver` is the text given to `--resolver`, `subset_filter` the text given to `--where`;
+    `table_in_files` is its name in SQLite files if a table of another schema has its own there.
     """
 
     name: str
@@ -83,6 +84,12 @@ class Article:
     subset_filter: str | None = None
     join_filters: tuple[JoinFilter, ...] = ()
     partition_options: PartitionOptions = PartitionOptions.OVERLAPPING
+    table_in_files: str = ""
+
+    @property
+    def file_table(self) -> str:
+        """The table's name in SQLite files, which have no schemas."""
+        return self.table_in_files or self.table
 
     @property
     def is_filtered(self) -> bool:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError, numbered
 
+FOREIGN_KEY_CODES = ("23503", "23001", "SQLITE_CONSTRAINT_FOREIGNKEY")
+"""Codes of refusals by a foreign key, PostgreSQL's and SQLite's."""
+NOT_UTF_8 = ("22021", "a text in the row is not valid UTF-8")
+"""Code, PostgreSQL's, and reason of refusing a row with such a text."""
+
 
 @numbered
 class MergePublicationUnknown(NotFound):

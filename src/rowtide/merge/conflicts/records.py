@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,6 +40,7 @@ _REASONS = {
     ConflictType.UPDATE_WINS_DELETE_CONFLICT: "a row that was updated at one node was deleted at the other: it stays",
 }
 
+_INVALID = re.compile("[\ud800-\udfff]")
 _FAILURES = tuple(int(conflict_type) for conflict_type in ConflictType if conflict_type not in _REASONS)
 
 
@@ -124,7 +126,9 @@ def encode_row(article: Article, row: Row | None) -> str | None:
     if row is None:
         return None
     pairs = zip(article.columns, row, strict=True)
-    return json.dumps({column.name: value for column, value in pairs}, ensure_ascii=False)
+    encoded = json.dumps({column.name: value for column, value in pairs}, ensure_ascii=False)
+    # What is not UTF-8 in a text is kept as JSON's own escape.
+    return _INVALID.sub(lambda found: f"\\u{ord(found.group()):04x}", encoded)
 
 
 def decode_row(article: Article, encoded: str | None) -> Row | None:

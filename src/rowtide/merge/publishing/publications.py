@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -77,7 +77,7 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     _require_no_subscriptions(hub, publication)
     described = hub.tables.describe(table)
     merged = {article.qualified_name: article for article in list_merged(hub.connection)}
-    article = _article(described, merged.get(described.name), options)
+    article = _article(described, merged.get(described.name), options, _name_apart(described, merged.values()))
     _require_new(hub, publication, article, merged.get(described.name))
     if find_handler(article) is None:
         find_resolver(article)
@@ -216,11 +216,17 @@ def _check_join(hub: Node, child: Article, parent: Article, join: JoinFilter) ->
     hub.tables.check_join(child, join, parent, bind(expression, Partition()))
 
 
-def _article(described: TableDescription, merged: Article | None, options: ArticleOptions) -> Article:
+def _name_apart(described: TableDescription, merged: Iterable[Article]) -> str:
+    """Return a table's name with its schema if a table of another schema has the name already; else empty."""
+    taken = {one.file_table.lower() for one in merged if one.qualified_name != described.name}
+    return f"{described.schema}_{described.table}" if described.schema and described.table.lower() in taken else ""
+
+
+def _article(described: TableDescription, merged: Article | None, options: ArticleOptions, name_apart: str) -> Article:
     if not any(column.key_ordinal for column in described.columns):
         raise MergeKeyMissing(described.name)
     return Article(
-        name=described.table,
+        name=merged.name if merged is not None else name_apart or described.table,
         schema=described.schema,
         table=described.table,
         nickname=merged.nickname if merged is not None else 1 + secrets.randbits(_NICKNAME_BITS - 1),
@@ -230,6 +236,7 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
         compensate_for_errors=options.compensate_for_errors,
         subset_filter=options.where,
         partition_options=options.partition_options,
+        table_in_files=merged.table_in_files if merged is not None else name_apart,
         unique_columns=tuple(
             column.name
             for column in described.columns

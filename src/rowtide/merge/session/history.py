@@ -50,14 +50,18 @@ class Summary:
         totals = (self.upload.total, self.download.total)
         return not any(counts.moved or counts.conflicts for counts in totals)
 
+    @property
+    def refused(self) -> int:
+        """The number of rows that a node refused; the next synchronisation retries them."""
+        return self.upload.total.refused + self.download.total.refused
+
     def __str__(self) -> str:
         up, down = self.upload.total, self.download.total
         text = (
             f"uploaded {up.moved} rows, downloaded {down.moved}, {up.conflicts} conflicts, "
             f"{up.retried + down.retried} retried"
         )
-        refused = up.refused + down.refused
-        return f"{text}, {refused} refused" if refused else text
+        return f"{text}, {self.refused} refused" if self.refused else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from rowtide.merge.conflicts.records import (
 )
 from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, combine, decide, resolve, winner_of
 from rowtide.merge.conflicts.resolvers import find_resolver
-from rowtide.merge.errors import RowOutsidePartition, RowsRefused
+from rowtide.merge.errors import FOREIGN_KEY_CODES, RowOutsidePartition, RowsRefused
 from rowtide.merge.handlers import ActionOnDataChange, Asked, find_handler
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, remove_members
@@ -94,7 +94,7 @@ class HubReceiver(NodeReceiver):
         holder = None if change.row is None or is_live else self.node.find_key_holder(article, change.row)
         if holder is not None:
             return self._settle_key(refused, known, holder)
-        if article.compensate_for_errors:
+        if article.compensate_for_errors or _is_still_referenced(refused):
             return self._compensate(refused, known)
         self.ask_again(refused, known)
         return Counts(refused=1)
@@ -273,6 +273,14 @@ class HubReceiver(NodeReceiver):
         self.keep(article, change, conflict_type, error.code, error.reason, winning_row=row)
         self.node.write(article, [self._instead(change, known, row)])
         return Counts(conflicts=1)
+
+
+def _is_still_referenced(refused: Refused) -> bool:
+    """Whether a delete was refused because the hub has rows that reference the row.
+
+    The row returns to the subscriber, which would otherwise lack the parent of rows that it receives.
+    """
+    return refused.change.row is None and refused.error.code in FOREIGN_KEY_CODES
 
 
 def _withdrawal(rowguid: str, lineage: bytes, *, is_live: bool) -> Write:

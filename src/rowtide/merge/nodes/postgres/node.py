@@ -24,7 +24,7 @@ from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, Subscription
 from rowtide.merge.catalogue import list_merged, read_nickname, read_purged, select_articles
 from rowtide.merge.definitions import SCHEMA, genhistory, subscriptions
-from rowtide.merge.errors import NodeBusy, RowsRefused, SessionReplaced
+from rowtide.merge.errors import NOT_UTF_8, NodeBusy, RowsRefused, SessionReplaced
 from rowtide.merge.nodes.node import Request
 from rowtide.merge.nodes.postgres import row_metadata
 from rowtide.merge.nodes.postgres.apply import apply_beside, apply_log, is_logged, look_again, tidy
@@ -354,6 +354,8 @@ class PostgresNode:
 
     def _failure(self, error: Exception, subject: str) -> Exception:
         """Return our error for one of the server's."""
+        if isinstance(error, UnicodeError):
+            return RowsRefused(subject, *NOT_UTF_8)
         if not isinstance(error, psycopg.Error):
             return RowsRefused(subject, type(error).__name__, " ".join(str(error).split()))
         reason = describe(error)

@@ -62,4 +62,4 @@ def apply_beside(session: sqlite3.Connection, articles: Iterable[Article], gener
         f"has_tombstone integer, {', '.join(columns)}, primary key (tablenick, rowguid)) without rowid"
     )
     for article in articles:
-        session.execute(apply_lines(article, quote(article.table), dialect))
+        session.execute(apply_lines(article, quote(article.file_table), dialect))

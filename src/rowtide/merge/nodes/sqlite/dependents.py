@@ -21,10 +21,10 @@ def has_dependents(session: sqlite3.Connection, article: Article, rowguids: Sequ
     for child, pairs in _references(session, article):
         same = " and ".join(f"c.{quote(column)} = t.{quote(referenced)}" for column, referenced in pairs)
         # A table that refers to itself: rows that are deleted together do not hold each other.
-        is_self = child.lower() == article.table.lower()
+        is_self = child.lower() == article.file_table.lower()
         others = f"and c.{ROWGUID} not in (select value from json_each(?1))" if is_self else ""
         query = (
-            f"select 1 from {quote(article.table)} t join {quote(child)} c on {same} {others} "
+            f"select 1 from {quote(article.file_table)} t join {quote(child)} c on {same} {others} "
             f"where t.{ROWGUID} in (select value from json_each(?1)) limit 1"
         )
         if session.execute(query, (listed,)).fetchone() is not None:
@@ -34,10 +34,10 @@ def has_dependents(session: sqlite3.Connection, article: Article, rowguids: Sequ
 
 def _references(session: sqlite3.Connection, article: Article) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yield the foreign keys with an action on delete that reference a table: the table, and pairs of columns."""
-    table = find_table(session, article.table)
+    table = find_table(session, article.file_table)
     keys = [] if table is None else [column.name for column in table.key_columns]
     found: dict[tuple[str, int], list[tuple[str, str]]] = {}
-    for child, number, place, column, referenced in session.execute(_KEYS, (article.table,)):
+    for child, number, place, column, referenced in session.execute(_KEYS, (article.file_table,)):
         found.setdefault((child, number), []).append((column, referenced or keys[place]))
     for (child, _), pairs in found.items():
         yield child, pairs

@@ -55,7 +55,7 @@ def forget_exact(session: sqlite3.Connection, article: Article, source: str) -> 
 def forget_exact_of_absent(session: sqlite3.Connection, article: Article) -> None:
     """Remove the texts of rows that no longer exist, in the caller's transaction."""
     absent = f"select rowguid from {EXACT} where tablenick = {article.nickname} except select {ROWGUID} from "
-    forget_exact(session, article, absent + quote(article.table))
+    forget_exact(session, article, absent + quote(article.file_table))
 
 
 @lru_cache(maxsize=1024)

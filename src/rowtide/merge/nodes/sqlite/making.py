@@ -98,7 +98,7 @@ def make_table(
         ]
     else:
         omissions = _compose(session, article, description, tables)
-    session.execute(f"create unique index {index_name(article)} on {quote(article.table)} ({ROWGUID})")
+    session.execute(f"create unique index {index_name(article)} on {quote(article.file_table)} ({ROWGUID})")
     for part in description.parts:
         if part.kind is PartKind.INDEX:
             omissions += _make_index(session, article, description, part)
@@ -136,7 +136,7 @@ def _compose(
         *(line for line in lines if line not in generated),
     ]
     made = ",\n    ".join([*columns, DEFINITION, *generated, *constraints])
-    session.execute(f"create table {quote(article.table)} (\n    {made}\n)")
+    session.execute(f"create table {quote(article.file_table)} (\n    {made}\n)")
     return omissions
 
 
@@ -221,10 +221,10 @@ def _index(article: Article, part: Part) -> str | None:
     if not terms or None in terms or (part.where is not None and where is None):
         return None
     unique = "unique " * part.is_unique
-    name = f"{article.table}_{part.name}" if article.table not in part.name else part.name
+    name = f"{article.file_table}_{part.name}" if article.file_table not in part.name else part.name
     listed = ", ".join(term for term in terms if term is not None)
     condition = "" if where is None else f" where {where}"
-    return f"create {unique}index {quote(name)} on {quote(article.table)} ({listed}){condition}"
+    return f"create {unique}index {quote(name)} on {quote(article.file_table)} ({listed}){condition}"
 
 
 def _declared(column: ArticleColumn) -> str:

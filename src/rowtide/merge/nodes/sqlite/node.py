@@ -18,13 +18,13 @@ from rowtide.databases.sqlite.errors import FileBusy, FileFailed
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged
-from rowtide.merge.errors import NodeBusy, RowsRefused
+from rowtide.merge.errors import NOT_UTF_8, NodeBusy, RowsRefused
 from rowtide.merge.nodes.node import Request
 from rowtide.merge.nodes.sqlite import row_metadata
 from rowtide.merge.nodes.sqlite.apply import apply_beside, apply_log, is_logged
 from rowtide.merge.nodes.sqlite.dependents import has_dependents
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
-from rowtide.merge.nodes.sqlite.row_metadata import READER, find_key_holder, read_asked, read_rows, table_of
+from rowtide.merge.nodes.sqlite.row_metadata import READER, decode, find_key_holder, read_asked, read_rows, table_of
 from rowtide.merge.nodes.sqlite.sending import SqliteSending
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS
 from rowtide.merge.nodes.sqlite.tables import SqliteTables
@@ -53,6 +53,7 @@ class SqliteNode:
     def __init__(self, engine: Engine) -> None:
         self.connection = engine.connect()
         self._session = _session_of(self.connection)
+        self._session.text_factory = decode
         self._session.execute("pragma foreign_keys = on")
         self._session.execute(_CACHE)
         self.path = path_of(self._session)
@@ -133,6 +134,7 @@ class SqliteNode:
             purged = {article.nickname: read_purged(self.connection, article.nickname) for article in merged}
             is_beside = is_logged(reader)
             reader.execute(_CACHE)
+            reader.text_factory = decode
             if is_beside:
                 apply_beside(reader, merged, generation)
             yield SqliteEnumeration(reader, own, generation, purged, is_beside=is_beside)
@@ -228,6 +230,8 @@ class SqliteNode:
 
     def _failure(self, error: Exception, subject: str) -> Exception:
         """Return our error for one raised while writing rows."""
+        if isinstance(error, UnicodeError):
+            return RowsRefused(subject, *NOT_UTF_8)
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISMATCH)
         if code & 0xFF in _OF_ROWS:
             name = getattr(error, "sqlite_errorname", type(error).__name__)

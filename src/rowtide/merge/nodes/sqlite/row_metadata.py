@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 from rowtide.databases.sqlite.keys import SqliteValue
@@ -19,10 +20,13 @@ from rowtide.merge.versions.apply import Tables
 from rowtide.merge.versions.changes import Row, TombstoneType
 from rowtide.merge.versions.composition import Contents, Tombstone
 
+decode = methodcaller("decode", "utf-8", "surrogateescape")
+"""Decodes a text that a program stored, valid or not: a node that receives an invalid one refuses its row."""
+
 
 def table_of(article: Article) -> str:
     """Return the quoted name of an article's table."""
-    return quote(article.table)
+    return quote(article.file_table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ def find_key_holder(session: sqlite3.Connection, article: Article, row: Row) -> 
     """Return the local row with the same primary key as a received row; see `Node.find_key_holder`."""
     values = {column.name: value for column, value in zip(article.columns, row, strict=True)}
     same = " and ".join(f"{quote(column.name)} = ?" for column in article.key_columns)
-    statement = f"select {ROWGUID} from {quote(article.table)} where {same}"
+    statement = f"select {ROWGUID} from {quote(article.file_table)} where {same}"
     key = [from_text(values[column.name], column.type_text) for column in article.key_columns]
     found = session.execute(statement, key).fetchone()
     return None if found is None else str(found[0])

@@ -54,12 +54,12 @@ def require_fit_rowguid(table: Table) -> None:
 
 def add_rowguid(session: sqlite3.Connection, article: Article) -> None:
     """Add the column, in the caller's transaction; the user's triggers do not fire."""
-    table = quote(article.table)
-    triggers = read_triggers(session, article.table)
+    table = quote(article.file_table)
+    triggers = read_triggers(session, article.file_table)
     for name in triggers:
         session.execute(f"drop trigger {quote(name)}")
     session.execute(f"alter table {table} add column {_FIRST_DEFINITION}")
-    found = find_table(session, article.table)
+    found = find_table(session, article.file_table)
     counter = "0" if found is None or found.rowid is None else found.rowid
     session.execute(f"update {table} set {ROWGUID} = {_new_rowguid(counter)}")
     _give_default(session, article)
@@ -70,18 +70,20 @@ def add_rowguid(session: sqlite3.Connection, article: Article) -> None:
 
 def drop_rowguid(session: sqlite3.Connection, article: Article) -> None:
     """Drop the column that `add_rowguid` added, in the caller's transaction."""
-    found = find_table(session, article.table)
+    found = find_table(session, article.file_table)
     if found is not None and found.find_column(ROWGUID) is not None:
         session.execute(f"drop index if exists {index_name(article)}")
-        session.execute(f"alter table {quote(article.table)} drop column {ROWGUID}")
+        session.execute(f"alter table {quote(article.file_table)} drop column {ROWGUID}")
 
 
 def _give_default(session: sqlite3.Connection, article: Article) -> None:
     where = "where type = 'table' and lower(name) = lower(?)"
-    (sql,) = session.execute(f"select sql from main.sqlite_schema {where}", (article.table,)).fetchone()
+    (sql,) = session.execute(f"select sql from main.sqlite_schema {where}", (article.file_table,)).fetchone()
     before, _, behind = sql.rpartition(_FIRST_DEFINITION)
     version = session.execute("pragma schema_version").fetchone()[0]
     session.execute("pragma writable_schema = on")
-    session.execute(f"update main.sqlite_schema set sql = ? {where}", (before + DEFINITION + behind, article.table))
+    session.execute(
+        f"update main.sqlite_schema set sql = ? {where}", (before + DEFINITION + behind, article.file_table)
+    )
     session.execute(f"pragma schema_version = {version + 1}")
     session.execute("pragma writable_schema = reset")

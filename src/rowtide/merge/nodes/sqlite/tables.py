@@ -83,7 +83,7 @@ class SqliteTables:
         )
 
     def find_damage(self, article: Article) -> str | None:
-        table = find_table(self._session, article.table)
+        table = find_table(self._session, article.file_table)
         if table is None:
             return "it is not there"
         named = "select name from main.sqlite_master where type = 'trigger' and tbl_name = ?"
@@ -103,10 +103,10 @@ class SqliteTables:
         return False
 
     def is_there(self, article: Article) -> bool:
-        return find_table(self._session, article.table) is not None
+        return find_table(self._session, article.file_table) is not None
 
     def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> Sequence[Omission]:
-        names = {article.qualified_name: article.table for article, _ in tables}
+        names = {article.qualified_name: article.file_table for article, _ in tables}
         return [
             omission
             for article, description in tables
@@ -117,11 +117,11 @@ class SqliteTables:
         return sum(load(self._session, article, batch) for batch in rows)
 
     def clear(self, article: Article) -> None:
-        self._session.execute(f"delete from {quote(article.table)}")
+        self._session.execute(f"delete from {quote(article.file_table)}")
 
     def check_filter(self, article: Article, condition: str) -> None:
         # What an index may be limited by is of the row alone; the copy has the name that the condition may use.
-        name = quote(article.table)
+        name = quote(article.file_table)
         self._check(
             article,
             str(article.subset_filter),
@@ -130,7 +130,7 @@ class SqliteTables:
         )
 
     def check_join(self, child: Article, join: JoinFilter, parent: Article, condition: str) -> None:
-        tables = f"{quote(child.table)}, {quote(parent.table)}"
+        tables = f"{quote(child.file_table)}, {quote(parent.file_table)}"
         self._check(child, join.condition, f"select 1 from {tables} where {condition} limit 0")
 
     def _check(self, article: Article, written: str, *statements: str) -> None:
@@ -145,11 +145,11 @@ class SqliteTables:
             self._session.execute("release rowtide_filter")
 
     def has_rowguid(self, article: Article) -> bool:
-        return has_own_rowguid(self._find(article.table))
+        return has_own_rowguid(self._find(article.file_table))
 
     def add_rowguid(self, article: Article) -> None:
         with self._transaction():
-            require_fit_rowguid(self._find(article.table))
+            require_fit_rowguid(self._find(article.file_table))
             if not self.has_rowguid(article):
                 add_rowguid(self._session, article)
 
@@ -158,7 +158,7 @@ class SqliteTables:
 
     def track(self, article: Article) -> None:
         self._drop_triggers(article)
-        for statement in trigger_statements(article, self._find(article.table)).values():
+        for statement in trigger_statements(article, self._find(article.file_table)).values():
             self._session.execute(statement)
 
     def untrack(self, article: Article) -> None:

@@ -65,7 +65,7 @@ def write_temporary(session: sqlite3.Connection, article: Article, values: Mappi
         for rowguid, temporary in values.items():
             settings = ", ".join(f"{quote(name)} = ?" for name in temporary)
             written += session.execute(
-                f"update {quote(article.table)} set {settings} where {ROWGUID} = ?",
+                f"update {quote(article.file_table)} set {settings} where {ROWGUID} = ?",
                 [*(from_text(text, types[name]) for name, text in temporary.items()), rowguid],
             ).rowcount
     listed = quote_literal(json.dumps(list(values)))
@@ -81,7 +81,7 @@ def load(session: sqlite3.Connection, article: Article, rows: Sequence[tuple[str
     keep_exact(session, article, rows)
     names = ", ".join([*(quote(column.name) for column in article.columns), ROWGUID])
     marks = ", ".join("?" * (len(article.columns) + 1))
-    statement = f"insert into {quote(article.table)} ({names}) values ({marks})"
+    statement = f"insert into {quote(article.file_table)} ({names}) values ({marks})"
     values = _values_of(article)
     return session.executemany(statement, ([*values(row), rowguid] for rowguid, row in rows)).rowcount
 
@@ -169,7 +169,7 @@ def _forget(session: sqlite3.Connection, table: str, article: Article, source: s
 
 def _write_rows(session: sqlite3.Connection, article: Article, staging: str, writes: Sequence[Write]) -> int:
     """Return how many rows were written."""
-    table, written = quote(article.table), 0
+    table, written = quote(article.file_table), 0
     if any(one.row is None and one.is_live for one in writes):
         gone = f"select rowguid from {staging} where gone and live"
         written += session.execute(f"delete from {table} where {ROWGUID} in ({gone})").rowcount
@@ -199,7 +199,7 @@ def _update(session: sqlite3.Connection, article: Article, staging: str, rows: i
     )
     others = [f"{name} = {value}" for column, name, value in pairs if not column.key_ordinal]
     update = (
-        f"update {quote(article.table)} as t set {{settings}} from {staging} i "
+        f"update {quote(article.file_table)} as t set {{settings}} from {staging} i "
         f"where t.{ROWGUID} = i.rowguid and i.live and not i.gone and {{condition}}"
     )
     written = 0
@@ -216,7 +216,7 @@ def _has_altering_columns(session: sqlite3.Connection, article: Article) -> bool
 
     The digits that `numeric` columns lose are kept beside; see `exact_numbers`.
     """
-    table = find_table(session, article.table)
+    table = find_table(session, article.file_table)
     declared = {} if table is None else {column.name: column.type_text for column in table.columns}
     is_strict = table is not None and table.is_strict
     return any(

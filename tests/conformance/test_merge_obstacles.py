@@ -1,0 +1,98 @@
+"""What must not stop a device: texts that are not UTF-8, parents of changed children."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders.merged_databases import FileMember, Merge, open_file_member, open_server_member
+from fixtures.servers import fresh_database
+from rowtide.databases.postgres.embedded import EmbeddedServer
+
+BAD = "cast(X'ff41' as text)"
+
+
+def devices_of(merged: Merge) -> list[FileMember]:
+    return [each for each in merged.subscribers if isinstance(each, FileMember)]
+
+
+def test_a_text_that_is_not_utf_8_holds_back_its_row_alone(merged: Merge) -> None:
+    rows = ("create table thing (id integer primary key, v text)", "insert into thing values (1, 'a'), (2, 'b')")
+    merged.begin(*rows, thing={})
+    for device in devices_of(merged)[:1]:
+        device.execute(
+            f"insert into thing (id, v) values (3, {BAD})",
+            "insert into thing (id, v) values (4, 'd')",
+            f"update thing set v = {BAD} where id = 1",
+            "update thing set v = 'e' where id = 2",
+        )
+        number = list(merged.subscribers).index(device)
+        assert merged.sync(number).refused == 2
+        assert merged.hub.execute("select id, v from thing order by id") == [(1, "a"), (2, "e"), (4, "d")]
+        refused = merged.conflicts()
+        assert [(code, row is not None) for _, code, row, _, _ in refused] == [("22021", True)] * 2
+        device.execute("update thing set v = 'good' where id in (1, 3)")
+        merged.settle()
+
+        assert [each.rows("thing", "id, v") for each in merged.members] == [
+            [(1, "good"), (2, "e"), (3, "good"), (4, "d")]
+        ] * 3
+        assert merged.settle()[-1].refused == 0
+
+
+def test_a_file_hubs_invalid_text_holds_back_its_row_alone(tmp_path: Path) -> None:
+    with open_file_member(tmp_path / "hub.db") as hub, open_file_member(tmp_path / "device.db") as device:
+        merge = Merge(hub, [device])
+        merge.begin("create table thing (id integer primary key, v text)", thing={})
+        hub.execute(f"insert into thing (id, v) values (1, {BAD})", "insert into thing (id, v) values (2, 'b')")
+        assert merge.sync().refused == 1
+        assert device.rows("thing", "id, v") == [(2, "b")]
+        assert [row.is_equal for row in merge.merge.validate("shop", device.url, checksum=True)] == [False]
+
+
+@pytest.mark.parametrize("hub_first", [True, False], ids=["hub first", "device first"])
+def test_parents_deleted_beside_changed_children_converge(merged: Merge, *, hub_first: bool) -> None:
+    """Microsoft's KB 307482: the parent returns to where it was deleted, with a record."""
+    merged.begin(
+        "create table parent (id integer primary key, v text)",
+        "create table child (id integer primary key, parent_id integer not null references parent (id), v integer)",
+        "insert into parent values (1, 'a')",
+        "insert into child values (1, 1, 1)",
+        parent={},
+        child={},
+    )
+    deleting, updating = merged.subscribers
+    deleting.execute("delete from child", "delete from parent")
+    (merged.hub if hub_first else updating).execute("update child set v = 9")
+    merged.sync(1)
+    merged.settle()
+
+    for table, columns in (("parent", "id, v"), ("child", "id, parent_id, v")):
+        merged.require_equal(table, columns=columns)
+    assert merged.hub.rows("child", "id, v") == [(1, 9)]
+    assert merged.conflicts() != []
+    assert all(summary.is_quiet and not summary.refused for summary in merged.settle())
+
+
+@pytest.mark.live
+def test_tables_of_one_name_in_two_schemas_are_two_on_devices(server: EmbeddedServer, tmp_path: Path) -> None:
+    with fresh_database(server) as url, open_server_member(url) as hub, open_file_member(tmp_path / "d.db") as device:
+        hub.execute(
+            "create schema archive",
+            "create table item (id int primary key, v text)",
+            "create table archive.item (id int primary key, item_id int references item (id), v text)",
+            "insert into item values (1, 'a')",
+            "insert into archive.item values (1, 1, 'old')",
+        )
+        merge = Merge(hub, [device])
+        merge.begin(**{"public.item": {}, "archive.item": {}})
+        assert device.rows("archive_item", "id, item_id, v") == [(1, 1, "old")]
+        device.execute("update item set v = 'b'", "insert into archive_item (id, item_id, v) values (2, 1, 'older')")
+        merge.settle()
+
+        assert hub.rows("item", "id, v") == [(1, "b")]
+        assert hub.rows("archive.item", "id, v") == [(1, "old"), (2, "older")]
+        compared = merge.merge.validate("shop", device.url, checksum=True)
+        assert {row.article for row in compared} == {"item", "archive_item"}
+        assert all(row.is_equal for row in compared)
