@@ -9,6 +9,8 @@ import pytest
 from builders.merged_databases import FileMember, Merge, open_file_member, open_server_member
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.merge.api import MergeReplication
+from rowtide.merge.articles import Partition
 
 BAD = "cast(X'ff41' as text)"
 
@@ -96,3 +98,57 @@ def test_tables_of_one_name_in_two_schemas_are_two_on_devices(server: EmbeddedSe
         compared = merge.merge.validate("shop", device.url, checksum=True)
         assert {row.article for row in compared} == {"item", "archive_item"}
         assert all(row.is_equal for row in compared)
+
+
+def test_two_publications_may_share_a_table_in_one_file(merged: Merge) -> None:
+    merged.hub.execute(
+        "create table customer (id integer primary key, v text)",
+        "create table orders (id integer primary key, customer_id integer references customer (id))",
+        "create table visit (id integer primary key, customer_id integer references customer (id))",
+        "insert into customer values (1, 'a'), (2, 'b')",
+        "insert into visit values (1, 1)",
+    )
+    device = merged.subscribers[0]
+    merged.begin(customer={}, orders={})
+    merged.merge.add_publication("visits")
+    for table in ("customer", "visit"):
+        merged.merge.add_article("visits", table)
+    merged.hub.execute("insert into customer (id, v) values (3, 'c')", "update customer set v = 'x' where id = 1")
+    device.execute("update customer set v = 'y' where id = 2", "insert into orders (id, customer_id) values (1, 2)")
+    merged.merge.add_subscription("visits", device.url)
+    assert device.rows("customer", "id, v") == [(1, "x"), (2, "y"), (3, "c")]
+    device.execute("insert into visit (id, customer_id) values (2, 3)", "update customer set v = 'z' where id = 3")
+
+    merged.merge.sync("visits", device.url)
+    assert merged.hub.rows("customer", "id, v") == [(1, "x"), (2, "y"), (3, "z")]
+    merged.settle()
+    merged.merge.sync("visits", device.url)
+    for table, columns in (("customer", "id, v"), ("orders", "id, customer_id")):
+        merged.require_equal(table, columns=columns)
+    assert device.rows("visit", "id, customer_id") == merged.hub.rows("visit", "id, customer_id") == [(1, 1), (2, 3)]
+    assert all(summary.is_quiet for summary in [*merged.settle(), merged.merge.sync("visits", device.url)])
+
+    merged.merge.drop_subscription("shop", device.url)
+    device.execute("update customer set v = 'last' where id = 1")
+    merged.merge.sync("visits", device.url)
+    assert (1, "last") in merged.hub.rows("customer", "id, v")
+
+
+def test_two_filtered_publications_in_one_file_stay_apart(tmp_path: Path) -> None:
+    with open_file_member(tmp_path / "hub.db") as hub, open_file_member(tmp_path / "device.db") as device:
+        merge = MergeReplication(hub.url)
+        for table in ("item", "visit"):
+            hub.execute(
+                f"create table {table} (id integer primary key, region text)",
+                f"insert into {table} values (1, 'n'), (2, 's')",
+            )
+            merge.add_publication(table)
+            merge.add_article(table, table, where="region = host_name()")
+            merge.add_subscription(table, device.url, partition=Partition(host_name="n"))
+        hub.execute("update item set region = 's' where id = 1")
+        merge.sync("item", device.url)
+        assert (device.rows("item", "id"), device.rows("visit", "id")) == ([], [(1,)])
+        merge.drop_subscription("visit", device.url)
+        hub.execute("update item set region = 'n' where id = 1", "update item set region = 'n' where id = 2")
+        merge.sync("item", device.url)
+        assert device.rows("item", "id") == [(1,), (2,)]

@@ -179,7 +179,10 @@ class SubscriberHasTable(AlreadyExists):
 
     number = 8016
     fact = "the subscriber already has a table {table}"
-    hint = "Drop or rename it there: the subscription creates it, with its rows, constraints and triggers."
+    hint = (
+        "Drop or rename it there: the subscription creates it, with its rows, constraints and triggers. Two "
+        "publications of one publisher share a table if neither filters it."
+    )
     table: str
 
 

@@ -309,11 +309,14 @@ class NodeTables(Protocol):
     def is_there(self, article: Article) -> bool:
         """Whether an article's table exists here."""
 
-    def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> Sequence[Omission]:
+    def make(
+        self, tables: Sequence[tuple[Article, TableDescription]], *, present: Sequence[Article] = ()
+    ) -> Sequence[Omission]:
         """Create the tables of articles, parents first, with their keys, parts, and the foreign keys between them.
 
-        Return the parts that this database does not have. Within a transaction, in which `load` fills them; foreign
-        keys may be created or checked at its end. Raises `UnsupportedColumnType`.
+        Tables of `present` exist, and are only referenced. Return the parts that this database does not have. Within a
+        transaction, in which `load` fills the tables; foreign keys may be created or checked at its end. Raises
+        `UnsupportedColumnType`.
         """
 
     def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:

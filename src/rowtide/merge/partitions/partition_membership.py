@@ -61,9 +61,10 @@ def remove_members(connection: Connection, subscriber: int, article: Article, ro
         connection.execute(delete(partition_mappings).where(_of(subscriber, article, chunk)))
 
 
-def remove_all_members(connection: Connection, subscriber: int) -> None:
-    """Remove all rows from a subscriber's membership."""
-    connection.execute(delete(partition_mappings).where(partition_mappings.c.replnickname == subscriber))
+def remove_all_members(connection: Connection, subscriber: int, articles: Iterable[Article]) -> None:
+    """Remove all rows of articles from a subscriber's membership."""
+    for article in articles:
+        connection.execute(delete(partition_mappings).where(_of(subscriber, article, ())))
 
 
 def add_partition(connection: Connection, pubid: str, partition: Partition, *, is_explicit: bool) -> int:

@@ -24,6 +24,7 @@ from rowtide.merge.catalogue import (
     put_article,
     put_publication,
     read_nickname,
+    read_purged,
     renew_nickname,
     set_definition,
     set_purged,
@@ -54,6 +55,7 @@ from rowtide.merge.progress import (
 from rowtide.merge.publishing.publications import forget_publication
 from rowtide.merge.session.exchange import taken
 from rowtide.merge.session.pairing import Pairing, has_met, require_original
+from rowtide.merge.session.receiving import SubscriberReceiver
 from rowtide.merge.versions.changes import Row, Write
 
 _NO_NODE = 0
@@ -86,8 +88,9 @@ def add_subscription(
     if find_publication(subscriber.connection, publication_name) is not None:
         raise MergeSubscriptionExists(subscriber_name, publication_name)
     articles = list_articles(hub.connection, publication.pubid)
+    shared = _find_shared(subscriber, publication, articles)
     for article in articles:
-        if subscriber.tables.is_there(article):
+        if article not in shared and subscriber.tables.is_there(article):
             raise SubscriberHasTable(article.qualified_name)
     chosen = _choose_partition(publication, articles, partition or Partition())
     nickname = read_nickname(subscriber.connection)
@@ -108,17 +111,44 @@ def add_subscription(
         _enter_partition(hub, articles, subscription)
     with subscriber.transaction():
         with hub.enumerating() as enumeration:
-            snapshot = Snapshot(enumeration, articles, bind_articles(articles, chosen))
+            snapshot = Snapshot(enumeration, articles, bind_articles(articles, chosen), shared)
             generation, members = enumeration.generation, snapshot.members()
+            at_subscriber = replace(subscription, nickname=publication.publisher, received=generation)
             omissions = _fill(hub, subscriber, publication, snapshot, on_progress)
+            put_subscription(subscriber.connection, at_subscriber)
+            for article in shared:
+                _complete(subscriber, at_subscriber, snapshot, article)
         _hold(hub, nickname, members, generation)
-        at_subscriber = replace(subscription, nickname=publication.publisher, received=generation)
-        put_subscription(subscriber.connection, at_subscriber)
     with hub.transaction():
         set_subscription(hub.connection, subscription.subid, sentgen=generation)
     for omission in omissions:
         on_omission(omission)
     return replace(subscription, sent=generation)
+
+
+def _find_shared(subscriber: Node, publication: Publication, articles: Sequence[Article]) -> Sequence[Article]:
+    """Return the articles whose tables the subscriber has from another publication of the same publisher.
+
+    Both have all rows: which rows of a filtered table belong here depends on one publication alone.
+    """
+    known = {
+        article.nickname: article
+        for other in list_publications(subscriber.connection)
+        if other.publisher == publication.publisher
+        for article in list_articles(subscriber.connection, other.pubid)
+    }
+    return [
+        article
+        for article in articles
+        if article.nickname in known and not (article.is_filtered or known[article.nickname].is_filtered)
+    ]
+
+
+def _complete(subscriber: Node, subscription: Subscription, snapshot: Snapshot, article: Article) -> None:
+    """Bring a shared table to the snapshot's state, in the caller's transaction; the subscriber's own changes stay."""
+    receiver = SubscriberReceiver(subscriber, subscription, subscription.nickname, "", {}, is_upload=False)
+    for batch in snapshot.rows(article):
+        receiver.receive(article, snapshot.enumeration.again(article, [rowguid for rowguid, _ in batch]))
 
 
 def reinitialize(
@@ -213,7 +243,7 @@ def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str,
         for one in found:
             remove_subscription(hub.connection, one.subid)
             remove_retries_of(hub.connection, one.nickname)
-            remove_all_members(hub.connection, one.nickname)
+            remove_all_members(hub.connection, one.nickname, list_articles(hub.connection, publication.pubid))
         drop_unused_partitions(hub.connection, publication.pubid)
 
 
@@ -234,11 +264,20 @@ def _require_parted_alike(
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The rows that a subscriber starts with: all rows of the articles, or its partition of the filtered ones."""
+    """The rows that a subscriber starts with: all rows of the articles, or its partition of the filtered ones.
+
+    `shared` are those whose tables it has from another publication.
+    """
 
     enumeration: Enumeration
     articles: Sequence[Article]
     filters: Mapping[int, RowFilter]
+    shared: Sequence[Article] = ()
+
+    @property
+    def new_articles(self) -> Sequence[Article]:
+        """The articles whose tables the subscriber does not have."""
+        return [article for article in self.articles if article not in self.shared]
 
     def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
         return self.enumeration.rows(article, self.filters.get(article.nickname))
@@ -271,7 +310,7 @@ def _hold(
 ) -> None:
     """Store the subscriber's partition membership at the hub before it receives the rows. Idempotent."""
     with hub.transaction():
-        remove_all_members(hub.connection, subscriber)
+        remove_all_members(hub.connection, subscriber, members)
         for article, rows in members.items():
             add_members(hub.connection, subscriber, article, rows, generation)
 
@@ -303,22 +342,25 @@ def _fill(
     """
     articles = snapshot.articles
     put_publication(subscriber.connection, publication)
-    omissions = subscriber.tables.make([(article, hub.tables.describe(article.qualified_name)) for article in articles])
+    described = [(article, hub.tables.describe(article.qualified_name)) for article in articles]
+    omissions = subscriber.tables.make(described, present=snapshot.shared)
     subscriber.defer_constraints()
-    for article in articles:
+    for article in snapshot.new_articles:
         subscriber.tables.load(article, _told(article, snapshot.rows(article), on_progress))
-    for article in articles:
+    for article in snapshot.shared:
+        purged = read_purged(subscriber.connection, article.nickname)
+        _put_article(subscriber, publication, article, purged)
+    for article in snapshot.new_articles:
         for versions in snapshot.versions(article, publication.publisher):
             subscriber.write(article, versions)
-        put_article(
-            subscriber.connection,
-            publication.pubid,
-            article,
-            purged_lineage=snapshot.enumeration.included(article),
-            preserve_rowguidcol=True,
-        )
+        _put_article(subscriber, publication, article, snapshot.enumeration.included(article))
         subscriber.tables.track(article)
     return omissions
+
+
+def _put_article(subscriber: Node, publication: Publication, article: Article, purged_lineage: bytes) -> None:
+    connection = subscriber.connection
+    put_article(connection, publication.pubid, article, purged_lineage=purged_lineage, preserve_rowguidcol=True)
 
 
 def _refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on_progress: SnapshotProgress) -> None:

@@ -118,16 +118,19 @@ class PostgresTables:
         found = text("select to_regclass(:name) is not null")
         return bool(self._connection.execute(found, {"name": table_of(article)}).scalar())
 
-    def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> Sequence[Omission]:
+    def make(
+        self, tables: Sequence[tuple[Article, TableDescription]], *, present: Sequence[Article] = ()
+    ) -> Sequence[Omission]:
         omissions: list[Omission] = []
-        for article, description in tables:
+        made = [(article, description) for article, description in tables if article not in present]
+        for article, description in made:
             self._require_types(article)
             if article.schema:
                 self._run(f"create schema if not exists {quote(article.schema)}")
             self._run(_creation(article, description))
             omissions += make_parts(self._session, article, description)
         names = {article.qualified_name: article for article, _ in tables}
-        for article, description in tables:
+        for article, description in made:
             for constraint in _foreign_keys(article, description, names):
                 self._run(constraint)
         return omissions

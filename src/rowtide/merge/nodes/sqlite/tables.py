@@ -105,11 +105,14 @@ class SqliteTables:
     def is_there(self, article: Article) -> bool:
         return find_table(self._session, article.file_table) is not None
 
-    def make(self, tables: Sequence[tuple[Article, TableDescription]]) -> Sequence[Omission]:
+    def make(
+        self, tables: Sequence[tuple[Article, TableDescription]], *, present: Sequence[Article] = ()
+    ) -> Sequence[Omission]:
         names = {article.qualified_name: article.file_table for article, _ in tables}
         return [
             omission
             for article, description in tables
+            if article not in present
             for omission in make_table(self._session, article, description, names)
         ]
 
