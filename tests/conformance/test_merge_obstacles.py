@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,7 +89,8 @@ def test_tables_of_one_name_in_two_schemas_are_two_on_devices(server: EmbeddedSe
             "insert into archive.item values (1, 1, 'old')",
         )
         merge = Merge(hub, [device])
-        merge.begin(**{"public.item": {}, "archive.item": {}})
+        articles: dict[str, Any] = {"public.item": {}, "archive.item": {}}
+        merge.begin(**articles)
         assert device.rows("archive_item", "id, item_id, v") == [(1, 1, "old")]
         device.execute("update item set v = 'b'", "insert into archive_item (id, item_id, v) values (2, 1, 'older')")
         merge.settle()
