@@ -16,7 +16,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
 MIB = 1 << 20
-LIMITED = CopyLimits(chunk_bytes=16 * 1024, workers=1, row_bytes=MIB)
+LIMITED = CopyLimits(chunk_bytes=64 * 1024, workers=1, row_bytes=MIB)
 BEYOND_THE_SERVER = "convert_to(repeat('x', 540000000), 'UTF8')"
 """Its text form has two digits for each byte: more than a gigabyte, which is all that the server can hold."""
 THREE, FOUR, BOTH = b"\x04", b"\x08", b"\x0c"
@@ -34,10 +34,10 @@ def says(rows: int) -> str:
 def test_rows_that_are_too_large_are_copied_in_part(copied: CapturedDatabase) -> None:
     copied.execute(
         "create table item (id int, part text, one text, two text, primary key (id, part))",
-        r"insert into item select i, e'it''s \\ ' || i, 'one', 'two' from generate_series(1, 900) i",
+        r"insert into item select i, e'it''s \\ ' || i, 'one', 'two' from generate_series(1, 200) i",
         f"update item set one = repeat('x', {2 * MIB}) where id = 7",
-        f"update item set one = repeat('x', {2 * MIB}), two = repeat('y', {2 * MIB}) where id = 500",
-        f"update item set one = repeat('x', {MIB // 2}), two = repeat('y', {MIB // 2 + 9}) where id = 900",
+        f"update item set one = repeat('x', {2 * MIB}), two = repeat('y', {2 * MIB}) where id = 100",
+        f"update item set one = repeat('x', {MIB // 2}), two = repeat('y', {MIB // 2 + 9}) where id = 200",
     )
     copied.enable("item", snapshot=True)
     copied.copy_tables(LIMITED)
@@ -45,14 +45,23 @@ def test_rows_that_are_too_large_are_copied_in_part(copied: CapturedDatabase) ->
     (snapshot,) = snapshots_of(copied, "public_item")
     assert (snapshot.state, snapshot.definition.of_chunks > 1) == (SnapshotState.COVERED, True)
     rows = {row[0]: row[1:] for row in base_rows(copied, "public_item", "id", "part", "one", "two", "__$absent_mask")}
-    assert len(rows) == 900
+    assert len(rows) == 200
     assert rows.pop(7) == (r"it's \ 7", None, "two", THREE)
-    assert rows.pop(500) == (r"it's \ 500", None, None, BOTH)
-    assert rows.pop(900) == (r"it's \ 900", "x" * (MIB // 2), None, FOUR)
+    assert rows.pop(100) == (r"it's \ 100", None, None, BOTH)
+    assert rows.pop(200) == (r"it's \ 200", "x" * (MIB // 2), None, FOUR)
     assert {row[1:] for row in rows.values()} == {("one", "two", None)}
     assert outcomes(copied) == [("finished", says(3))]
     found = copied.cdc.stream_table_as_of("public_item").to_arrow().read_all().to_pylist()
-    assert sorted(row["id"] for row in found if row["__$absent_mask"] is not None) == [7, 500, 900]
+    assert sorted(row["id"] for row in found if row["__$absent_mask"] is not None) == [7, 100, 200]
+
+
+def test_a_row_that_is_too_large_fails_a_copy_without_key(copied: CapturedDatabase) -> None:
+    copied.execute("create table bag (value text)", f"insert into bag values (repeat('x', {2 * MIB}))")
+    copied.enable("bag", snapshot=True)
+    copied.copy_tables(LIMITED)
+    ((state, outcome),) = outcomes(copied)
+    assert state == "failed"
+    assert "RT-4200: table public.bag could not be copied: a row takes about 2,097,153 bytes" in str(outcome)
 
 
 @pytest.mark.exhaustive

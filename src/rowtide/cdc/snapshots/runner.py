@@ -121,9 +121,10 @@ class SnapshotRunner:
         self._endings.begins_again = False
         if not self._is_open:
             self._open()
+        # First: what fails here is no open request afterwards.
+        self._collect()
         requests = self._reports.list_open()
         self._follow(requests)
-        self._collect()
         self._begin(requests)
         self._plan_due()
         self._schedule()
