@@ -1,21 +1,30 @@
-"""How many round trips to the hub a synchronisation of a device takes; connecting is not counted."""
+"""How many round trips to the hub a synchronisation of a device takes; connecting is not counted.
+
+The network is a thread of this process: a synchronisation that held the interpreter's lock while it waits would stop.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from builders.merged_databases import Merge, open_file_member, open_server_member
 from builders.slow_network import SlowNetwork, slow_network
 from rowtide.merge.api import MergeReplication
+from rowtide.merge.session.history import Summary
 
 pytestmark = pytest.mark.live
 
-ITEM = "create table item (id bigint primary key, name text check (name <> 'refused'), qty integer)"
+ITEM = "create table item (id bigint primary key, name text, qty integer)"
 LINE = "create table line (id bigint primary key, item_id bigint references item (id), note text)"
+LIMIT = "alter table item add constraint small check (qty < 100)"
+NUMBERS = "with recursive s (n) as (select 1 union all select n + 1 from s where n < {rows})"
+EMPTY = 7
 ROWS = 1000
 
 
@@ -31,20 +40,135 @@ def merged(network: SlowNetwork, tmp_path: Path) -> Iterator[Merge]:
     with ExitStack() as opened:
         hub = opened.enter_context(open_server_member(network.database_url))
         merged = Merge(hub, [opened.enter_context(open_file_member(tmp_path / "device.db"))])
-        hub.execute(ITEM, LINE, "insert into item select n, 'item', 0 from generate_series(1, 500) n")
+        hub.execute(ITEM, LINE, f"insert into item select n, 'item', 0 from generate_series(1, {ROWS}) n")
         merged.begin(item={}, line={})
         merged.merge = MergeReplication(network.url)
         merged.sync()
         yield merged
 
 
-def count(network: SlowNetwork, merged: Merge) -> int:
-    """Synchronise, and return how many round trips it took."""
+def insert(first: int, rows: int, name: str) -> str:
+    return f"insert into item (id, name, qty) {NUMBERS.format(rows=rows)} select {first} + n, '{name}', n from s"
+
+
+def count(network: SlowNetwork, merged: Merge) -> tuple[int, Summary]:
+    """Synchronise, and return how many round trips it took, and its summary."""
     network.reset()
-    merged.sync()
+    summary = merged.sync()
     assert network.connections == 1
-    return network.trips
+    return network.trips, summary
 
 
-def test_an_empty_synchronisation_takes_few_round_trips(network: SlowNetwork, merged: Merge) -> None:
-    assert [count(network, merged) for _ in range(2)] == [7, 7]
+def test_an_empty_synchronisation_takes_seven_round_trips(network: SlowNetwork, merged: Merge) -> None:
+    assert [count(network, merged)[0] for _ in range(2)] == [EMPTY, EMPTY]
+
+
+def test_a_thousand_rows_each_way_take_a_few_more(network: SlowNetwork, merged: Merge) -> None:
+    for member, first in ((merged.hub, 10_000), (merged.subscribers[0], 20_000)):
+        member.execute(insert(first, ROWS, "new"))
+    inserted, summary = count(network, merged)
+    merged.require_equal("item", columns="id, name, qty")
+    for member, name in ((merged.hub, "hub"), (merged.subscribers[0], "device")):
+        condition = "id > 10000 and id <= 20000" if name == "hub" else "id > 20000"
+        member.execute(f"update item set name = '{name}' where {condition}")
+    updated, _ = count(network, merged)
+
+    merged.require_equal("item", columns="id, name, qty")
+    assert (summary.upload.total.inserts, summary.download.total.inserts) == (ROWS, ROWS)
+    assert max(inserted, updated) <= EMPTY + 8
+
+
+def test_conflicts_are_decided_together(network: SlowNetwork, merged: Merge) -> None:
+    for member, name in ((merged.hub, "hub"), (merged.subscribers[0], "device")):
+        member.execute(f"update item set name = '{name}' where id <= 200")
+    trips, summary = count(network, merged)
+
+    assert summary.upload.total.conflicts == 200
+    assert trips <= EMPTY + 6
+    merged.require_equal("item", columns="id, name, qty")
+
+
+def test_duplicate_keys_are_settled_together(network: SlowNetwork, merged: Merge) -> None:
+    for member, name in ((merged.hub, "hub"), (merged.subscribers[0], "device")):
+        member.execute(insert(10_000, 20, name))
+    trips, summary = count(network, merged)
+
+    assert summary.upload.total.conflicts == 20
+    assert trips <= EMPTY + 11
+    merged.require_equal("item", columns="id, name, qty")
+
+
+def test_refused_rows_take_three_round_trips_per_hundred(network: SlowNetwork, merged: Merge) -> None:
+    merged.hub.execute(LIMIT)
+    merged.subscribers[0].execute(insert(10_000, 199, "device"))
+    first, summary = count(network, merged)
+    again, repeated = count(network, merged)
+
+    assert (len(summary.upload.refused), summary.upload.total.inserts) == (100, 99)
+    assert (len(repeated.upload.refused), repeated.upload.total.retried) == (100, 100)
+    assert again - EMPTY <= 3 + 1  # that the generation has come is stored in a transaction of its own
+    assert first - EMPTY <= 7
+    assert merged.hub.execute("select count(*) from item where id > 10000") == [(99,)]
+
+
+def looked(merged: Merge) -> int:
+    return int(merged.hub.execute("select last_value from looked")[0][0])
+
+
+def test_an_unchanged_refused_row_is_retried_once(network: SlowNetwork, merged: Merge) -> None:
+    """A sequence is not rolled back: it counts how often the hub has looked at the row."""
+    merged.hub.execute(
+        "create sequence looked",
+        "create function refuse() returns trigger language plpgsql as "
+        "'begin if new.qty >= 100 then perform nextval(''looked''); raise exception ''too many''; end if; "
+        "return new; end'",
+        "create trigger refuse before insert on item for each row execute function refuse()",
+    )
+    merged.subscribers[0].execute(insert(10_000, 100, "device"))
+    _, summary = count(network, merged)
+    before = looked(merged)
+    count(network, merged)
+
+    assert len(summary.upload.refused) == 1
+    assert looked(merged) - before == 2  # with the other rows, and alone
+
+
+def test_a_locked_row_delays_only_itself(network: SlowNetwork, merged: Merge) -> None:
+    merged.subscribers[0].execute("update item set name = 'device' where id <= 3")
+    with psycopg.connect(network.database_url) as other:
+        other.execute("select * from item where id = 2 for update")
+        _, summary = count(network, merged)
+    assert [refused.error.code for refused in summary.upload.refused] == ["55P03"]
+    assert merged.hub.execute("select id from item where name = 'device' order by id") == [(1,), (3,)]
+    assert merged.conflicts() == []
+    _, repeated = count(network, merged)
+
+    assert repeated.upload.refused == []
+    merged.require_equal("item", columns="id, name, qty")
+
+
+def test_children_of_a_locked_row_follow_it(network: SlowNetwork, merged: Merge) -> None:
+    merged.subscribers[0].execute(
+        "update item set name = 'device' where id = 2",
+        "insert into line (id, item_id, note) values (1, 2, 'of the locked one'), (2, 3, 'of another')",
+    )
+    with psycopg.connect(network.database_url) as other:
+        other.execute("delete from item where id = 2")
+        count(network, merged)
+        other.rollback()
+    assert merged.hub.execute("select id from line") == [(2,)]
+    merged.settle(1)
+
+    merged.require_equal("item", "line", columns="id")
+    assert merged.conflicts() == []
+
+
+def test_other_threads_run_while_a_synchronisation_waits(network: SlowNetwork, merged: Merge) -> None:
+    merged.hub.execute(insert(10_000, ROWS, "hub"))
+    network.delay_s = 0.02
+    ran = threading.Event()
+    waiting = threading.Timer(0.05, ran.set)
+    waiting.start()
+    merged.sync()
+
+    assert ran.is_set()

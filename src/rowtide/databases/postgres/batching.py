@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
+from psycopg.types.string import TextLoader
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
@@ -62,15 +63,26 @@ class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
         with self.sending():
             pass
 
-    def read(self, *statements: tuple[str, Parameters]) -> list[Rows]:
-        """Return the rows of statements, read in one round trip with what waits before them."""
+    def read(self, *statements: tuple[str, Parameters], texts: bool = False) -> list[Rows]:
+        """Return the rows of statements, read in one round trip with what waits before them.
+
+        With `texts`, each value is the server's text.
+        """
         cursors: list[psycopg.Cursor[tuple[Any, ...]]] = []
         with self.sending(always=len(statements) > 1):
             for statement, parameters in statements:
-                cursor = psycopg.Cursor(self)
+                cursor = self.text_cursor() if texts else psycopg.Cursor(self)
                 cursor.execute(sql.SQL(statement), parameters)
                 cursors.append(cursor)
         return [[] if cursor.description is None else cursor.fetchall() for cursor in cursors]
+
+    def text_cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Return a cursor that gives each value as the server's text; what waits is not sent before its statements."""
+        cursor = psycopg.Cursor(self)
+        for known in self.adapters.types:
+            for code in filter(None, (known.oid, known.array_oid)):
+                cursor.adapters.register_loader(code, TextLoader)
+        return cursor
 
     def commit_open(self, *statements: str) -> None:
         """Run statements at the end of a transaction of `begin`, and commit it."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Select
 
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import Article, ArticleColumn, JoinFilter, Subscription
+from rowtide.merge.errors import RowsRefused
 from rowtide.merge.nodes.table_parts import Omission, Part
-from rowtide.merge.nodes.unique_swap import TemporaryValues
 from rowtide.merge.partitions.candidates import Candidate
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
@@ -145,6 +145,15 @@ class Enumeration(Protocol):
         """Return the lineage of rows without metadata: what was purged, and all of this node's own changes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a row was not written: `holder` is the local row with its primary key, `is_locked`: it may be taken later."""
+
+    error: RowsRefused
+    holder: str | None
+    is_locked: bool = field(default=False, kw_only=True)
+
+
 class Node(Protocol):
     """A database that takes part in a merge, over its own connection.
 
@@ -158,6 +167,10 @@ class Node(Protocol):
     @property
     def tables(self) -> NodeTables:
         """Creates, alters and describes tables on this node."""
+
+    @property
+    def tries_together(self) -> bool:
+        """Whether a retry by `write_each` tries all rows together first; else that takes a transaction of its own."""
 
     def read_together(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
         """Return the rows of queries of the tables of `definitions`, in one round trip; none without such tables.
@@ -218,6 +231,9 @@ class Node(Protocol):
         A row that this node never had is left out.
         """
 
+    def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:
+        """Return what `read_known` does for rows of several articles, in one round trip."""
+
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
         """Return those of the rows that exist."""
 
@@ -230,10 +246,19 @@ class Node(Protocol):
         Raises `RowsRefused` if the database rejects them; the transaction continues.
         """
 
-    def write_temporary(self, article: Article, values: Mapping[str, TemporaryValues]) -> None:
-        """Give rows temporary values before `write` sets the final ones in the same transaction.
+    def write_together(self, parts: Sequence[tuple[Article, Sequence[Write]]]) -> None:
+        """Write all rows or none, with deferred constraints and temporary values of unique columns.
 
-        The rows' metadata stays as it is. Raises `RowsRefused`.
+        Raises `RowsRefused`, also at the end of the transaction; it cannot continue.
+        """
+
+    def write_each(
+        self, parts: Sequence[tuple[Article, Sequence[Write]]], *, is_retry: bool = False
+    ) -> list[Mapping[str, Refusal]]:
+        """Write those rows that the database takes, in the order given; return the others of each part, by rowguid.
+
+        In a retry each row is tried alone, again for as long as others are taken; with `tries_together`, after all
+        were tried as by `write_together`.
         """
 
     def outside(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:

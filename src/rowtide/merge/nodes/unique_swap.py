@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 
-from rowtide.merge.articles import Article
+from rowtide.merge.articles import Article, ArticleColumn
 
-_FIRST = -1_000_000_000
+FIRST_TEMPORARY = -1_000_000_000
+"""The temporary number of the first row; the others' are below it."""
 _WHOLE_NUMBERS = ("integer", "bigint", "numeric")
 _TEXTS = ("text", "character varying", "uuid")
 """Without a length or a number of digits: a temporary value may be too long for one."""
@@ -15,19 +17,40 @@ TemporaryValues = Mapping[str, str | None]
 """Values by the names of columns."""
 
 
+class TemporaryKind(Enum):
+    """What a column's temporary value is."""
+
+    NULL = auto()
+    NUMBER = auto()
+    ROWGUID = auto()
+
+
+def temporary_kinds(article: Article) -> dict[str, TemporaryKind]:
+    """Return the kinds of an article's temporary values; a column whose type has no such value keeps its own."""
+    kinds = {column.name: _kind(column) for column in article.columns if column.name in article.unique_columns}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
+
+
 def temporary_values(article: Article, rowguids: Sequence[str]) -> dict[str, TemporaryValues]:
-    """Return each row's temporary values of unique columns; a column whose type has no such value keeps its own."""
-    return {rowguid: _temporary(article, rowguid, place) for place, rowguid in enumerate(rowguids)}
+    """Return each row's temporary values of unique columns."""
+    kinds = temporary_kinds(article)
+    return {
+        rowguid: {name: _value(kind, rowguid, place) for name, kind in kinds.items()}
+        for place, rowguid in enumerate(rowguids)
+    }
 
 
-def _temporary(article: Article, rowguid: str, place: int) -> TemporaryValues:
-    values: dict[str, str | None] = {}
-    for column in article.columns:
-        if column.name in article.unique_columns:
-            if column.is_nullable:
-                values[column.name] = None
-            elif column.type_text in _WHOLE_NUMBERS:
-                values[column.name] = str(_FIRST - place)
-            elif column.type_text in _TEXTS:
-                values[column.name] = rowguid
-    return values
+def _kind(column: ArticleColumn) -> TemporaryKind | None:
+    if column.is_nullable:
+        return TemporaryKind.NULL
+    if column.type_text in _WHOLE_NUMBERS:
+        return TemporaryKind.NUMBER
+    return TemporaryKind.ROWGUID if column.type_text in _TEXTS else None
+
+
+def _value(kind: TemporaryKind, rowguid: str, place: int) -> str | None:
+    return {
+        TemporaryKind.NULL: None,
+        TemporaryKind.NUMBER: str(FIRST_TEMPORARY - place),
+        TemporaryKind.ROWGUID: rowguid,
+    }[kind]

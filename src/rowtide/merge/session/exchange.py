@@ -1,7 +1,7 @@
 """Transfer changes from one node to another: upserts parents first, then deletes children first.
 
-A change that a node refuses, such as a child whose parent is still to come, is retried after all others. If it is
-refused again, it stays listed, and the next synchronisation requests it again.
+A change that a node refuses, such as a child whose parent is still to come, is retried after all others, once. If it is
+refused again, it stays listed, and the next synchronisation requests it again; it comes after all others then.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import groupby
+from enum import Enum, auto
 from typing import Protocol
 
 from rowtide.merge.articles import Article
 from rowtide.merge.errors import RowsRefused
-from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node import Node, Refusal
 from rowtide.merge.nodes.retry import Result, transact_at
 from rowtide.merge.session.spooling import Spool
 from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Write
@@ -47,11 +46,36 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A change that a node refused, with the node's error."""
+    """A change that a node refused; see `Refusal`."""
 
     article: Article
     change: RowChange
-    error: RowsRefused
+    refusal: Refusal
+
+    @property
+    def error(self) -> RowsRefused:
+        """The node's error."""
+        return self.refusal.error
+
+
+class Attempt(Enum):
+    """How rows are written: `TOGETHER` is all or none, of others the node tells what it refuses."""
+
+    FIRST = auto()
+    TOGETHER = auto()
+    RETRY = auto()
+
+
+Part = tuple[Article, Sequence[RowChange]]
+"""Changes of an article."""
+
+
+@dataclass(slots=True)
+class Received:
+    """The result of a part, and what the node refused of it."""
+
+    counts: Counts
+    refused: list[Refused] = field(default_factory=list)
 
 
 class Receiver(Protocol):
@@ -60,14 +84,18 @@ class Receiver(Protocol):
     @property
     def node(self) -> Node: ...
 
-    def receive(self, article: Article, changes: Sequence[RowChange], *, swaps: bool = False) -> Counts:
-        """Write the newer versions; with `swaps` also rows that swap unique keys.
+    @property
+    def again(self) -> Mapping[int, Sequence[str]]:
+        """The rows that are requested once more, by the article's nickname: their changes come last."""
 
-        Raises `RowsRefused` if the node refuses them.
+    def receive(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
+        """Write the newer versions of each part.
+
+        Raises `RowsRefused` where rows are to be told apart by the caller, and in `Attempt.TOGETHER`.
         """
 
-    def give_up(self, refused: Refused) -> Counts:
-        """Handle a change that was refused in every attempt, in its own transaction."""
+    def give_up(self, refused: Sequence[Refused]) -> list[Counts]:
+        """Handle changes that were refused in every attempt, in the caller's transaction; return the result of each."""
 
     def check(self) -> None:
         """Raise `SessionReplaced` if another synchronisation has replaced this one; called in each transaction."""
@@ -82,80 +110,137 @@ class Transfer:
     on_progress: Callable[[int], None] = lambda _changes: None
     counts: dict[str, Counts] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
+    _waiting: dict[tuple[int, str], Waiting] = field(default_factory=dict)
 
     def run(self, spool: Spool) -> None:
-        """Transfer all changes, and retry at the end those that were refused at first."""
+        """Transfer all changes; at the end those that were refused, and those requested again after they were."""
         for nickname, changes in spool.batches():
-            self._bring(self.articles[nickname], changes)
+            article, again = self.articles[nickname], set(self.receiver.again.get(nickname, ()))
+            now = [change for change in changes if change.rowguid not in again]
+            for change in changes if again else ():
+                if change.rowguid in again:
+                    self._wait(article, change)
+            if now:
+                self._bring(article, now)
             self.on_progress(len(changes))
         self._retry()
 
+    def _wait(self, article: Article, change: RowChange) -> None:
+        key = (article.nickname, change.rowguid)
+        self._waiting.pop(key, None)
+        self._waiting[key] = (article, change)
+
     def _bring(self, article: Article, changes: Sequence[RowChange]) -> None:
         try:
-            self._attempt(article, changes)
-        except RowsRefused as error:
+            (received,) = self._attempt([(article, changes)], Attempt.FIRST)
+        except RowsRefused:
             if len(changes) == 1:
-                self.refused.append(Refused(article, changes[0], error))
+                self._wait(article, changes[0])
                 return
             middle = len(changes) // 2
             self._bring(article, changes[:middle])
             self._bring(article, changes[middle:])
+            return
+        for refused in received.refused:
+            self._wait(article, refused.change)
 
-    def _attempt(self, article: Article, changes: Sequence[RowChange]) -> None:
+    def _attempt(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
+        return self._counted(parts, lambda: self.receiver.receive(parts, attempt))
+
+    def _counted(self, parts: Sequence[Part], work: Callable[[], list[Received]]) -> list[Received]:
         began = time.monotonic()
         try:
-            self._count(article, transact(self.receiver, lambda: self.receiver.receive(article, changes)))
+            done = transact(self.receiver, work)
         finally:
-            self._count(article, Counts(seconds=time.monotonic() - began))
+            self._count(parts[0][0], Counts(seconds=time.monotonic() - began))
+        for (article, _), received in zip(parts, done, strict=True):
+            self._count(article, received.counts)
+        return done
 
     def _count(self, article: Article, counts: Counts) -> None:
         self.counts.setdefault(article.name, Counts()).add(counts)
 
     def _retry(self) -> None:
-        """Retry refused changes: first all together with deferred constraints, then one by one."""
-        waiting, self.refused = self.refused, []
-        for refused in waiting:
-            self._count(refused.article, Counts(retried=1))
-        if not waiting or self._retry_together(waiting):
+        """Retry what waits, once: together with deferred constraints, then each; what is refused then is given up."""
+        waiting = list(self._waiting.values())
+        for article, _ in waiting:
+            self._count(article, Counts(retried=1))
+        if not waiting or (not self.receiver.node.tries_together and self._are_taken_together(waiting)):
             return
         waiting = self._retry_exchanges(waiting)
-        while waiting:
-            for refused in waiting:
-                self._bring(refused.article, [refused.change])
-            left, self.refused = self.refused, []
-            if len(left) == len(waiting):
-                break
-            waiting = left
-        for refused in waiting:
-            self._count(refused.article, transact(self.receiver, partial(self.receiver.give_up, refused)))
-        self.refused = waiting
-
-    def _retry_exchanges(self, waiting: list[Refused]) -> list[Refused]:
-        """Retry each row together with the removal of the row that has its key; return the rows still refused."""
-        removals = {refused.change.rowguid: refused for refused in waiting if refused.change.row is None}
-        done: set[str] = set()
-        for refused in waiting if removals else ():
-            row = refused.change.row
-            holder = None if row is None else self.receiver.node.find_key_holder(refused.article, row)
-            if holder in removals and self._retry_together([removals[holder], refused]):
-                done |= {holder, refused.change.rowguid}
-        return [refused for refused in waiting if refused.change.rowguid not in done]
-
-    def _retry_together(self, waiting: Sequence[Refused]) -> bool:
-        def receive_all() -> list[tuple[Article, Counts]]:
-            self.receiver.node.defer_constraints()
-            return [
-                (article, self.receiver.receive(article, [refused.change for refused in several], swaps=True))
-                for article, several in groupby(waiting, key=lambda refused: refused.article)
-            ]
-
+        if not waiting:
+            return
+        parts = _by_article(waiting)
         try:
-            done = transact(self.receiver, receive_all)
+            received = self._counted(parts, lambda: self._finish(self.receiver.receive(parts, Attempt.RETRY)))
+        except RowsRefused:
+            received = self._retry_alone(parts)
+        self.refused = [refused for one in received for refused in one.refused]
+
+    def _finish(self, received: list[Received]) -> list[Received]:
+        """Give up what was refused, in the caller's transaction."""
+        refused = [(one, each) for one in received for each in one.refused]
+        given_up = self.receiver.give_up([each for _, each in refused])
+        for (one, _), counts in zip(refused, given_up, strict=True):
+            one.counts.add(counts)
+        return received
+
+    def _retry_alone(self, parts: Sequence[Part]) -> list[Received]:
+        """Retry each row in a transaction of its own: some constraints refuse only the commit."""
+        left = [(article, change) for article, changes in parts for change in changes]
+        errors: dict[str, RowsRefused] = {}
+        while left:
+            still = []
+            for article, change in left:
+                try:
+                    (received,) = self._attempt([(article, [change])], Attempt.FIRST)
+                except RowsRefused as error:
+                    errors[change.rowguid] = error
+                    still.append((article, change))
+                    continue
+                for refused in received.refused:
+                    errors[change.rowguid] = refused.error
+                    still.append((article, change))
+            if len(still) == len(left):
+                break
+            left = still
+        if not left:
+            return []
+        node = self.receiver.node
+        ends = []
+        for article, change in left:
+            holder = None if change.row is None else node.find_key_holder(article, change.row)
+            ends.append(Refused(article, change, Refusal(errors[change.rowguid], holder)))
+        given_up = [(each.article, [each.change]) for each in ends]
+        return self._counted(given_up, lambda: self._finish([Received(Counts(), [each]) for each in ends]))
+
+    def _retry_exchanges(self, waiting: list[Waiting]) -> list[Waiting]:
+        """Retry each row together with the removal of the row that has its key; return the rows still refused."""
+        removals = {change.rowguid: (article, change) for article, change in waiting if change.row is None}
+        done: set[str] = set()
+        for article, change in waiting if removals else ():
+            holder = None if change.row is None else self.receiver.node.find_key_holder(article, change.row)
+            if holder in removals and self._are_taken_together([removals[holder], (article, change)]):
+                done |= {holder, change.rowguid}
+        return [(article, change) for article, change in waiting if change.rowguid not in done]
+
+    def _are_taken_together(self, waiting: Sequence[Waiting]) -> bool:
+        try:
+            self._attempt(_by_article(waiting), Attempt.TOGETHER)
         except RowsRefused:
             return False
-        for article, counts in done:
-            self._count(article, counts)
         return True
+
+
+Waiting = tuple[Article, RowChange]
+"""A change that is to be tried last."""
+
+
+def _by_article(waiting: Sequence[Waiting]) -> list[Part]:
+    parts: dict[int, tuple[Article, list[RowChange]]] = {}
+    for article, change in waiting:
+        parts.setdefault(article.nickname, (article, []))[1].append(change)
+    return list(parts.values())
 
 
 def transact(receiver: Receiver, work: Callable[[], Result]) -> Result:

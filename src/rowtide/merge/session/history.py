@@ -121,7 +121,9 @@ def _record(hub: Node, subid: str, summary: Summary, began: datetime, status: in
     for number, phase in ((_UPLOAD, summary.upload), (_DOWNLOAD, summary.download)):
         for name, counts in phase.articles.items():
             connection.execute(
-                insert(article_history).values(
+                insert(article_history)
+                .inline()
+                .values(
                     session_id=last,
                     article=name,
                     phase=number,

@@ -25,11 +25,35 @@ from rowtide.merge.errors import FOREIGN_KEY_CODES, RowOutsidePartition, RowsRef
 from rowtide.merge.handlers import ActionOnDataChange, Asked, find_handler
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, remove_members
-from rowtide.merge.session.exchange import Counts, Refused, alike, count_writes, taken_alike
-from rowtide.merge.session.receiving import NodeReceiver
+from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, alike, count_writes, taken_alike
+from rowtide.merge.session.receiving import NodeReceiver, rowguids_of, split
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Combine, Conflict, Join, Nothing, Presence, Take, compare
 from rowtide.merge.versions.lineage import Change
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What to write of a part: rows without conflict, with those that resolve conflicts; and the conflicts.
+
+    `rejected` is the number of changes that a handler rejected.
+    """
+
+    taken: Sequence[Write]
+    writes: Sequence[Write]
+    conflicts: Sequence[ConflictRecord]
+    rejected: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyContest:
+    """A refused insert, and the local row `holder` that has its primary key; with what is known of both."""
+
+    place: int
+    refused: Refused
+    known: Known | None
+    holder: str
+    held: Known
 
 
 @dataclass(slots=True)
@@ -49,8 +73,28 @@ class HubReceiver(NodeReceiver):
         is_server = self.subscription.subscriber_type is SubscriberType.SERVER
         return self.subscription.priority if is_server else 0.0
 
-    def receive(self, article: Article, changes: Sequence[RowChange], *, swaps: bool = False) -> Counts:
-        known = self.node.read_known(article, [change.rowguid for change in changes])
+    def receive(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
+        known = self.read_known(rowguids_of(parts))
+        decided = [self._decide(part, found) for part, found in zip(parts, known, strict=True)]
+        writes = [(part[0], each.writes) for part, each in zip(parts, decided, strict=True)]
+        received = []
+        for part, each, refusals in zip(parts, decided, self.write(writes, attempt), strict=True):
+            article = part[0]
+            accepted, refused = split(part, refusals)
+            for conflict in each.conflicts:
+                if conflict.rowguid not in refusals:
+                    record(self.node.connection, conflict)
+            if article.nickname in self.filters:
+                self._keep_partition(article, accepted)
+            self.forget_retries(article, accepted)
+            counts = count_writes([write for write in each.taken if write.rowguid not in refusals])
+            counts.conflicts = each.rejected + sum(one.rowguid not in refusals for one in each.conflicts)
+            received.append(Received(counts, refused))
+        return received
+
+    def _decide(self, part: Part, known: Mapping[str, Known]) -> Decided:
+        """Return what to write of received changes."""
+        article, changes = part
         writes: list[Write] = []
         contested: list[tuple[RowChange, Known, Join | Combine | Conflict]] = []
         for several, here in alike(changes, known):
@@ -68,16 +112,9 @@ class HubReceiver(NodeReceiver):
                     contested += [(change, here, said) for change in several]
                 case _:
                     assert_never(said)
-        writes, rejected = self._ask_about(article, writes, changes, known)
-        counts = count_writes(writes)
+        taken, rejected = self._ask_about(article, writes, changes, known)
         settled, conflicts = self._settle(article, contested)
-        counts.conflicts = conflicts + rejected
-        writes += settled
-        self.write(article, writes, swaps=swaps)
-        if article.nickname in self.filters:
-            self._keep_partition(article, changes)
-        self.forget_retries(article, changes)
-        return counts
+        return Decided(taken, [*taken, *settled], conflicts, rejected)
 
     def conclude(self) -> None:
         """Tell the business logic handlers that all changes are uploaded."""
@@ -85,19 +122,44 @@ class HubReceiver(NodeReceiver):
             if handler is not None:
                 handler.commit()
 
-    def give_up(self, refused: Refused) -> Counts:
-        article, change = refused.article, refused.change
-        if article.nickname in self.filters and change.row is not None:
-            add_members(self.node.connection, self.source, article, [(change.rowguid, None)], FROM_THERE)
-        known = self.node.read_known(article, [change.rowguid]).get(change.rowguid)
-        is_live = known is not None and known.version.presence is Presence.LIVE
-        holder = None if change.row is None or is_live else self.node.find_key_holder(article, change.row)
-        if holder is not None:
-            return self._settle_key(refused, known, holder)
-        if article.compensate_for_errors or _is_still_referenced(refused):
-            return self._compensate(refused, known)
-        self.ask_again(refused, known)
-        return Counts(refused=1)
+    def give_up(self, refused: Sequence[Refused]) -> list[Counts]:
+        known = self._read_known(refused)
+        settled: dict[int, Counts] = {}
+        contests: dict[int, list[KeyContest]] = {}
+        undone: dict[int, list[tuple[int, Refused]]] = {}
+        for place, each in enumerate(refused):
+            article, change, holder = each.article, each.change, each.refusal.holder
+            here = known[article.nickname]
+            if article.nickname in self.filters and change.row is not None:
+                add_members(self.node.connection, self.source, article, [(change.rowguid, None)], FROM_THERE)
+            if (
+                holder is not None
+                and holder in here
+                and not _is_live(here.get(change.rowguid))
+                and not each.refusal.is_locked
+            ):
+                contest = KeyContest(place, each, here.get(change.rowguid), holder, here[holder])
+                contests.setdefault(article.nickname, []).append(contest)
+            elif _is_still_referenced(each) or (article.compensate_for_errors and not each.refusal.is_locked):
+                undone.setdefault(article.nickname, []).append((place, each))
+            else:
+                self.ask_again(each, here.get(change.rowguid))
+                settled[place] = Counts(refused=1)
+        for several in contests.values():
+            settled |= self._settle_keys(several[0].refused.article, several)
+        for nickname, compensated in undone.items():
+            self._compensate([each for _, each in compensated], known[nickname])
+            settled |= {place: Counts(conflicts=1) for place, _ in compensated}
+        return [settled[place] for place in range(len(refused))]
+
+    def _read_known(self, refused: Sequence[Refused]) -> dict[int, Mapping[str, Known]]:
+        """Return what the hub knows of refused rows, and of those that have their keys, by article."""
+        asked: dict[int, tuple[Article, list[str]]] = {}
+        for each in refused:
+            listed = asked.setdefault(each.article.nickname, (each.article, []))[1]
+            listed += [each.change.rowguid, *([each.refusal.holder] if each.refusal.holder is not None else [])]
+        found = self.read_known(list(asked.values()))
+        return dict(zip(asked, found, strict=True))
 
     def _ask_about(
         self, article: Article, writes: list[Write], changes: Sequence[RowChange], known: Mapping[str, Known]
@@ -147,10 +209,11 @@ class HubReceiver(NodeReceiver):
 
     def _settle(
         self, article: Article, contested: Sequence[tuple[RowChange, Known, Join | Combine | Conflict]]
-    ) -> tuple[list[Write], int]:
-        """Return the writes that resolve contested rows, and the number of conflicts."""
+    ) -> tuple[list[Write], list[ConflictRecord]]:
+        """Return the writes that resolve contested rows, and the conflicts."""
         rows = self.node.read_rows(article, [change.rowguid for change, *_ in contested]) if contested else {}
-        writes, conflicts = [], 0
+        writes: list[Write] = []
+        conflicts: list[ConflictRecord] = []
         for change, known, said in contested:
             match said:
                 case Conflict() if change.row == rows.get(change.rowguid) and self._is_choosing(article):
@@ -161,13 +224,16 @@ class HubReceiver(NodeReceiver):
                 case Combine(columns):
                     writes.append(combine(change, known, rows[change.rowguid], columns))
                 case Conflict():
-                    conflicts += 1
-                    writes.append(self._resolve(article, change, known, said, rows.get(change.rowguid)))
+                    write, conflict = self._resolve(article, change, known, said, rows.get(change.rowguid))
+                    writes.append(write)
+                    conflicts.append(conflict)
                 case _:
                     assert_never(said)
         return writes, conflicts
 
-    def _resolve(self, article: Article, change: RowChange, known: Known, conflict: Conflict, row: Row | None) -> Write:
+    def _resolve(
+        self, article: Article, change: RowChange, known: Known, conflict: Conflict, row: Row | None
+    ) -> tuple[Write, ConflictRecord]:
         contest = Contest(article, change, known, row, self.priority)
         verdict = self._resolver(article)(contest)
         winner = winner_of(verdict)
@@ -177,24 +243,21 @@ class HubReceiver(NodeReceiver):
         assert known.version.last is not None
         last = {Winner.SUBSCRIBER: Change.decode(change.last), Winner.PUBLISHER: known.version.last}
         lineage = {Winner.SUBSCRIBER: change.lineage, Winner.PUBLISHER: known.version.lineage.encode()}
-        record(
-            self.node.connection,
-            ConflictRecord(
-                identify(change.rowguid, change.last, known.version.last.encode()),
-                self.subscription.pubid,
-                article,
-                change.rowguid,
-                conflict_type,
-                last[loser].nickname,
-                str(int(conflict_type)),
-                reason_of(conflict_type),
-                rows[loser],
-                rows[winner],
-                lineage[loser],
-                self.source_name if loser is Winner.SUBSCRIBER else self.hub_name,
-            ),
+        kept = ConflictRecord(
+            identify(change.rowguid, change.last, known.version.last.encode()),
+            self.subscription.pubid,
+            article,
+            change.rowguid,
+            conflict_type,
+            last[loser].nickname,
+            str(int(conflict_type)),
+            reason_of(conflict_type),
+            rows[loser],
+            rows[winner],
+            lineage[loser],
+            self.source_name if loser is Winner.SUBSCRIBER else self.hub_name,
         )
-        return resolve(contest, verdict)
+        return resolve(contest, verdict), kept
 
     def _is_choosing(self, article: Article) -> bool:
         """Whether the outcome is always one of both versions; additive columns and handlers may give a third."""
@@ -214,33 +277,58 @@ class HubReceiver(NodeReceiver):
             self.handlers[article.nickname] = handler
         return self.handlers[article.nickname]
 
-    def _settle_key(self, refused: Refused, known: Known | None, holder: str) -> Counts:
-        """Resolve two inserts with the same primary key.
+    def _settle_keys(self, article: Article, contests: Sequence[KeyContest]) -> dict[int, Counts]:
+        """Resolve inserts with the primary keys of rows that are there; return the result of each, by its place.
 
         One row keeps the key; the other is deleted everywhere and recorded.
         """
-        article, change = refused.article, refused.change
-        assert change.row is not None
-        held = self.node.read_known(article, [holder])[holder]
-        row = self.node.read_rows(article, [holder])[holder]
-        winner = Winner.PUBLISHER
-        if held.version.last is not None:
-            winner = winner_of(self._resolver(article)(Contest(article, change, held, row, self.priority)))
-        if winner is Winner.SUBSCRIBER and self._take_key(article, change, known, holder, held):
-            self._keep_key_loser(refused, holder, loser_row=row, winner_row=change.row, origin=held)
-            return Counts(conflicts=1, inserts=1, deletes=1)
-        self.node.write(article, [_withdrawal(change.rowguid, change.lineage, is_live=False)])
-        self._keep_key_loser(refused, change.rowguid, loser_row=change.row, winner_row=row, origin=None)
-        return Counts(conflicts=1)
+        rows = self.node.read_rows(article, [contest.holder for contest in contests])
+        winners = {contest.place: self._winner_of(article, contest, rows[contest.holder]) for contest in contests}
+        taking = [contest for contest in contests if winners[contest.place] is Winner.SUBSCRIBER]
+        taken = self._take_keys(article, taking)
+        settled: dict[int, Counts] = {}
+        withdrawals: list[Write] = []
+        for contest in contests:
+            change, row = contest.refused.change, rows[contest.holder]
+            assert change.row is not None
+            if contest.place in taken:
+                settled[contest.place] = Counts(conflicts=1, inserts=1, deletes=1)
+                self._keep_key_loser(
+                    contest.refused, contest.holder, loser_row=row, winner_row=change.row, origin=contest.held
+                )
+            else:
+                settled[contest.place] = Counts(conflicts=1)
+                withdrawals.append(_withdrawal(change.rowguid, change.lineage, is_live=False))
+                self._keep_key_loser(contest.refused, change.rowguid, loser_row=change.row, winner_row=row, origin=None)
+        self.node.write(article, withdrawals)
+        return settled
 
-    def _take_key(self, article: Article, change: RowChange, known: Known | None, holder: str, held: Known) -> bool:
-        """Replace the row that has the key by the subscriber's; return False if the hub refuses that."""
-        withdrawal = _withdrawal(holder, held.version.lineage.encode(), is_live=True)
+    def _winner_of(self, article: Article, contest: KeyContest, row: Row) -> Winner:
+        if contest.held.version.last is None:
+            return Winner.PUBLISHER
+        sent = contest.refused.change
+        return winner_of(self._resolver(article)(Contest(article, sent, contest.held, row, self.priority)))
+
+    def _take_keys(self, article: Article, contests: Sequence[KeyContest]) -> set[int]:
+        """Replace the rows that have the keys by the subscriber's; return those contests where the hub takes that."""
+        if not contests:
+            return set()
+        writes = [
+            write
+            for contest in contests
+            for write in (
+                _withdrawal(contest.holder, contest.held.version.lineage.encode(), is_live=True),
+                *self._taken([contest.refused.change], contest.known),
+            )
+        ]
         try:
-            self.node.write(article, [withdrawal, *self._taken([change], known)])
+            self.node.write(article, writes)
         except RowsRefused:
-            return False
-        return True
+            if len(contests) == 1:
+                return set()
+            middle = len(contests) // 2
+            return self._take_keys(article, contests[:middle]) | self._take_keys(article, contests[middle:])
+        return {contest.place for contest in contests}
 
     def _keep_key_loser(
         self, refused: Refused, rowguid: str, *, loser_row: Row, winner_row: Row, origin: Known | None
@@ -264,15 +352,18 @@ class HubReceiver(NodeReceiver):
             ),
         )
 
-    def _compensate(self, refused: Refused, known: Known | None) -> Counts:
-        """Undo at the subscriber a change that the hub refuses (SQL Server: @compensate_for_errors)."""
-        article, change, error = refused.article, refused.change, refused.error
-        is_live = known is not None and known.version.presence is Presence.LIVE
-        row = self.node.read_rows(article, [change.rowguid]).get(change.rowguid)
-        conflict_type = failure_type(change, is_upload=True, is_live=is_live)
-        self.keep(article, change, conflict_type, error.code, error.reason, winning_row=row)
-        self.node.write(article, [self._instead(change, known, row)])
-        return Counts(conflicts=1)
+    def _compensate(self, refused: Sequence[Refused], known: Mapping[str, Known]) -> None:
+        """Undo at the subscriber changes of an article that the hub refuses (SQL Server: @compensate_for_errors)."""
+        article = refused[0].article
+        rows = self.node.read_rows(article, [each.change.rowguid for each in refused])
+        writes = []
+        for each in refused:
+            change, error, here = each.change, each.error, known.get(each.change.rowguid)
+            row = rows.get(change.rowguid)
+            conflict_type = failure_type(change, is_upload=True, is_live=_is_live(here))
+            self.keep(article, change, conflict_type, error.code, error.reason, winning_row=row)
+            writes.append(self._instead(change, here, row))
+        self.node.write(article, writes)
 
 
 def _is_still_referenced(refused: Refused) -> bool:
@@ -281,6 +372,10 @@ def _is_still_referenced(refused: Refused) -> bool:
     The row returns to the subscriber, which would otherwise lack the parent of rows that it receives.
     """
     return refused.change.row is None and refused.error.code in FOREIGN_KEY_CODES
+
+
+def _is_live(known: Known | None) -> bool:
+    return known is not None and known.version.presence is Presence.LIVE
 
 
 def _withdrawal(rowguid: str, lineage: bytes, *, is_live: bool) -> Write:

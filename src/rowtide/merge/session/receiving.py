@@ -18,10 +18,9 @@ from rowtide.merge.conflicts.records import (
     record,
     settle_failures,
 )
-from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.unique_swap import temporary_values
+from rowtide.merge.nodes.node import Node, Refusal
 from rowtide.merge.progress import drop_retries, put_retry
-from rowtide.merge.session.exchange import Counts, Refused, alike, count_writes, taken_alike
+from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, alike, count_writes, taken_alike
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Presence, Take, compare
 
@@ -30,7 +29,8 @@ from rowtide.merge.versions.comparison import Presence, Take, compare
 class NodeReceiver:
     """Common part of receivers: `source` is the sender's nickname, `again` the rows requested from it once more.
 
-    `kept` are the conflicts recorded for refused changes.
+    `kept` are the conflicts recorded for refused changes, `asking` the rows to request again in the next
+    synchronisation, `seen` what the transaction has read of rows.
     """
 
     node: Node
@@ -41,6 +41,7 @@ class NodeReceiver:
     is_upload: bool
     kept: list[ConflictRecord] = field(default_factory=list)
     asking: set[tuple[int, str]] = field(init=False)
+    seen: dict[int, dict[str, Known | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.asking = {(nickname, rowguid) for nickname, listed in self.again.items() for rowguid in listed}
@@ -51,7 +52,23 @@ class NodeReceiver:
         return bool(self.asking)
 
     def check(self) -> None:
+        self.seen.clear()
         self.node.require_session(self.subscription)
+
+    def read_known(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:
+        """Return the metadata of rows, which the transaction reads once."""
+        missing = [
+            (article, [rowguid for rowguid in rowguids if rowguid not in self.seen.get(article.nickname, {})])
+            for article, rowguids in asked
+        ]
+        unread = [each for each in missing if each[1]]
+        for (article, rowguids), found in zip(unread, self.node.read_known_of(unread), strict=True):
+            seen = self.seen.setdefault(article.nickname, {})
+            seen.update((rowguid, found.get(rowguid)) for rowguid in rowguids)
+        return [
+            {rowguid: known for rowguid in rowguids if (known := self.seen[article.nickname][rowguid]) is not None}
+            for article, rowguids in asked
+        ]
 
     def forget_retries(self, article: Article, changes: Sequence[RowChange]) -> None:
         asked = set(self.again.get(article.nickname, ()))
@@ -61,11 +78,12 @@ class NodeReceiver:
             settle_failures(self.node.connection, article, done)
             self.asking.difference_update((article.nickname, rowguid) for rowguid in done)
 
-    def write(self, article: Article, writes: Sequence[Write], *, swaps: bool) -> None:
-        updated = [write.rowguid for write in writes if write.row is not None and write.is_live]
-        if swaps:
-            self.node.write_temporary(article, temporary_values(article, updated))
-        self.node.write(article, writes)
+    def write(self, parts: Sequence[tuple[Article, Sequence[Write]]], attempt: Attempt) -> list[Mapping[str, Refusal]]:
+        """Write rows; return those of each part that the node refuses. Raises `RowsRefused`."""
+        if attempt is Attempt.TOGETHER:
+            self.node.write_together(parts)
+            return [{} for _ in parts]
+        return self.node.write_each(parts, is_retry=attempt is Attempt.RETRY)
 
     def ask_again(self, refused: Refused, known: Known | None) -> None:
         """Record a refused change as failed, and request the row again in the next synchronisation."""
@@ -73,6 +91,9 @@ class NodeReceiver:
         is_live = known is not None and known.version.presence is Presence.LIVE
         self.asking.add((article.nickname, change.rowguid))
         put_retry(self.node.connection, self.source, article.nickname, change.rowguid, error.code, error.reason)
+        if refused.refusal.is_locked:
+            # It is only late.
+            return
         conflict_type = failure_type(change, is_upload=self.is_upload, is_live=is_live)
         self.keep(article, change, conflict_type, error.code, error.reason, winning_row=None)
 
@@ -114,15 +135,20 @@ class SubscriberReceiver(NodeReceiver):
 
     staying: set[str] = field(default_factory=set)
 
-    def receive(self, article: Article, changes: Sequence[RowChange], *, swaps: bool = False) -> Counts:
-        known = self.node.read_known(article, [change.rowguid for change in changes])
-        writes: list[Write] = []
-        for several, here in alike(changes, known):
-            if self._are_newer(several, here):
-                writes += taken_alike(several, here, self.source, None)
-        self.write(article, writes, swaps=swaps)
-        self.forget_retries(article, changes)
-        return count_writes(writes)
+    def receive(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
+        known = self.read_known(rowguids_of(parts))
+        writes: list[tuple[Article, list[Write]]] = []
+        for (article, changes), found in zip(parts, known, strict=True):
+            newer = [several for several in alike(changes, found) if self._are_newer(*several)]
+            taken = [write for several, here in newer for write in taken_alike(several, here, self.source, None)]
+            writes.append((article, taken))
+        received = []
+        for part, (_, taken), refusals in zip(parts, writes, self.write(writes, attempt), strict=True):
+            accepted, refused = split(part, refusals)
+            self.forget_retries(part[0], accepted)
+            written = [write for write in taken if write.rowguid not in refusals]
+            received.append(Received(count_writes(written), refused))
+        return received
 
     def _are_newer(self, changes: Sequence[RowChange], known: Known | None) -> bool:
         change = changes[0]
@@ -137,10 +163,33 @@ class SubscriberReceiver(NodeReceiver):
         self.staying.update(change.rowguid for change in changes)
         return False
 
-    def give_up(self, refused: Refused) -> Counts:
-        if refused.change.tombstone is TombstoneType.LEFT:
-            self.staying.add(refused.change.rowguid)
-            return Counts(refused=1)
-        known = self.node.read_known(refused.article, [refused.change.rowguid])
-        self.ask_again(refused, known.get(refused.change.rowguid))
-        return Counts(refused=1)
+    def give_up(self, refused: Sequence[Refused]) -> list[Counts]:
+        parts = by_article(refused)
+        known = self.read_known(rowguids_of(parts))
+        found = {article.nickname: each for (article, _), each in zip(parts, known, strict=True)}
+        for each in refused:
+            if each.change.tombstone is TombstoneType.LEFT:
+                self.staying.add(each.change.rowguid)
+            else:
+                self.ask_again(each, found[each.article.nickname].get(each.change.rowguid))
+        return [Counts(refused=1) for _ in refused]
+
+
+def rowguids_of(parts: Sequence[Part]) -> list[tuple[Article, list[str]]]:
+    """Return the rows of each part."""
+    return [(article, [change.rowguid for change in changes]) for article, changes in parts]
+
+
+def split(part: Part, refusals: Mapping[str, Refusal]) -> tuple[list[RowChange], list[Refused]]:
+    """Return the changes of a part that were taken, and those that were not."""
+    article, changes = part
+    refused = [Refused(article, change, refusals[change.rowguid]) for change in changes if change.rowguid in refusals]
+    return [change for change in changes if change.rowguid not in refusals], refused
+
+
+def by_article(refused: Sequence[Refused]) -> list[Part]:
+    """Return refused changes by their articles."""
+    parts: dict[int, tuple[Article, list[RowChange]]] = {}
+    for each in refused:
+        parts.setdefault(each.article.nickname, (each.article, []))[1].append(each.change)
+    return list(parts.values())

@@ -170,7 +170,8 @@ def select_known(article: Article, table: str, tables: Tables, source: Source, l
     rowguids, metadata = listing.format(f"{source.row}.rowguid"), _metadata(is_beside=False)
     places = ", ".join(str(place) for place in range(2, 3 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS)))
     joined = source.joined(article, table, tables, is_beside=False)
-    return f"select {rowguids}, {metadata} from {joined} group by {places}"
+    is_known = " or ".join(f"{alias}.rowguid is not null" for alias in "tcd")
+    return f"select {rowguids}, {metadata} from {joined} where {is_known} group by {places}"
 
 
 def _metadata(*, is_beside: bool) -> str:

@@ -67,6 +67,12 @@ def apply_statements(articles: Sequence[Article]) -> list[str]:
     return [*_beside_statements(articles), *kept]
 
 
+def emptying(articles: Sequence[Article]) -> str:
+    """Return the statement that removes the log entries of articles, once they are applied."""
+    listed = ", ".join(str(article.nickname) for article in articles) or "null"
+    return f"delete from {LOG} where tablenick in ({listed})"
+
+
 def apply_log(session: Session, articles: Sequence[Article]) -> int:
     """Apply the log as the caller's transaction sees it, in one snapshot; return the number of entries."""
     apply_beside(session, articles)

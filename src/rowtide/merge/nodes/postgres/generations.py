@@ -9,14 +9,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import Connection, insert, select, text
 
 from rowtide.databases.postgres.clock import unseen_by
-from rowtide.databases.postgres.quoting import statement
-from rowtide.merge.definitions import genhistory
+from rowtide.databases.postgres.quoting import quote_qualified, statement
+from rowtide.merge.definitions import SCHEMA, genhistory
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, OF_TABLE, TOMBSTONE
+
+GENHISTORY = quote_qualified(SCHEMA, genhistory.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,21 @@ class Generations:
             found = self._numbers[place] if place < len(self._numbers) else self.last + 1
             self._known[stamp] = found
         return found
+
+
+def newer_generations(generations: Generations) -> str:
+    """Return the query of the generations closed since; `take_generations` reads its rows."""
+    return (
+        f"select nickname, generation, snapshot from {GENHISTORY} where snapshot is not null "
+        f"and generation > {generations.last} order by generation"
+    )
+
+
+def take_generations(generations: Generations, own: int, rows: Iterable[tuple[Any, ...]]) -> None:
+    """Add those of this node to what is known."""
+    for nickname, number, snapshot in rows:
+        if int(nickname) == own and int(number) > generations.last:
+            generations.add(int(number), snapshot)
 
 
 def window_since(generations: Generations, since: int) -> Callable[[str], str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.types.string import TextLoader
 from sqlalchemy import Connection, Engine, Select, literal_column, select, text, true
 from sqlalchemy.exc import DBAPIError
 
@@ -23,22 +22,44 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal,
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, Subscription
 from rowtide.merge.catalogue import list_merged, read_nickname, read_purged, select_articles
-from rowtide.merge.definitions import SCHEMA, genhistory, subscriptions
+from rowtide.merge.definitions import SCHEMA, articles, genhistory, replinfo, subscriptions
 from rowtide.merge.errors import NOT_UTF_8, NodeBusy, RowsRefused, SessionReplaced
-from rowtide.merge.nodes.node import Request
+from rowtide.merge.nodes.node import Refusal, Request
 from rowtide.merge.nodes.postgres import row_metadata
-from rowtide.merge.nodes.postgres.apply import apply_beside, apply_log, is_logged, look_again, tidy
+from rowtide.merge.nodes.postgres.apply import (
+    apply_beside,
+    apply_log,
+    apply_statements,
+    emptying,
+    is_logged,
+    look_again,
+    tidy,
+)
 from rowtide.merge.nodes.postgres.enumeration import PostgresEnumeration
-from rowtide.merge.nodes.postgres.generations import Generations, close_generation
+from rowtide.merge.nodes.postgres.generations import Generations, close_generation, newer_generations, take_generations
 from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, sent, table_of, uuid_array
-from rowtide.merge.nodes.postgres.sending import APPLYING, UNKNOWN_LINES, Closing, PostgresSending
-from rowtide.merge.nodes.postgres.sequences import find_sequences
+from rowtide.merge.nodes.postgres.sending import APPLYING, UNKNOWN_LINES, Closing, PostgresSending, apply_alone
+from rowtide.merge.nodes.postgres.sequences import sequences_request
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG
 from rowtide.merge.nodes.postgres.tables import PostgresTables
 from rowtide.merge.nodes.postgres.triggers import AGENT_SETTING
-from rowtide.merge.nodes.postgres.writing import Prepared, find_updated, make_staging, write, write_temporary
+from rowtide.merge.nodes.postgres.writing import (
+    LOCKED,
+    NO_RIGHT,
+    OF_ROWS,
+    REFUSED,
+    Staged,
+    StoredTable,
+    columns_request,
+    holders_query,
+    make_staging,
+    read_table,
+    require_sendable,
+    stage,
+    write,
+    write_each,
+)
 from rowtide.merge.nodes.retry import retry_busy
-from rowtide.merge.nodes.unique_swap import TemporaryValues
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
 from rowtide.merge.partitions.filters import ROW, RowFilter, belongs
 from rowtide.merge.progress import SELECT_NODE
@@ -50,13 +71,13 @@ _MANY = 1000
 """Number of log entries after which the agent vacuums and analyzes at once, without waiting for autovacuum."""
 _BEGIN = ("begin isolation level repeatable read", f"set local {AGENT_SETTING} = 'on'")
 _NOT_DURABLE = "set local synchronous_commit = off"
-SUBSCRIPTIONS = quote_qualified(SCHEMA, subscriptions.name)
+SUBSCRIPTIONS, REPLINFO, ARTICLES = (
+    quote_qualified(SCHEMA, table.name) for table in (subscriptions, replinfo, articles)
+)
 _BUSY = ("40001", "40P01", "55P03")
 """SQLSTATEs of conflicts with other sessions."""
 _REPLACED = "RT817"
 """SQLSTATE of ours: another synchronisation has begun."""
-_OF_ROWS = ("22", "23", "42", "44", "0A", "P0", "38")
-"""SQLSTATE classes of errors about a row: its values, constraints, a user's trigger."""
 
 
 class UnexpectedLines(Exception):
@@ -72,20 +93,25 @@ def open_node(url: str | DatabaseUrl) -> PostgresNode:
 class PostgresNode:
     """See `Node`."""
 
+    tries_together = True
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         with translated():
             self.connection = _map(engine.connect().execution_options(isolation_level="AUTOCOMMIT"))
         self._session = session_of(self.connection)
-        self._texts = self._session.cursor()
-        for known in self._session.adapters.types:
-            for code in filter(None, (known.oid, known.array_oid)):
-                self._texts.adapters.register_loader(code, TextLoader)
         self._generations = Generations()
         self._own = 0
+        self._is_ahead = False
+        self._is_log_known = False
+        """Whether the log has no other entries than those of `_logged`, as far as is known."""
         self._merged: tuple[Article, ...] = ()
         self._logged: tuple[Article, ...] = ()
-        self._known_tables: dict[int, Prepared] = {}
+        self._stored: dict[int, StoredTable] = {}
+        self._prepared: set[int] = set()
+        """The articles that have staging tables in this session."""
+        self._stamp: int | None = None
+        """The number of the current transaction, once it has been asked for."""
         self.tables = PostgresTables(Committing(engine), self.connection, self._session)
 
     def close(self) -> None:
@@ -108,22 +134,27 @@ class PostgresNode:
 
     def read_ahead(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
         logged: Select[Any] = select(literal_column("tablenick")).select_from(text(LOG)).distinct()
-        generations = select(genhistory.c.nickname, genhistory.c.generation, genhistory.c.snapshot)
+        newer = (genhistory.c.generation > self._generations.last) & genhistory.c.snapshot.is_not(None)
+        generations = select(genhistory.c.nickname, genhistory.c.generation, genhistory.c.snapshot).where(newer)
         *answers, (node,), listed, lines, closed = self.read_together(
             *statements,
             SELECT_NODE,
             select_articles(true()),
             logged,
-            generations.where(genhistory.c.snapshot.is_not(None)).order_by(genhistory.c.generation),
+            generations.order_by(genhistory.c.generation),
         )
         self._own = int(node["nickname"])
         found = [Article.decode(row["definition"]) for row in listed]
         self._merged = tuple({article.nickname: article for article in found}.values())
         nicknames = {row["tablenick"] for row in lines}
+        self._is_log_known = True
         self._logged = tuple(article for article in self._merged if article.nickname in nicknames)
-        for row in closed:
-            if row["nickname"] == self._own and row["generation"] > self._generations.last:
-                self._generations.add(row["generation"], row["snapshot"])
+        take_generations(
+            self._generations,
+            self._own,
+            ((row["nickname"], row["generation"], row["snapshot"]) for row in closed),
+        )
+        self._is_ahead = True
         return answers
 
     def _compile(self, statement: Select[Any]) -> tuple[str, Mapping[str, Any]]:
@@ -149,6 +180,7 @@ class PostgresNode:
                     self._session.execute(sql.SQL(_BEGIN[1]))
                     yield
                 return
+            self._stamp = None
             try:
                 self._session.begin(*_BEGIN, *(() if is_durable else (_NOT_DURABLE,)))
                 yield
@@ -157,7 +189,7 @@ class PostgresNode:
                 self._session.commit_open("set constraints all immediate")
             except BaseException:
                 # What was made in it is gone.
-                self._known_tables.clear()
+                self._prepared.clear()
                 self._session.roll_back()
                 raise
         failpoint("postgres_merge_commit.after")
@@ -197,8 +229,9 @@ class PostgresNode:
 
     @contextmanager
     def sending(self, request: Request) -> Iterator[PostgresSending]:
-        if not self._merged:
+        if not self._is_ahead:
             self.read_ahead()
+        self._is_ahead = False
         with self._failing(self.name):
             sending = retry_busy(partial(self._send, request))
         yield sending
@@ -246,26 +279,65 @@ class PostgresNode:
             self._session.execute(sql.SQL(f"select pg_advisory_unlock({APPLYING})"))
 
     def apply_log(self) -> None:
-        if is_logged(self._session):
-            with self._applying():
+        if not self._is_log_known:
+            self.read_ahead()
+        if self._logged:
+            with self._failing(self.name):
                 lines = retry_busy(self._apply_ahead)
+            self._logged = ()
             if lines >= _MANY:
                 tidy(self._session)
 
     def _apply_ahead(self) -> int:
-        with self.transaction():
-            return self._apply()
+        with self._failing(self.name):
+            return apply_alone(self._session, _BEGIN, self._logged)
 
-    def _apply(self) -> int:
-        return apply_log(self._session, list_merged(self.connection)) if is_logged(self._session) else 0
+    def _apply(self) -> None:
+        merged = list_merged(self.connection)
+        for statement in (*apply_statements(merged), emptying(merged)):
+            self._session.put(statement)
 
     def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Known]:
-        self._apply()
-        own = read_nickname(self.connection)
-        self._generations.refresh(self.connection, own)
-        composer = Composer(article, own, read_purged(self.connection, article.nickname))
-        reading = MetadataReader(article, composer, PostgresReader(self._generations))
-        return reading.known(self._read(reading.select_known(), [uuid_array(rowguids)]))
+        return self.read_known_of([(article, rowguids)])[0]
+
+    def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:
+        if not asked:
+            return []
+        logged, found = self._ask_known(asked)
+        if logged:
+            self._apply()
+            _, found = self._ask_known(asked)
+        return found
+
+    def _ask_known(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> tuple[bool, list[Mapping[str, Known]]]:
+        """Return whether the log has entries, and the metadata of rows, with all that writing the rows will need."""
+        reader = PostgresReader(self._generations)
+        unread = [article for article, _ in asked if article.nickname not in self._stored]
+        names = MetadataReader(asked[0][0], Composer(asked[0][0], 0, b""), reader)
+        answers = self._session.read(
+            (f"select 1 from {LOG} limit 1", None),
+            ("select pg_current_xact_id()", None),
+            (f"select nickname from {REPLINFO}", None),
+            (f"select nickname, purged_lineage from {ARTICLES}", None),
+            (newer_generations(self._generations), None),
+            *(request for article in unread for request in (columns_request(article), sequences_request(article))),
+            *(
+                (MetadataReader(article, names.composer, reader).select_known(), [uuid_array(rowguids)])
+                for article, rowguids in asked
+            ),
+            texts=True,
+        )
+        logged, ((stamp,),), ((own,),), lineages, closed, *rest = answers
+        self._stamp, self._own = int(stamp), int(own)
+        take_generations(self._generations, self._own, closed)
+        for article, columns, sequences in zip(unread, rest[::2], rest[1::2], strict=False):
+            self._stored[article.nickname] = read_table(article, columns, sequences)
+        purged = {int(nickname): bytes.fromhex(lineage[2:]) for nickname, lineage in lineages}
+        found = []
+        for (article, _), groups in zip(asked, rest[2 * len(unread) :], strict=True):
+            composer = Composer(article, self._own, purged[article.nickname])
+            found.append(MetadataReader(article, composer, reader).known(groups))
+        return bool(logged), found
 
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
         names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
@@ -284,21 +356,97 @@ class PostgresNode:
         return found[0][0] if found else None
 
     def write(self, article: Article, writes: Sequence[Write]) -> None:
-        if writes:
-            # What is prepared stays for the transaction, also where the rows are refused.
-            prepared = self._prepared(article)
-            self._attempt(article, lambda: write(self._session, article, writes, prepared))
+        if not writes:
+            return
+        with self._refusing(article.name):
+            self._session.put("savepoint rowtide_rows")
+            try:
+                (staged,) = self._stage([(article, writes)])
+                write(self._session, staged)
+                self._session.put("release savepoint rowtide_rows")
+                self._session.flush()
+            except (psycopg.Error, ValueError):
+                self._prepared.clear()
+                self._session.execute("rollback to savepoint rowtide_rows")
+                raise
 
-    def write_temporary(self, article: Article, values: Mapping[str, TemporaryValues]) -> None:
-        self._attempt(article, lambda: write_temporary(self._session, article, values))
+    def write_together(self, parts: Sequence[tuple[Article, Sequence[Write]]]) -> None:
+        self.defer_constraints()
+        with self._refusing(parts[0][0].name):
+            for staged in self._stage([(article, writes) for article, writes in parts if writes]):
+                write(self._session, staged, is_deferred=True)
+            self._session.flush()
 
-    def _attempt(self, article: Article, work: Callable[[], None]) -> None:
-        """Run in one transaction: all or nothing."""
+    def write_each(
+        self, parts: Sequence[tuple[Article, Sequence[Write]]], *, is_retry: bool = False
+    ) -> list[Mapping[str, Refusal]]:
+        unsendable = [self._find_unsendable(article, writes) for article, writes in parts]
+        left = [
+            (article, [one for one in writes if one.rowguid not in without])
+            for (article, writes), without in zip(parts, unsendable, strict=True)
+        ]
+        filled = [(article, writes) for article, writes in left if writes]
+        refused = dict(self._write_each(filled, is_retry=is_retry)) if filled else {}
+        return [
+            without | refused.get(article.nickname, {}) for (article, _), without in zip(parts, unsendable, strict=True)
+        ]
+
+    def _find_unsendable(self, article: Article, writes: Sequence[Write]) -> dict[str, Refusal]:
+        """Return the rows that have texts which no server takes."""
+        found: dict[str, Refusal] = {}
+        for one in writes:
+            try:
+                require_sendable(one)
+            except ValueError as error:
+                refused = self._failure(error, article.name)
+                assert isinstance(refused, RowsRefused)
+                found[one.rowguid] = Refusal(refused, None)
+        return found
+
+    def _write_each(
+        self, parts: Sequence[tuple[Article, Sequence[Write]]], *, is_retry: bool
+    ) -> Iterator[tuple[int, dict[str, Refusal]]]:
+        """Yield the rows of each article that are refused."""
+        with self._refusing(parts[0][0].name):
+            staged = self._stage(parts)
+            write_each(self._session, staged, is_retry=is_retry)
+            listed, *holders = self._session.read(
+                (f"select * from {REFUSED}", None),
+                *((holders_query(article), None) for article, _ in parts),
+                texts=True,
+            )
+        holding = {int(place): rowguid for rows in holders for place, rowguid in rows}
+        said = {int(place): (state, message) for place, state, message in listed}
+        for part in staged:
+            found: dict[str, Refusal] = {}
+            for place in sorted(set(said).intersection(range(part.first, part.first + len(part.writes)))):
+                error = RowsRefused(part.article.name, *said[place])
+                rowguid = part.writes[place - part.first].rowguid
+                found[rowguid] = Refusal(error, holding.get(place), is_locked=error.code == LOCKED)
+            yield part.article.nickname, found
+
+    def _stage(self, parts: Sequence[tuple[Article, Sequence[Write]]]) -> list[Staged]:
+        staged, first = [], 0
+        if self._stamp is None:
+            self._stamp = int(self._read("select pg_current_xact_id()", [])[0][0])
+        for article, writes in parts:
+            if article.nickname not in self._stored:
+                requests = columns_request(article), sequences_request(article)
+                self._stored[article.nickname] = read_table(article, *self._session.read(*requests, texts=True))
+            if article.nickname not in self._prepared:
+                make_staging(self._session, article)
+                self._prepared.add(article.nickname)
+            staged.append(Staged(article, self._stored[article.nickname], writes, first))
+            stage(self._session, staged[-1], self._stamp)
+            first += len(writes)
+        return staged
+
+    @contextmanager
+    def _refusing(self, subject: str) -> Iterator[None]:
         try:
-            with self._session.transaction():
-                work()
+            yield
         except (psycopg.Error, UnicodeError, ValueError) as error:
-            raise self._failure(error, article.name) from error
+            raise self._failure(error, subject) from error
 
     def outside(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:
         listed = f"{ROWGUID} = any(%s::uuid[]) and not "
@@ -321,7 +469,7 @@ class PostgresNode:
             cursor.executemany(sql.SQL(f"update {CONTENTS} set bases = %s where {own}"), values)
 
     def defer_constraints(self) -> None:
-        self._session.execute("set constraints all deferred")
+        self._session.put("set constraints all deferred")
 
     def _snapshot_of(self, generation: int) -> str:
         self._generations.refresh(self.connection, read_nickname(self.connection))
@@ -329,16 +477,8 @@ class PostgresNode:
         assert snapshot is not None
         return snapshot
 
-    def _prepared(self, article: Article) -> Prepared:
-        """Return what is known of an article's table; create its staging table on the first call."""
-        if article.nickname not in self._known_tables:
-            make_staging(self._session, article)
-            sequences = find_sequences(self._session, article)
-            self._known_tables[article.nickname] = Prepared(find_updated(self._session, article), sequences)
-        return self._known_tables[article.nickname]
-
     def _read(self, query: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
-        return self._texts.execute(sql.SQL(query), parameters).fetchall()
+        return self._session.read((query, parameters), texts=True)[0]
 
     @contextmanager
     def _failing(self, subject: str) -> Iterator[None]:
@@ -366,8 +506,9 @@ class PostgresNode:
             return UnexpectedLines()
         if state in _BUSY or error.diag.schema_name == SCHEMA:
             # What is known of a row was removed before it is inserted: another has inserted it since.
+            self._is_log_known = False
             return NodeBusy(self.name, reason)
-        if state.startswith(_OF_ROWS) and state != "42501":
+        if state.startswith(OF_ROWS) and state != NO_RIGHT:
             return RowsRefused(subject, state, error.diag.message_primary or reason)
         return translate(error)
 

@@ -26,8 +26,11 @@ def table_of(article: Article) -> str:
 
 
 def uuid_array(rowguids: Sequence[str]) -> str:
-    """Return rowguids as one array literal: psycopg would format the elements of a list one by one."""
-    return f"{{{','.join(rowguids)}}}"
+    """Return rowguids as one array literal: psycopg would format the elements of a list one by one.
+
+    Without their dashes, which need not travel.
+    """
+    return f"{{{','.join(rowguids)}}}".replace("-", "")
 
 
 def sent(article: Article, values: Sequence[str | None]) -> Row:

@@ -13,17 +13,22 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.types.string import TextLoader
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.clock import LOCK
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 from rowtide.merge.articles import Article
-from rowtide.merge.definitions import SCHEMA, articles, genhistory, partition_mappings
+from rowtide.merge.definitions import SCHEMA, articles, partition_mappings
 from rowtide.merge.nodes.node import Request
-from rowtide.merge.nodes.postgres.apply import apply_statements
-from rowtide.merge.nodes.postgres.generations import Generations, window_since
+from rowtide.merge.nodes.postgres.apply import apply_statements, emptying
+from rowtide.merge.nodes.postgres.generations import (
+    GENHISTORY,
+    Generations,
+    newer_generations,
+    take_generations,
+    window_since,
+)
 from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, table_of, uuid_array
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, OF_TABLE, TABLES, TOMBSTONE
 from rowtide.merge.partitions.candidates import CANDIDATE_COLUMNS, Candidate, Names, candidates
@@ -37,10 +42,35 @@ UNKNOWN_LINES = "RT818"
 """SQLSTATE of ours: the log has entries of tables that were not expected."""
 _BATCH_ROWS = 4000
 """How many rows a round trip brings."""
-_GENHISTORY, _ARTICLES = (quote_qualified(SCHEMA, table.name) for table in (genhistory, articles))
+_ARTICLES = quote_qualified(SCHEMA, articles.name)
 _LOCK = f"select pg_advisory_lock({APPLYING}), pg_advisory_lock({LOCK})"
 _UNLOCK = f"select pg_advisory_unlock({APPLYING}), pg_advisory_unlock({LOCK})"
 """Session locks, taken before the transaction: its snapshot would predate the wait."""
+
+
+def apply_alone(session: BatchingConnection, begin: Sequence[str], logged: Sequence[Article]) -> int:
+    """Apply the log of articles in a transaction of its own, in one round trip; return the number of entries."""
+    failpoint("postgres_merge_commit.before")
+    lock, unlock = (f"select pg_advisory_{verb}lock({APPLYING})" for verb in ("", "un"))
+    try:
+        with session.sending(always=True):
+            for statement in ("begin", lock, "commit", *begin, *apply_statements(logged)):
+                psycopg.Cursor(session).execute(sql.SQL(statement))
+            emptied = psycopg.Cursor(session).execute(sql.SQL(emptying(logged)))
+            for statement in ("commit", unlock):
+                psycopg.Cursor(session).execute(sql.SQL(statement))
+    except BaseException:
+        unlock_all(session)
+        raise
+    failpoint("postgres_merge_commit.after")
+    return emptied.rowcount
+
+
+def unlock_all(session: BatchingConnection) -> None:
+    """Undo the transaction and give up the locks of a session, unless it is closed."""
+    if not session.closed:
+        session.roll_back()
+        session.execute("select pg_advisory_unlock_all()")
 
 
 @dataclass(slots=True)
@@ -73,11 +103,7 @@ class Cursor:
             batch = self._fetch().fetchall() if len(batch) == _BATCH_ROWS else []
 
     def _fetch(self) -> psycopg.Cursor[tuple[Any, ...]]:
-        reading = psycopg.Cursor(self.session)
-        for known in self.session.adapters.types:
-            for code in filter(None, (known.oid, known.array_oid)):
-                reading.adapters.register_loader(code, TextLoader)
-        return reading.execute(sql.SQL(f"fetch {_BATCH_ROWS} from {self.name}"))
+        return self.session.text_cursor().execute(sql.SQL(f"fetch {_BATCH_ROWS} from {self.name}"))
 
 
 @dataclass(slots=True)
@@ -104,20 +130,19 @@ class Closing:
         try:
             with self.session.sending(always=True):
                 self._send("close all", "begin", _LOCK, "commit", *begin, self._require_known_lines(), *apply)
-                count = self._ask(f"with gone as (delete from {LOG} returning 1) select count(*) from gone")
+                emptied = self._ask(emptying(self.logged))
                 self._send(self._close())
-                newer = self._ask(self._newer_generations())
+                newer = self._ask(newer_generations(self.generations))
                 purged = self._ask(f"select nickname, purged_lineage from {_ARTICLES}")
                 for cursor in cursors:
                     cursor.declare()
                 self._send("commit", _UNLOCK)
         except BaseException:
-            self._clean_up()
+            unlock_all(self.session)
             raise
         failpoint("clock_commit.after")
-        self.applied = count.fetchall()[0][0]
-        for number, snapshot in newer.fetchall():
-            self.generations.add(number, snapshot)
+        self.applied = emptied.rowcount
+        take_generations(self.generations, self.own, newer.fetchall())
         self.purged.update((nickname, bytes(lineage)) for nickname, lineage in purged.fetchall())
         for cursor in cursors:
             cursor.take()
@@ -129,10 +154,6 @@ class Closing:
 
     def _ask(self, statement: str) -> psycopg.Cursor[tuple[Any, ...]]:
         return psycopg.Cursor(self.session).execute(sql.SQL(statement))
-
-    def _newer_generations(self) -> str:
-        condition = f"nickname = {self.own} and generation > {self.generations.last}"
-        return f"select generation, snapshot from {_GENHISTORY} where {condition} order by generation"
 
     def _require_known_lines(self) -> str:
         listed = quote_literal(f"{{{','.join(str(article.nickname) for article in self.logged)}}}")
@@ -151,22 +172,17 @@ class Closing:
             "and not pg_visible_in_snapshot(stamp::text::xid8, %2$L::pg_snapshot))"
             for table in (CONTENTS, TOMBSTONE)
         )
-        last = f"select generation, snapshot from {_GENHISTORY} where nickname = {self.own}"
+        last = f"select generation, snapshot from {GENHISTORY} where nickname = {self.own}"
         next_one = f"{self.own}, coalesce(last.generation, 0) + 1, gen_random_uuid()::text, 1"
         body = (
             "declare last record; is_changed boolean := true; begin "
             f"select * into last from ({last} order by generation desc limit 1) one; "
             f"if found then execute format({quote_literal(f'select {changed}')}, "
             "split_part(last.snapshot, ':', 1), last.snapshot) into is_changed; end if; "
-            f"if is_changed then insert into {_GENHISTORY} (nickname, generation, guidsrc, genstatus, snapshot) "
+            f"if is_changed then insert into {GENHISTORY} (nickname, generation, guidsrc, genstatus, snapshot) "
             f"values ({next_one}, pg_current_snapshot()::text); end if; end"
         )
         return f"do {quote_body(body)}"
-
-    def _clean_up(self) -> None:
-        if not self.session.closed:
-            self.session.roll_back()
-            self.session.execute("select pg_advisory_unlock_all()")
 
 
 @dataclass(slots=True)

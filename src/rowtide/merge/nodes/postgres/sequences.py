@@ -5,12 +5,13 @@ A sequence whose next value a received row already has would make the next inser
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.postgres.row_metadata import table_of
 
@@ -19,8 +20,12 @@ Session = psycopg.Connection[tuple[Any, ...]]
 
 def find_sequences(session: Session, article: Article) -> dict[str, str]:
     """Return the ascending sequences that belong to an article's columns, serial or identity, by column."""
-    columns = [column.name for column in article.columns]
-    return dict(session.execute(_SEQUENCES, [table_of(article), columns]).fetchall())
+    return dict(session.execute(*sequences_request(article)).fetchall())
+
+
+def sequences_request(article: Article) -> tuple[str, Sequence[object]]:
+    """Return the query of `find_sequences`."""
+    return _SEQUENCES, [table_of(article), [column.name for column in article.columns]]
 
 
 def advance_sequences(session: Session, sequences: dict[str, str], highest: dict[str, str]) -> None:
@@ -28,17 +33,20 @@ def advance_sequences(session: Session, sequences: dict[str, str], highest: dict
 
     Not undone by a rollback, as with any sequence: a gap does no harm.
     """
+    for statement in advances(sequences, highest):
+        session.execute(sql.SQL(statement))
+
+
+def advances(sequences: dict[str, str], highest: dict[str, str]) -> Iterator[str]:
+    """Yield the queries that do what `advance_sequences` does."""
     for name, sequence in sequences.items():
         if name in highest:
-            session.execute(
-                sql.SQL(
-                    "select setval(s.name::regclass, s.highest) "
-                    f"from (select %s::text as name, ({highest[name]})::bigint as highest) s "
-                    "join pg_sequence q on q.seqrelid = s.name::regclass "
-                    "where s.highest <= q.seqmax "
-                    "and s.highest > coalesce(pg_sequence_last_value(s.name::regclass), q.seqstart - 1)"
-                ),
-                [sequence],
+            yield (
+                "select setval(s.name::regclass, s.highest) "
+                f"from (select {quote_literal(sequence)}::text as name, ({highest[name]})::bigint as highest) s "
+                "join pg_sequence q on q.seqrelid = s.name::regclass "
+                "where s.highest <= q.seqmax "
+                "and s.highest > coalesce(pg_sequence_last_value(s.name::regclass), q.seqstart - 1)"
             )
 
 

@@ -1,103 +1,277 @@
-"""Write received rows and their metadata to a PostgreSQL table.
+"""Write received rows and their metadata to PostgreSQL tables.
 
-Rows are copied to a temporary table with the columns' own types, so that each value is parsed by its type, and then
-written by one statement per operation.
+Rows travel as arrays of texts to temporary tables with the columns' own types, so that each value is parsed by its
+type; then one block on the server writes them by one statement per operation. If the database refuses that, the block
+halves the rows until it has found those that are to blame, and writes the others.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
 from psycopg import sql
 
+from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.copy_text import write_row
-from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.postgres.row_metadata import table_of
-from rowtide.merge.nodes.postgres.sequences import advance_sequences
+from rowtide.merge.definitions import SCHEMA
+from rowtide.merge.nodes.postgres.row_metadata import table_of, uuid_array
+from rowtide.merge.nodes.postgres.sequences import advances
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
-from rowtide.merge.nodes.unique_swap import TemporaryValues
-from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type, untyped_places
+from rowtide.merge.nodes.unique_swap import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
+from rowtide.merge.nodes.untyped_values import as_stored_by_server, untyped_places
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Row, TombstoneType, Write, number_alike
 
-Session = psycopg.Connection[tuple[Any, ...]]
-
-_METADATA = (
-    "rowtide_gone boolean, rowtide_live boolean, rowtide_type smallint, rowtide_origin bigint, "
-    "rowtide_priority double precision, rowtide_lineage bytea, rowtide_last bytea, rowtide_colv bytea, "
-    "rowtide_own bigint[]"
-)
-"""What is to be known of rows, and done to them."""
+_METADATA = {
+    "rowtide_number": "integer",
+    "rowtide_gone": "boolean",
+    "rowtide_live": "boolean",
+    "rowtide_type": "smallint",
+    "rowtide_origin": "bigint",
+    "rowtide_priority": "double precision",
+    "rowtide_lineage": "bytea",
+    "rowtide_last": "bytea",
+    "rowtide_colv": "bytea",
+    "rowtide_own": "bigint[]",
+}
+"""What is to be known of rows, and done to them, once for all rows with the same."""
 _BETWEEN, _NULL = "\x1f", "\x02"
 """What separates the texts of a row in its checksum, and what stands there for NULL."""
-
-
-def make_staging(session: Session, article: Article) -> None:
-    """Create the staging tables of an article if they do not exist, in the caller's transaction.
-
-    Most rows share their metadata, which is therefore staged once.
-    """
-    columns = "".join(f", t.{quote(column.name)} as v{place}" for place, column in enumerate(article.columns))
-    _run(
-        session,
-        f"create temporary table if not exists {_rows(article)} on commit delete rows as "
-        f"select null::uuid as rowtide_guid, null::integer as rowtide_number, null::bytea as rowtide_sent{columns} "
-        f"from {table_of(article)} t with no data",
-    )
-    _run(
-        session,
-        f"create temporary table if not exists {_known(article)} (rowtide_number integer, {_METADATA}) "
-        "on commit delete rows",
-    )
-    _run(
-        session,
-        f"create or replace temporary view {_staging(article)} as "
-        f"select * from {_rows(article)} join {_known(article)} using (rowtide_number)",
-    )
+REFUSED = "rowtide_refused"
+"""The temporary table of the rows that the database refused, by their place."""
+OF_ROWS = ("22", "23", "42", "44", "0A", "P0", "38")
+"""SQLSTATE classes of errors about a row: its values, constraints, a user's trigger."""
+NO_RIGHT = "42501"
+"""Of the same class as errors about a row, but about the role."""
+LOCKED = "55P03"
+"""SQLSTATE of a row that another transaction has locked for too long."""
+_ZERO = "a text has a character 0"
+_PATIENCE = "1s"
+"""How long a lock is waited for first; then only for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """What is known of an article's table in a transaction: the columns that updates set, and owned sequences."""
+class StoredColumn:
+    """A column as the server has it: `base_type` is its type without a length; `is_given`: an update may not set it."""
 
-    updated: Sequence[str]
+    name: str
+    base_type: str
+    is_given: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """An article's columns, in its order, and the sequences that belong to them, by column."""
+
+    columns: Sequence[StoredColumn]
     sequences: dict[str, str]
 
 
-def write(session: Session, article: Article, writes: Sequence[Write], prepared: Prepared) -> None:
-    """Write rows in the caller's transaction; raises the server's errors.
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Writes of an article, the first of which has a place among all that are written together."""
+
+    article: Article
+    table: StoredTable
+    writes: Sequence[Write]
+    first: int
+
+
+def columns_request(article: Article) -> tuple[str, Sequence[object]]:
+    """Return the query of an article's columns; `read_table` reads its rows."""
+    listed = (
+        "select attname::text, format_type(atttypid, -1), attidentity = 'a' from pg_attribute "
+        "where attrelid = %s::regclass and attnum > 0 and not attisdropped"
+    )
+    return listed, [table_of(article)]
+
+
+def read_table(
+    article: Article, columns: Iterable[tuple[Any, ...]], sequences: Iterable[tuple[Any, ...]]
+) -> StoredTable:
+    """Return an article's table from the rows of `columns_request` and of its sequences, as texts."""
+    found = {name: StoredColumn(name, base, is_given == "t") for name, base, is_given in columns}
+    return StoredTable([found[column.name] for column in article.columns], dict(sequences))
+
+
+def make_staging(session: BatchingConnection, article: Article) -> None:
+    """Create the staging tables of an article if they do not exist, in the caller's transaction."""
+    columns = "".join(f", t.{quote(column.name)} as v{place}" for place, column in enumerate(article.columns))
+    places = (
+        "null::integer as rowtide_place, null::uuid as rowtide_guid, null::integer as rowtide_number, "
+        "null::bytea as rowtide_sent"
+    )
+    session.put(
+        f"create temporary table if not exists {_rows(article)} on commit delete rows as "
+        f"select {places}{columns} from {table_of(article)} t with no data"
+    )
+    metadata = ", ".join(f"{name} {type_}" for name, type_ in _METADATA.items())
+    session.put(f"create temporary table if not exists {_known(article)} ({metadata}) on commit delete rows")
+    session.put(
+        f"create or replace temporary view {_staging(article)} as "
+        f"select * from {_rows(article)} join {_known(article)} using (rowtide_number)"
+    )
+    session.put(
+        f"create temporary table if not exists {REFUSED} (rowtide_place integer, state text, message text) "
+        "on commit delete rows"
+    )
+
+
+def stage(session: BatchingConnection, staged: Staged, stamp: int) -> None:
+    """Send rows with their metadata to the staging tables, in the caller's transaction, in place of what was there.
+
+    Raises `ValueError` for a text that no server takes.
+    """
+    article = staged.article
+    numbers, firsts = number_alike(staged.writes)
+    width = len(article.columns)
+    stored = [None if one.row is None else _stored(article, one.row) for one in staged.writes]
+    values = [row or (None,) * width for row in stored]
+    rows = [
+        _array(str(place) for place in range(staged.first, staged.first + len(staged.writes))),
+        uuid_array([one.rowguid for one in staged.writes]),
+        _array(map(str, numbers)),
+        *(_array(row[place] for row in values) for place in range(width)),
+    ]
+    known = [(number, *_metadata(article, one, stamp)) for number, one in enumerate(firsts)]
+    described = [_array(map(_text, column)) for column in zip(*known, strict=True)]
+    types = ["integer", "uuid", "integer", *(column.base_type for column in staged.table.columns)]
+    places = ["rowtide_place", "rowtide_guid", "rowtide_number"]
+    names = [*places, *(f"v{place}" for place in range(width))]
+    digest = _digest_of([(name, name) for name in names[len(places) :]])
+    session.put(f"delete from {_rows(article)}")
+    session.put(f"delete from {_known(article)}")
+    session.put(_insertion(_rows(article), dict(zip(names, types, strict=True)), rowtide_sent=digest), rows)
+    session.put(_insertion(_known(article), _METADATA), described)
+
+
+def require_sendable(one: Write) -> None:
+    """Raise `ValueError` if a row has a text that no server takes: with a character 0, or not UTF-8."""
+    for value in one.row or ():
+        if value is not None and not value.isascii():
+            value.encode()
+        if value is not None and "\0" in value:
+            raise ValueError(_ZERO)
+
+
+def write(session: BatchingConnection, staged: Staged, *, is_deferred: bool = False) -> None:
+    """Write staged rows, in the caller's transaction; with `is_deferred` with temporary values of unique columns first.
 
     Metadata is written first: what a user's trigger does to a row during the write is a later change.
     """
-    stamp = _stamp(session)
-    numbers, firsts = number_alike(writes)
-    _copy(session, _rows(article), _row_lines(article, writes, numbers))
-    _copy(session, _known(article), _known_lines(article, firsts, stamp))
-    _forget(session, article)
+    temporary = _temporary(staged, "true") if is_deferred else ()
+    for statement in (*temporary, *_statements(staged, "true")):
+        session.put(statement)
+
+
+def write_each(session: BatchingConnection, parts: Sequence[Staged], *, is_retry: bool) -> None:
+    """Write those of the staged rows that the database takes, and list the others in `REFUSED`.
+
+    In a retry, all are tried together first, with deferred constraints and temporary values of unique columns, then
+    each for itself, again while others were taken.
+    """
+    count = sum(len(part.writes) for part in parts)
+    within = "rowtide_place between rowtide_low and rowtide_high"
+    statements = [_in_block(statement) for part in parts for statement in _statements(part, within)]
+    if is_retry:
+        temporary = [each for part in parts for each in _temporary(part, within)]
+        statements = ["set constraints all deferred", *temporary, *statements]
+    session.put(f"delete from {REFUSED}")
+    session.put(f"set local lock_timeout = '{_PATIENCE}'")
+    session.put(f"do {quote_body(_block(statements, count, is_retry=is_retry))}")
+    session.put("set local lock_timeout = 0")
+
+
+def _in_block(statement: str) -> str:
+    return f"perform {statement.removeprefix('select ')}" if statement.startswith("select ") else statement
+
+
+def holders_query(article: Article) -> str:
+    """Return the query of the rows that have the primary keys of refused rows: the place of each, and their rowguid."""
+    places = {column.name: place for place, column in enumerate(article.columns)}
+    same = " and ".join(f"t.{quote(column.name)} = i.v{places[column.name]}" for column in article.key_columns)
+    return (
+        f"select i.rowtide_place, t.{ROWGUID} from {REFUSED} r join {_rows(article)} i using (rowtide_place) "
+        f"join {table_of(article)} t on {same} where t.{ROWGUID} <> i.rowtide_guid"
+    )
+
+
+def _block(statements: Sequence[str], count: int, *, is_retry: bool) -> str:
+    """Return the block that runs statements for a range of places, halves it where they fail, and lists the rest."""
+    classes = ", ".join(map(quote_literal, OF_ROWS))
+    is_of_rows = f"(left(rowtide_state, 2) in ({classes}) and rowtide_state <> '{NO_RIGHT}')"
+    ours = f"rowtide_schema is distinct from {quote_literal(SCHEMA)}"
+    split = (
+        "rowtide_lows := rowtide_lows || array(select n from generate_series(rowtide_high, rowtide_low, -1) n); "
+        "rowtide_highs := rowtide_highs || array(select n from generate_series(rowtide_high, rowtide_low, -1) n); "
+        if is_retry
+        else "rowtide_middle := (rowtide_low + rowtide_high) / 2; "
+        "rowtide_lows := rowtide_lows || array[rowtide_middle + 1, rowtide_low]; "
+        "rowtide_highs := rowtide_highs || array[rowtide_high, rowtide_middle]; "
+    )
+    again = (
+        "if cardinality(rowtide_lows) = 0 and rowtide_taken then rowtide_taken := false; "
+        f"rowtide_lows := array(select rowtide_place from {REFUSED} order by 1 desc); rowtide_highs := rowtide_lows; "
+        f"delete from {REFUSED}; end if; "
+    )
+    return (
+        f"declare rowtide_lows int[] := array[0]; rowtide_highs int[] := array[{count - 1}]; rowtide_low int; "
+        "rowtide_high int; rowtide_middle int; rowtide_state text; rowtide_message text; rowtide_schema text; "
+        "rowtide_taken boolean := false; begin "
+        "while cardinality(rowtide_lows) > 0 loop "
+        "rowtide_low := rowtide_lows[cardinality(rowtide_lows)]; "
+        "rowtide_high := rowtide_highs[cardinality(rowtide_highs)]; "
+        "rowtide_lows := rowtide_lows[1:cardinality(rowtide_lows) - 1]; "
+        "rowtide_highs := rowtide_highs[1:cardinality(rowtide_highs) - 1]; "
+        f"begin {'; '.join(statements)}; set constraints all immediate; rowtide_taken := true; "
+        "exception when others then "
+        "get stacked diagnostics rowtide_state = returned_sqlstate, rowtide_message = message_text, "
+        "rowtide_schema = schema_name; "
+        f"if rowtide_state = '{LOCKED}' then perform set_config('lock_timeout', '50ms', true); "
+        f"elsif not ({is_of_rows} and {ours}) then raise; end if; "
+        f"if rowtide_low < rowtide_high then {split}"
+        f"else insert into {REFUSED} values (rowtide_low, rowtide_state, rowtide_message); end if; "
+        f"end; {again if is_retry else ''}end loop; end"
+    )
+
+
+def _temporary(staged: Staged, within: str) -> Iterator[str]:
+    """Yield the statement that gives rows temporary values of unique columns."""
+    article = staged.article
+    values: dict[TemporaryKind, Callable[[str], str]] = {
+        TemporaryKind.NULL: lambda _type: "null",
+        TemporaryKind.NUMBER: lambda type_: f"({FIRST_TEMPORARY} - i.rowtide_place)::{type_}",
+        TemporaryKind.ROWGUID: lambda type_: f"i.rowtide_guid::text::{type_}",
+    }
+    types = {column.name: column.base_type for column in staged.table.columns}
+    settings = ", ".join(
+        f"{quote(name)} = {values[kind](types[name])}" for name, kind in temporary_kinds(article).items()
+    )
+    if settings:
+        live = f"rowtide_live and not rowtide_gone and {within}"
+        yield (
+            f"update {table_of(article)} t set {settings} from {_staging(article)} i "
+            f"where t.{ROWGUID} = i.rowtide_guid and {live}"
+        )
+
+
+def _statements(staged: Staged, within: str) -> list[str]:
+    """Return the statements that write those of the staged rows for which a condition holds."""
+    article, writes = staged.article, staged.writes
+    statements = list(_removals(article, within))
     if any(one.row is not None for one in writes):
-        _write_contents(session, article, stamp)
+        statements.append(_contents_insertion(article, within))
     if any(one.row is None for one in writes):
-        _write_tombstones(session, article, stamp)
-    _write_rows(session, article, writes, prepared)
-    _log_alterations(session, article)
+        statements.append(_tombstones_insertion(article, within))
+    return [*statements, *_row_statements(staged, within), _alterations_insertion(article, within)]
 
 
-def write_temporary(session: Session, article: Article, values: Mapping[str, TemporaryValues]) -> None:
-    """Give rows temporary values, in the caller's transaction; raises the server's errors."""
-    types = {column.name: server_type(column) for column in article.columns}
-    for rowguid, temporary in values.items():
-        settings = ", ".join(f"{quote(name)} = %s::{types[name]}" for name in temporary)
-        update = f"update {table_of(article)} set {settings} where {ROWGUID} = %s::uuid"
-        session.execute(sql.SQL(update), [*temporary.values(), rowguid])
-
-
-def load(session: Session, article: Article, batches: Iterable[Sequence[tuple[str, Row]]]) -> int:
+def load(session: BatchingConnection, article: Article, batches: Iterable[Sequence[tuple[str, Row]]]) -> int:
     """Copy rows into a table, in the caller's transaction, and return how many."""
     rows = 0
     names = ", ".join([*(quote(column.name) for column in article.columns), ROWGUID])
@@ -106,13 +280,6 @@ def load(session: Session, article: Article, batches: Iterable[Sequence[tuple[st
             rows += len(batch)
             copy.write("".join(f"{write_row((*_stored(article, row), rowguid))}\n" for rowguid, row in batch))
     return rows
-
-
-def find_updated(session: Session, article: Article) -> list[str]:
-    """Return the columns that an update may set: not those that are always given by the server."""
-    always = "select attname from pg_attribute where attrelid = %s::regclass and attidentity = 'a'"
-    refused = {name for (name,) in session.execute(always, [table_of(article)])}
-    return [column.name for column in article.columns if column.name not in refused]
 
 
 def _staging(article: Article) -> str:
@@ -128,12 +295,6 @@ def _known(article: Article) -> str:
     return quote(f"rowtide_in_{article.nickname}_known")
 
 
-def _copy(session: Session, table: str, lines: Iterable[str]) -> None:
-    _run(session, f"delete from {table}")
-    with session.cursor().copy(sql.SQL(f"copy {table} from stdin")) as copy:
-        copy.write("".join(lines))
-
-
 def _those(article: Article, condition: str) -> str:
     """Return the condition that selects the staged rows.
 
@@ -142,51 +303,34 @@ def _those(article: Article, condition: str) -> str:
     return f"{ROWGUID} = any (array(select rowtide_guid from {_staging(article)} where {condition}))"
 
 
-def _stamp(session: Session) -> int:
-    row = session.execute("select pg_current_xact_id()::text").fetchone()
-    assert row is not None
-    return int(row[0])
+def _insertion(table: str, types: Mapping[str, str], **others: str) -> str:
+    """Return the statement that fills a table from arrays of texts, one per column; others are expressions of them.
 
-
-def _row_lines(article: Article, writes: Sequence[Write], numbers: Sequence[int]) -> Iterator[str]:
-    nothing = write_row((None,) * len(article.columns))
-    for one, number in zip(writes, numbers, strict=True):
-        if one.row is None:
-            yield f"{one.rowguid}\t{number}\t\\N\t{nothing}\n"
-        else:
-            row = _stored(article, one.row)
-            yield f"{one.rowguid}\t{number}\t\\\\x{_digest(row)}\t{write_row(row)}\n"
-
-
-def _digest(row: Row) -> str:
-    """Return the checksum of a row's texts; see `_digest_of`."""
-    joined = _BETWEEN.join([_NULL if value is None else value for value in row])
-    return hashlib.sha256(joined.encode()).hexdigest()
-
-
-def _digest_of(article: Article, row: str) -> str:
-    """Return the expression of the checksum of a row as the server prints it.
-
-    `concat` calls a type's output function, where a cast to text may print something else.
+    Each text is parsed by the type without a length: the assignment checks that, as it does for any insert.
     """
-    values = (f"{row}.{quote(column.name)}" for column in article.columns)
-    texts = f" || {_quoted(_BETWEEN)} || ".join(
-        f"case when {value} is null then {_quoted(_NULL)} else concat({value}) end" for value in values
+    names = ", ".join(types)
+    values = [f"{name}::{type_.replace('%', '%%')}" for name, type_ in types.items()]
+    arrays = ", ".join("%s::text[]" for _ in types)
+    return (
+        f"insert into {table} ({', '.join([*types, *others])}) select {', '.join([*values, *others.values()])} "
+        f"from unnest({arrays}) u ({names})"
     )
-    return f"sha256(convert_to({texts}, 'UTF8'))"
 
 
-def _quoted(character: str) -> str:
-    return f"E'\\x{ord(character):02x}'"
+def _array(values: Iterable[str | None]) -> str:
+    """Return texts as an array's text. Raises `ValueError` for a text with a character 0, which no server takes."""
+    quoted = ["null" if value is None else _quoted(value) for value in values]
+    array = f"{{{','.join(quoted)}}}"
+    if "\0" in array:
+        raise ValueError(_ZERO)
+    array.encode()
+    return array
 
 
-def _stored(article: Article, row: Row) -> Row:
-    return as_stored_by_server(article, row) if untyped_places(article) else row
-
-
-def _known_lines(article: Article, firsts: Sequence[Write], stamp: int) -> Iterator[str]:
-    for number, one in enumerate(firsts):
-        yield write_row([_text(value) for value in (number, *_metadata(article, one, stamp))]) + "\n"
+def _quoted(value: str) -> str:
+    if "\\" in value or '"' in value:
+        value = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{value}"'
 
 
 def _metadata(article: Article, one: Write, stamp: int) -> tuple[object, ...]:
@@ -209,69 +353,70 @@ def _text(value: object) -> str | None:
     return f"\\x{value.hex()}" if isinstance(value, bytes) else None if value is None else str(value)
 
 
-def _write_contents(session: Session, article: Article, stamp: int) -> None:
-    _run(
-        session,
+_STAMP = f"(select {BSN})"
+
+
+def _contents_insertion(article: Article, within: str) -> str:
+    return (
         f"insert into {CONTENTS} (tablenick, rowguid, stamp, origin, priority, lineage, last, colv, own_columns) "
-        f"select {article.nickname}, rowtide_guid, {stamp}, rowtide_origin, rowtide_priority, rowtide_lineage, "
-        f"rowtide_last, rowtide_colv, rowtide_own from {_staging(article)} where not rowtide_gone",
+        f"select {article.nickname}, rowtide_guid, {_STAMP}, rowtide_origin, rowtide_priority, rowtide_lineage, "
+        f"rowtide_last, rowtide_colv, rowtide_own from {_staging(article)} where not rowtide_gone and {within}"
     )
 
 
-def _write_tombstones(session: Session, article: Article, stamp: int) -> None:
-    _run(
-        session,
+def _tombstones_insertion(article: Article, within: str) -> str:
+    return (
         f"insert into {TOMBSTONE} (tablenick, rowguid, stamp, type, origin, priority, lineage, last) "
-        f"select {article.nickname}, rowtide_guid, {stamp}, rowtide_type, rowtide_origin, rowtide_priority, "
+        f"select {article.nickname}, rowtide_guid, {_STAMP}, rowtide_type, rowtide_origin, rowtide_priority, "
         f"rowtide_lineage, rowtide_last from {_staging(article)} "
-        f"where rowtide_gone and rowtide_type <> {TombstoneType.LEFT.value}",
+        f"where rowtide_gone and rowtide_type <> {TombstoneType.LEFT.value} and {within}"
     )
 
 
-def _forget(session: Session, article: Article) -> None:
-    """Delete the metadata of the rows: deleting and inserting costs less than updating."""
+def _removals(article: Article, within: str) -> Iterator[str]:
+    """Yield the statements that delete the metadata of the rows: deleting and inserting costs less than updating."""
     left = f"rowtide_gone and rowtide_type = {TombstoneType.LEFT.value}"
-    for table, condition in ((CONTENTS, "true"), (TOMBSTONE, f"not ({left})")):
-        _run(session, f"delete from {table} where tablenick = {article.nickname} and {_those(article, condition)}")
+    for table, condition in ((CONTENTS, within), (TOMBSTONE, f"not ({left}) and {within}")):
+        yield f"delete from {table} where tablenick = {article.nickname} and {_those(article, condition)}"
 
 
-def _write_rows(session: Session, article: Article, writes: Sequence[Write], prepared: Prepared) -> None:
+def _row_statements(staged: Staged, within: str) -> Iterator[str]:
+    article, writes = staged.article, staged.writes
     table, staging = table_of(article), _staging(article)
     names = [quote(column.name) for column in article.columns]
     values = [f"v{place}" for place in range(len(names))]
     if any(one.row is None and one.is_live for one in writes):
-        _run(session, f"delete from {table} where {_those(article, 'rowtide_gone')}")
+        yield f"delete from {table} where {_those(article, f'rowtide_gone and {within}')}"
     if any(one.row is not None and one.is_live for one in writes):
         settings = ", ".join(
             f"{quote(column.name)} = i.v{place}"
-            for place, column in enumerate(article.columns)
-            if column.name in prepared.updated
+            for place, column in enumerate(staged.table.columns)
+            if not column.is_given
         )
-        _run(
-            session,
+        yield (
             f"update {table} t set {settings} from {staging} i where t.{ROWGUID} = i.rowtide_guid "
-            f"and t.{_those(article, 'rowtide_live and not rowtide_gone')}",
+            f"and t.{_those(article, f'rowtide_live and not rowtide_gone and {within}')}"
         )
     if any(one.row is not None and not one.is_live for one in writes):
-        _run(
-            session,
+        yield (
             f"insert into {table} ({', '.join([*names, ROWGUID])}) overriding system value "
             f"select {', '.join([*values, 'rowtide_guid'])} from {staging} "
-            "where not rowtide_live and not rowtide_gone",
+            f"where not rowtide_live and not rowtide_gone and {within} order by rowtide_place"
         )
-        advance_sequences(session, prepared.sequences, _highest_inserted(article, prepared))
+        yield from advances(staged.table.sequences, _highest_inserted(staged, within))
 
 
-def _highest_inserted(article: Article, prepared: Prepared) -> dict[str, str]:
+def _highest_inserted(staged: Staged, within: str) -> dict[str, str]:
     """Return the queries of the highest staged values of columns with a sequence, by column."""
+    inserted = f"from {_staging(staged.article)} where not rowtide_live and not rowtide_gone and {within}"
     return {
-        column.name: f"select max(v{place}) from {_staging(article)} where not rowtide_live and not rowtide_gone"
-        for place, column in enumerate(article.columns)
-        if column.name in prepared.sequences
+        column.name: f"select max(v{place}) {inserted}"
+        for place, column in enumerate(staged.article.columns)
+        if column.name in staged.table.sequences
     }
 
 
-def _log_alterations(session: Session, article: Article) -> None:
+def _alterations_insertion(article: Article, within: str) -> str:
     """Log what triggers, rules and types made of the rows as changes of this node, which go back to their writer.
 
     With column tracking, a column counts as changed if its value differs, and not only the text of its value.
@@ -289,16 +434,36 @@ def _log_alterations(session: Session, article: Article) -> None:
         f"case when t.{ROWGUID} is null then {Logged.DELETED.value} "
         f"when i.rowtide_gone then {Logged.INSERTED.value} else {Logged.UPDATED.value} end"
     )
-    _run(
-        session,
+    return (
         f"insert into {LOG} (tablenick, rowguid, kind, stamp{names}) "
-        f"select {article.nickname}, i.rowtide_guid, {kind}, (select {BSN}){values} "
+        f"select {article.nickname}, i.rowtide_guid, {kind}, {_STAMP}{values} "
         f"from {_staging(article)} i left join {table_of(article)} t on t.{ROWGUID} = i.rowtide_guid "
-        f"and t.{_those(article, 'true')} "
-        f"where case when i.rowtide_gone then t.{ROWGUID} is not null "
-        f"else t.{ROWGUID} is null or {_digest_of(article, 't')} <> i.rowtide_sent end",
+        f"and t.{_those(article, within)} "
+        f"where {within} and case when i.rowtide_gone then t.{ROWGUID} is not null "
+        f"else t.{ROWGUID} is null or {_digest_of_row(article, 't')} <> i.rowtide_sent end"
     )
 
 
-def _run(session: Session, statement: str) -> None:
-    session.execute(sql.SQL(statement))
+def _digest_of(values: Iterable[tuple[str, str]]) -> str:
+    """Return the expression of the checksum of a row, from expressions of its values and of their texts."""
+    texts = f" || {_character(_BETWEEN)} || ".join(
+        f"case when {value} is null then {_character(_NULL)} else {text} end" for value, text in values
+    )
+    return f"sha256(convert_to({texts}, 'UTF8'))"
+
+
+def _digest_of_row(article: Article, row: str) -> str:
+    """Return the expression of the checksum of a row as the server prints it.
+
+    `concat` calls a type's output function, where a cast to text may print something else.
+    """
+    values = (f"{row}.{quote(column.name)}" for column in article.columns)
+    return _digest_of((value, f"concat({value})") for value in values)
+
+
+def _character(character: str) -> str:
+    return f"E'\\x{ord(character):02x}'"
+
+
+def _stored(article: Article, row: Row) -> Row:
+    return as_stored_by_server(article, row) if untyped_places(article) else row

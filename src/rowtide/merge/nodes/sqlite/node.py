@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, Select
@@ -19,7 +20,7 @@ from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged
 from rowtide.merge.errors import NOT_UTF_8, NodeBusy, RowsRefused
-from rowtide.merge.nodes.node import Request
+from rowtide.merge.nodes.node import Refusal, Request
 from rowtide.merge.nodes.sqlite import row_metadata
 from rowtide.merge.nodes.sqlite.apply import apply_beside, apply_log, is_logged
 from rowtide.merge.nodes.sqlite.dependents import has_dependents
@@ -29,7 +30,7 @@ from rowtide.merge.nodes.sqlite.sending import SqliteSending
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS
 from rowtide.merge.nodes.sqlite.tables import SqliteTables
 from rowtide.merge.nodes.sqlite.writing import write, write_temporary
-from rowtide.merge.nodes.unique_swap import TemporaryValues
+from rowtide.merge.nodes.unique_swap import temporary_values
 from rowtide.merge.partitions.filters import ROW, RowFilter, belongs
 from rowtide.merge.progress import require_session
 from rowtide.merge.versions.changes import Known, Row, Write
@@ -49,6 +50,8 @@ def open_node(url: str | DatabaseUrl) -> SqliteNode:
 
 class SqliteNode:
     """See `Node`. Foreign keys are enforced for merged rows, even if the file's other programs do not enable them."""
+
+    tries_together = False
 
     def __init__(self, engine: Engine) -> None:
         self.connection = engine.connect()
@@ -159,6 +162,9 @@ class SqliteNode:
         reading = MetadataReader(article, composer, READER)
         return reading.known(read_asked(self._session, reading.select_known(), rowguids))
 
+    def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:
+        return [self.read_known(article, rowguids) for article, rowguids in asked]
+
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
         return read_rows(self._session, article, rowguids)
 
@@ -166,6 +172,8 @@ class SqliteNode:
         return find_key_holder(self._session, article, row)
 
     def write(self, article: Article, writes: Sequence[Write]) -> None:
+        if not writes:
+            return
         deleted = [one.rowguid for one in writes if one.row is None and one.is_live]
         if deleted and not self._is_publisher() and has_dependents(self._session, article, deleted):
             raise RowsRefused(article.name, "SQLITE_CONSTRAINT_FOREIGNKEY", "FOREIGN KEY constraint failed")
@@ -176,8 +184,45 @@ class SqliteNode:
         own = read_nickname(self.connection)
         return any(publication.publisher == own for publication in list_publications(self.connection))
 
-    def write_temporary(self, article: Article, values: Mapping[str, TemporaryValues]) -> None:
-        self._attempt(article, lambda: write_temporary(self._session, article, values))
+    def write_together(self, parts: Sequence[tuple[Article, Sequence[Write]]]) -> None:
+        self.defer_constraints()
+        for article, writes in parts:
+            updated = [one.rowguid for one in writes if one.row is not None and one.is_live]
+            temporary = temporary_values(article, updated)
+            self._attempt(article, partial(write_temporary, self._session, article, temporary))
+            self.write(article, writes)
+
+    def write_each(
+        self, parts: Sequence[tuple[Article, Sequence[Write]]], *, is_retry: bool = False
+    ) -> list[Mapping[str, Refusal]]:
+        if not is_retry:
+            return [dict(self._halve(article, writes)) for article, writes in parts]
+        found: list[dict[str, Refusal]] = [{} for _ in parts]
+        left = [(place, article, one) for place, (article, writes) in enumerate(parts) for one in writes]
+        while left:
+            refused = [(one, dict(self._halve(one[1], [one[2]]))) for one in left]
+            for (place, _, _), refusals in refused:
+                found[place].update(refusals)
+            still = [one for one, refusals in refused if refusals]
+            if len(still) == len(left):
+                break
+            for place, _, taken in still:
+                del found[place][taken.rowguid]
+            left = still
+        return list(found)
+
+    def _halve(self, article: Article, writes: Sequence[Write]) -> Iterator[tuple[str, Refusal]]:
+        """Write rows, or each half where they are refused; yield those that are refused alone."""
+        try:
+            self.write(article, writes)
+        except RowsRefused as error:
+            if len(writes) > 1:
+                middle = len(writes) // 2
+                yield from self._halve(article, writes[:middle])
+                yield from self._halve(article, writes[middle:])
+                return
+            row = writes[0].row
+            yield writes[0].rowguid, Refusal(error, None if row is None else self.find_key_holder(article, row))
 
     def _attempt(self, article: Article, work: Callable[[], None]) -> None:
         """Run in one savepoint: all or nothing."""
