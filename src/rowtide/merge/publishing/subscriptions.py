@@ -53,7 +53,7 @@ from rowtide.merge.progress import (
     set_subscription,
 )
 from rowtide.merge.publishing.publications import forget_publication
-from rowtide.merge.session.exchange import taken
+from rowtide.merge.session.exchange import Attempt, taken
 from rowtide.merge.session.pairing import Pairing, has_met, require_original
 from rowtide.merge.session.receiving import SubscriberReceiver
 from rowtide.merge.versions.changes import Row, Write
@@ -145,10 +145,16 @@ def _find_shared(subscriber: Node, publication: Publication, articles: Sequence[
 
 
 def _complete(subscriber: Node, subscription: Subscription, snapshot: Snapshot, article: Article) -> None:
-    """Bring a shared table to the snapshot's state, in the caller's transaction; the subscriber's own changes stay."""
+    """Bring a shared table to the snapshot's state, in the caller's transaction; the subscriber's own changes stay.
+
+    Raises `RowsRefused`.
+    """
     receiver = SubscriberReceiver(subscriber, subscription, subscription.nickname, "", {}, is_upload=False)
     for batch in snapshot.rows(article):
-        receiver.receive(article, snapshot.enumeration.again(article, [rowguid for rowguid, _ in batch]))
+        changes = snapshot.enumeration.again(article, [rowguid for rowguid, _ in batch])
+        (received,) = receiver.receive([(article, changes)], Attempt.FIRST)
+        for refused in received.refused:
+            raise refused.error
 
 
 def reinitialize(

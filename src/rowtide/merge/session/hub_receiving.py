@@ -74,6 +74,7 @@ class HubReceiver(NodeReceiver):
         return self.subscription.priority if is_server else 0.0
 
     def receive(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
+        self.seen.clear()
         known = self.read_known(rowguids_of(parts))
         decided = [self._decide(part, found) for part, found in zip(parts, known, strict=True)]
         writes = [(part[0], each.writes) for part, each in zip(parts, decided, strict=True)]

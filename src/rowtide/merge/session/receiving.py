@@ -136,6 +136,7 @@ class SubscriberReceiver(NodeReceiver):
     staying: set[str] = field(default_factory=set)
 
     def receive(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
+        self.seen.clear()
         known = self.read_known(rowguids_of(parts))
         writes: list[tuple[Article, list[Write]]] = []
         for (article, changes), found in zip(parts, known, strict=True):
