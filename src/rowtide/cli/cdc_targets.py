@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +16,9 @@ from rowtide.core.column_lists import parse_column_list
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 from rowtide.targets.options import ApplyEngine, TargetFormat, Truncation
+
+if TYPE_CHECKING:
+    from rowtide.targets.listing import ListedTarget
 
 app = typer.Typer()
 
@@ -152,15 +156,20 @@ def apply(
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
 ) -> None:
-    """Apply what is published to targets, until stopped with Ctrl-C. `agent run` does it too."""
+    """Apply what is published to targets, until stopped with Ctrl-C. `agent run` does it too.
+
+    Exit code 1 with `--once` if a table has stopped.
+    """
     from rowtide.targets.running import describe_version
 
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
     with requesting(request):
         database = connect(db)
         if once:
-            for target, version in database.targets.apply(name).items():
+            applied = database.targets.apply(name)
+            for target, version in applied.items():
                 notes.print(describe_version(target, version), soft_wrap=True)
+            _tell_rest([one for one in database.targets.list_targets() if name in (None, one.target)], set(applied))
             return
         with stopping() as stop:
             database.run_targets(name, stop=stop, on_event=lambda event: notes.print(event, soft_wrap=True))
@@ -171,6 +180,24 @@ def drop_target(db: Db, name: TargetName) -> None:
     """Drop a target: cleanup no longer waits for it; its tables stay as they are."""
     connect(db).targets.drop(name)
     notes.print(f"Dropped: target {name}. Its tables stay.")
+
+
+def _tell_rest(listed: Iterable[ListedTarget], told: Collection[str]) -> None:
+    """Tell which tables are not made yet, and end with an error if one has stopped."""
+    from rowtide.targets.definitions import TableState
+    from rowtide.targets.listing import NEW
+
+    tables = list(listed)
+    for one in tables:
+        if one.state == NEW:
+            note = (
+                f"target {one.target}: {one.instance} has no table yet: `rowtide cdc run` copies and publishes its rows"
+            )
+            notes.print(note, soft_wrap=True)
+        elif one.state == TableState.STOPPED and one.target not in told:
+            notes.print(f"target {one.target}: {one.instance} has stopped: {one.note}", soft_wrap=True)
+    if any(one.state == TableState.STOPPED for one in tables):
+        raise typer.Exit(1)
 
 
 def _as_mapping(given: list[str]) -> dict[str, str]:

@@ -85,7 +85,7 @@ class SetApplier:
         """
         known = self._table.read()
         published, recorded = PublishedLake(self._lake).get_published_instances()
-        if published.lsn is None or not self._is_due(known, published.lsn):
+        if published.lsn is None or not self._is_due(known, published.lsn, recorded):
             return None
         to = published.lsn
         with ThreadPoolExecutor(TABLES_AT_ONCE, "rowtide-target") as pool:
@@ -101,10 +101,11 @@ class SetApplier:
         failpoint("target_set.after")
         return version
 
-    def _is_due(self, known: SetVersion, to: CommitLsn) -> bool:
+    def _is_due(self, known: SetVersion, to: CommitLsn, recorded: Collection[str]) -> bool:
         if known.lsn is None or known.lsn < to or known.recorded_at is None:
             return True
-        if set(self._target.consumer.instance_names) - set(known.tables) - set(self._copied):
+        can_be_made = set(self._target.consumer.instance_names) & set(recorded) - set(self._copied)
+        if can_be_made - set(known.tables):
             return True
         return _has_stopped(known) and datetime.now(UTC) - known.recorded_at >= RETRIED_AFTER
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rowtide.cdc.queries.lsn_times import LsnTimes
     from rowtide.targets.sets import SetVersion
 
+NEW = "new"
+"""The state of a table that is not made yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class ListedTarget:
@@ -73,7 +76,7 @@ def describe(
             lsn=lsn,
             version=table.version if table is not None else None,
             lag_seconds=_lag(time, published_as_of),
-            state=table.state.value if table is not None else "new",
+            state=table.state.value if table is not None else NEW,
             note=table.note if table is not None else None,
             applied_at=version.recorded_at if table is not None else None,
         )

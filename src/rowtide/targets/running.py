@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,8 @@ def describe_version(target: str, version: SetVersion) -> str:
     """Return what an apply has done, in a line."""
     stopped = [table for table in version.tables.values() if table.state is TableState.STOPPED]
     noted = "".join(f"; {table.capture_instance} has stopped: {table.note}" for table in stopped)
-    return f"target {target}: {len(version.tables) - len(stopped)} tables at LSN {version.lsn}{noted}"
+    members = len(version.tables) - len(stopped)
+    return f"target {target}: {members} {'table' if members == 1 else 'tables'} at LSN {version.lsn}{noted}"
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class TargetsAgent:
     name: str | None
     make_spark: Callable[[], SparkSession]
     on_event: Callable[[str], None] = ignore
+    _told: dict[str, str] = field(default_factory=dict)
+    """The last event of each target: a table that is still stopped is not told again and again."""
 
     def step(self) -> bool:
         """Apply each target that is due; return whether any had anything to do."""
@@ -59,7 +62,10 @@ class TargetsAgent:
             # Another process applies to it now, or capture has not published anything yet.
             return False
         if version is not None:
-            self.on_event(describe_version(target.name, version))
+            event = describe_version(target.name, version)
+            if self._told.get(target.name) != event:
+                self.on_event(event)
+            self._told[target.name] = event
         return version is not None
 
     def _is_due(self, target: Target) -> bool:

@@ -28,7 +28,7 @@ def test_three_commands_make_a_current_table(captured: CapturedDatabase) -> None
     assert json.loads(listed)["state"] == "new"
     applied = rowtide("cdc", "apply", "--once", *db)
     assert (applied.code, applied.output) == (0, "")
-    assert "target shop: 1 tables at LSN" in applied.errors
+    assert "target shop: 1 table at LSN" in applied.errors
     (line,) = rowtide("cdc", "targets", "--format", "jsonl", *db).output.splitlines()
     found = json.loads(line)
     assert (found["state"], found["lag_seconds"], found["location"]) == ("member", 0, f"{folder}/public_item")
