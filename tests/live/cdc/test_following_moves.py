@@ -6,6 +6,8 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -15,6 +17,8 @@ from builders.command_lines import rowtide
 from builders.following import FakeReceiver, capture, follow, receiving
 from builders.object_servers import Bucket
 from rowtide.agents import loop
+from rowtide.cdc.following import follower
+from rowtide.cdc.following.transactions import read_transactions
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 
@@ -77,3 +81,19 @@ def test_a_follower_outlasts_a_restart_of_the_server(followed: LoggedDatabase, s
     ids = follow_meanwhile(followed, restart)
     assert (sorted(set(ids)), ids[-1]) == ([1, 2], 2)
     assert follow(followed, "--consumer", "feed") == []
+
+
+def test_a_lake_may_be_removed_during_a_delivery(
+    followed: LoggedDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(follower, "read_transactions", partial(read_transactions, most=1))
+    insert(followed, *range(10, 14))
+
+    def move() -> None:
+        connect(followed.url).switch_lake(str(followed.lake), str(tmp_path / "moved"))
+        shutil.rmtree(followed.lake)
+        insert(followed, 2)
+
+    ids = follow_meanwhile(followed, move)
+    assert set(ids) == {1, 10, 11, 12, 13, 2}
+    assert ids[-1] == 2

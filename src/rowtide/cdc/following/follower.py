@@ -29,10 +29,12 @@ from rowtide.cdc.following.transactions import Transactions, read_transactions
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.ordering import ORDER, Source, merge
 from rowtide.cdc.published import Publication, RecordedInstance, read_visible_publication
+from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
+from rowtide.delta.errors import LakeReadFailed
 from rowtide.lake.paths import local_folder
 
 _ACKNOWLEDGED_EVERY_S = 1.0
@@ -112,7 +114,8 @@ class Follower:
         with suppress(Interrupted):
             opened = self._look()
             if opened is not None:
-                self._deliver(opened)
+                with self._moves_retried(opened.lake.lake):
+                    self._deliver(opened)
                 self._last_news, self._pause_s = time.monotonic(), 0.0
                 return True
             self._note_durable(self._sink.settle())
@@ -138,6 +141,17 @@ class Follower:
     def _is_new(self, lsn: CommitLsn) -> bool:
         read_to = self._read_to or self._position.after
         return read_to is None or lsn > read_to
+
+    @contextmanager
+    def _moves_retried(self, lake: str) -> Iterator[None]:
+        """Raise the retryable `LakeReadFailed` for an error in a lake that was switched, and may be removed."""
+        try:
+            yield
+        except RowtideError as error:
+            with translated(), self._engine.connect() as connection:
+                if read_source(connection, self._name).lake == lake:
+                    raise
+            raise LakeReadFailed(lake, "its database has another lake now") from error
 
     def _open(self) -> _Opened:
         with translated(), self._engine.connect() as connection:
