@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -45,6 +47,17 @@ def follow(logged: LoggedDatabase, *arguments: str) -> list[dict[str, Any]]:
     ended = rowtide("cdc", "follow", *arguments, "--idle-timeout", "0", "--db", logged.url)
     assert ended.code == 0, ended
     return [json.loads(line) for line in ended.output.splitlines()]
+
+
+@contextmanager
+def following(logged: LoggedDatabase, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Follow in a process of its own, which is killed at the end if it still runs."""
+    command = [sys.executable, "-m", "rowtide", "cdc", "follow", *arguments, "--db", logged.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @dataclass

@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +13,7 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide
-from builders.following import FakeReceiver, capture, follow, no_spark, receiving
+from builders.following import FakeReceiver, capture, follow, following, no_spark, receiving
 from rowtide.agents import loop
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup.cleanup import Cleanup
@@ -52,17 +48,6 @@ def insert(followed: LoggedDatabase, *ids: int) -> None:
 
 def acknowledged(followed: LoggedDatabase) -> CommitLsn | None:
     return followed.cdc.list_consumers()[0].acknowledged_lsn
-
-
-@contextmanager
-def following(followed: LoggedDatabase, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Follow in a process of its own, which is killed at the end if it still runs."""
-    command = [sys.executable, "-m", "rowtide", "cdc", "follow", *arguments, "--db", followed.url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def test_instances_come_in_the_order_of_commits(followed: LoggedDatabase) -> None:
