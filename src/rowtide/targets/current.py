@@ -12,7 +12,7 @@ from rowtide.lake.views import select_from
 from rowtide.targets.columns import TableShape
 from rowtide.targets.errors import KeyUnfit
 from rowtide.targets.keeping import Copy, key_misfits, range_columns, ranges, require_fit
-from rowtide.targets.merging import Merged, insert_statement, merge_statement, select_rows
+from rowtide.targets.merging import Merged, differences, insert_statement, merge_statement, select_rows
 from rowtide.targets.options import Truncation
 from rowtide.targets.table import FoundTable, TargetTable
 from rowtide.targets.windows import TargetWindow
@@ -67,8 +67,24 @@ class CurrentRows:
         rows = select_from(
             copy.rows, lambda name: select_rows(name, self._shape, copy.instance, may_lack=False, are_changes=False)
         )
-        merged = Merged(is_whole=True, may_lack=False)
-        self._table.commit(copy.lsn, lambda: self._merge(rows, merged) if found.files else self._insert(rows))
+        if not found.files:
+            self._table.commit(copy.lsn, lambda: self._insert(rows))
+            return
+        types = dict(rows.dtypes)
+        changed = select_from(
+            rows, lambda name, present: differences(name, present, self._shape, types), self._table.read(found.version)
+        )
+        # Most rows of a later copy are there already: only the others are written.
+        changed.persist()
+        try:
+            wanted = ["count(*) as rows", *(range_columns(self._shape) if found.files > 1 else [])]
+            facts = changed.selectExpr(*wanted).first()
+            assert facts is not None
+            merged = Merged(is_whole=False, may_lack=False, ranges=tuple(ranges(self._shape, facts.asDict())))
+            if facts["rows"]:
+                self._table.commit(copy.lsn, lambda: self._merge(changed, merged))
+        finally:
+            changed.unpersist()
 
     def _merge(self, rows: DataFrame, merged: Merged) -> None:
         select_from(rows, lambda name: merge_statement(self._table.sql_name, name, self._shape, merged))

@@ -6,7 +6,8 @@ so that it is one commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rowtide.cdc.instances import Instance
@@ -16,6 +17,10 @@ from rowtide.lake.sql_text import quote
 from rowtide.targets.columns import TableShape, TargetColumn
 
 IS_DELETED = "__$is_deleted"
+_COMPARED = re.compile(
+    r"(tinyint|smallint|int|bigint|decimal\(.*\)|boolean|string|binary|date|timestamp|timestamp_ntz)$"
+)
+_WITH_TWO_ZEROS = frozenset({"float", "double"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,39 @@ def merge_statement(table: str, rows: str, shape: TableShape, merged: Merged) ->
         standing = f" and not t.{quote(shape.soft_delete)}" if shape.soft_delete is not None else ""
         clauses.append(f"when not matched by source{standing} then {_removal(shape)}")
     return "\n".join(clauses)
+
+
+def differences(rows: str, present: str, shape: TableShape, types: Mapping[str, str]) -> str:
+    """Return the query for what makes the rows that a table has now those of a copy: rows to be merged.
+
+    `types` are those of the columns, by name.
+    """
+    same = " and ".join(f"r.{quote(key.name)} <=> o.{quote(key.name)}" for key in shape.keys)
+    is_there, was_there = "r.`__$there` is not null", "o.`__$there` is not null"
+    alike = [_is_alike(column.name, types[column.name]) for column in shape.columns if not column.is_key]
+    if shape.soft_delete is not None:
+        alike.append(f"o.{quote(shape.soft_delete)} <=> false")
+    gone = f"{was_there} and not o.{quote(shape.soft_delete)}" if shape.soft_delete is not None else was_there
+    selected = [f"not {is_there} as `{IS_DELETED}`"]
+    for column in shape.columns:
+        name = quote(column.name)
+        selected.append(f"coalesce(r.{name}, o.{name}) as {name}" if column.is_key else f"r.{name}")
+    return (
+        f"select {', '.join(selected)} from (select *, true as `__$there` from {rows} where not `{IS_DELETED}`) r "
+        f"full outer join (select *, true as `__$there` from {present}) o on {same} "
+        f"where case when {is_there} and {was_there} then not ({' and '.join(['true', *alike])}) "
+        f"when {is_there} then true else {gone} end"
+    )
+
+
+def _is_alike(name: str, type_name: str) -> str:
+    """Return whether a column's values are the same; false where its type does not tell them apart."""
+    copied, present = f"r.{quote(name)}", f"o.{quote(name)}"
+    if type_name in _WITH_TWO_ZEROS:
+        copied, present = f"cast({copied} as string)", f"cast({present} as string)"
+    elif not _COMPARED.match(type_name):
+        return "false"
+    return f"{copied} <=> {present}"
 
 
 def _removal(shape: TableShape) -> str:

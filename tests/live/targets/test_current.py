@@ -76,6 +76,50 @@ def test_rows_that_were_there_come_with_the_copy(captured: CapturedDatabase) -> 
     applied.targets.apply(spark=spark)
     verify_copied(applied)
     assert len(applied.rows("past", "public_item")) == 22
+    # Rows that are right are not written.
+    last = spark.sql(f"describe history delta.`{applied.folder}/now/public_item` limit 1").first()
+    assert last is not None
+    written = {name: last["operationMetrics"][f"numTargetRows{name}"] for name in ("Inserted", "Updated", "Deleted")}
+    assert written == {"Inserted": "5", "Updated": "0", "Deleted": "1"}
+
+
+@pytest.mark.exhaustive  # rows that are deleted at once and values that compare are in the test before
+def test_a_later_copy_mends_values_of_all_types(captured: CapturedDatabase) -> None:
+    captured.execute(
+        "create table item (id int primary key, price float8, note text)",
+        "insert into item values (1, '-0', 'a'), (2, 'NaN', 'b'), (3, 1, null), (4, null, 'd'), (5, 5, 'e')",
+    )
+    captured.cdc.enable_db(str(captured.lake))
+    captured.cdc.enable_table("item", snapshot=True)
+    applied = AppliedTargets(captured)
+    # Maps cannot be compared.
+    applied.add("soft", "public_item", soft_delete="is_deleted", columns={"notes": "map('note', note)"})
+    captured.cdc.run(once=True)
+    applied.targets.apply(spark=captured.spark)
+    table = f"delta.`{applied.folder}/soft/public_item`"
+    for change in (
+        f"update {table} set price = 0 where id = 1",
+        f"update {table} set is_deleted = true where id = 2",
+        f"update {table} set note = 'x' where id = 3",
+        f"update {table} set notes = map('note', 'x') where id = 4",
+        f"insert into {table} (id, is_deleted) values (6, false), (7, true)",
+    ):
+        captured.spark.sql(change)
+    captured.execute("delete from item where id = 5")
+    captured.cdc.resnapshot("item")
+    captured.cdc.run(once=True)
+    applied.targets.apply(spark=captured.spark)
+    found = applied.targets.read("soft", "public_item", spark=captured.spark)
+    rows = found.selectExpr("id", "string(price)", "note", "notes['note']", "is_deleted").collect()
+    assert sorted((tuple(row) for row in rows), key=repr) == [
+        (1, "-0.0", "a", "a", False),
+        (2, "NaN", "b", "b", False),
+        (3, "1.0", None, None, False),
+        (4, None, "d", "d", False),
+        (5, "5.0", "e", "e", True),
+        (6, None, None, None, True),
+        (7, None, None, None, True),
+    ]
 
 
 def verify_copied(applied: AppliedTargets) -> None:
