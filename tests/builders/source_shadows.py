@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 import pyarrow as pa
+from psycopg.errors import LockNotAvailable
 
 from builders.type_catalogue import SAMPLES, SETUP, TypeSamples
 from builders.typed_tables import arrow_texts, pinned_session
@@ -61,6 +63,8 @@ class SourceShadow:
             session.execute(SETUP)
         self._chosen = chosen
         self.session: Session = pinned_session(url)
+        # A copy may hold a table until the thread that waits here goes on with it.
+        self._execute("set lock_timeout = '5s'")
         self.epoch = 0
         full = BeforeImages.FULL
         either = full if all_images else chosen.choice(list(BeforeImages))
@@ -74,17 +78,21 @@ class SourceShadow:
         self.session.close()
 
     def transact(self, most: int = 5) -> None:
-        """Commit a transaction of some changes of one table, or of all."""
+        """Commit a transaction of some changes of one table, or of all; none if a copy holds a table."""
         touched = self._chosen.choice([*([table] for table in self.tables), self.tables])
         above = self._log_end()
-        with self.session.transaction():
-            for table in touched:
-                for _ in range(self._chosen.randint(1, most)):
-                    self._execute(self._statement(table))
-        self._record(touched, above)
+        with suppress(LockNotAvailable):
+            with self.session.transaction():
+                for table in touched:
+                    for _ in range(self._chosen.randint(1, most)):
+                        self._execute(self._statement(table))
+            self._record(touched, above)
 
     def alter(self) -> str:
-        """Add, drop or widen a column of a table, or have its values computed again; return the statement."""
+        """Add, drop or widen a column of a table, or have its values computed again, unless a copy holds the table.
+
+        Return the statement.
+        """
         table, number = self._chosen.choice(self.tables), len(self.tables[0].states)
         kinds = [f"add column extra_{number} int default {number}"]
         droppable = [name for name in table.types if name.startswith("odd")]
@@ -97,7 +105,10 @@ class SourceShadow:
         if table.types["total"] == "int":
             kinds += ["alter total type bigint", "alter total type bigint using total"]
         chosen, above = self._chosen.choice(kinds), self._log_end()
-        self._execute(f"alter table public.{table.name} {chosen}")
+        try:
+            self._execute(f"alter table public.{table.name} {chosen}")
+        except LockNotAvailable:
+            return f"{table.name}: it is held"
         match chosen.split():
             case ["drop", _, column]:
                 del table.types[column]
