@@ -27,9 +27,9 @@ class AppliedTargets:
         self.captured.capture()
         return self.targets.apply(spark=self.captured.spark)
 
-    def rows(self, name: str, instance: str, *columns: str) -> list[tuple[Any, ...]]:
-        """Return columns, by default all, of the rows of a target's table, in their order."""
-        found = self.targets.read(name, instance, spark=self.captured.spark)
+    def rows(self, name: str, instance: str, *columns: str, where: str = "true") -> list[tuple[Any, ...]]:
+        """Return columns, by default all, of the rows of a target's table that meet a condition, in their order."""
+        found = self.targets.read(name, instance, spark=self.captured.spark).where(where)
         chosen = found.select(*(f"`{column}`" for column in columns)) if columns else found
         return sorted((tuple(row) for row in chosen.collect()), key=repr)
 

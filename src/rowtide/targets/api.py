@@ -35,6 +35,7 @@ from rowtide.targets.hand_over import find_hand_overs
 from rowtide.targets.listing import ListedTarget, list_tables
 from rowtide.targets.options import CURRENT, PYTHON, OptionArguments, TargetFormat, TargetOptions
 from rowtide.targets.sets import SetTable, SetVersion
+from rowtide.targets.table import Verify
 from rowtide.targets.tables import TableApplier, find_snapshot, open_table
 
 if TYPE_CHECKING:
@@ -102,8 +103,8 @@ class Targets:
     def apply(self, name: str | None = None, *, spark: SparkSession | None = None) -> dict[str, SetVersion]:
         """Apply what is published to one target, or to all; return the new versions of those that had anything to do.
 
-        Raises `TargetUnknown`, `LeaseHeld` if another process applies to it, `ReadingDenied`, and errors after which a
-        repeat may succeed. What stops one table is in its note.
+        Raises `TargetUnknown`, `LeaseHeld` and `LeaseLost` if another process applies to it, `ReadingDenied`, and
+        errors after which a repeat may succeed. What stops one table is in its note.
         """
         # Several tables ask for it at the same time.
         make_spark = SharedSpark(partial(self.make_spark, spark)).get
@@ -113,7 +114,7 @@ class Targets:
 
     def apply_target(self, name: str, make_spark: Callable[[], SparkSession]) -> SetVersion | None:
         """Apply what is published to one target; see `apply`."""
-        with AdvisoryLease.take(self._engine, f"target {name}"):
+        with AdvisoryLease.take(self._engine, f"target {name}") as lease:
             with translated(), self._engine.connect() as connection:
                 lake = read_source(connection, self._name).lake
                 target, reader = definitions.find_target(connection, name), read_role_access(connection)
@@ -125,7 +126,7 @@ class Targets:
             for consumed in target.consumer.instances:
                 if consumed.is_enabled:
                     reader.require(consumed.name)
-            version = _open_applier(lake, target, make_spark, copied).apply()
+            version = _open_applier(lake, target, make_spark, lease.verifier(), copied).apply()
             if version is not None:
                 self._acknowledge(target, version, lake)
             return version
@@ -149,7 +150,7 @@ class Targets:
         if table is None or table.version is None or table.state is not TableState.MEMBER:
             raise TargetTableUnknown(name, instance, str(lsn or version.lsn or "any LSN"))
         own = for_reading(self.make_spark(spark), lake)
-        return open_table(own, target, instance).read(table.version)
+        return open_table(own, target, instance, _not_written).read(table.version)
 
     def _read_set(self, name: str, lsn: CommitLsn | None) -> tuple[str, Target, SetVersion]:
         with translated(), self._engine.connect() as connection:
@@ -195,11 +196,15 @@ class Targets:
 
 
 def _open_applier(
-    lake: str, target: Target, make_spark: Callable[[], SparkSession], copied: Collection[str]
+    lake: str, target: Target, make_spark: Callable[[], SparkSession], verify: Verify, copied: Collection[str]
 ) -> SetApplier | CustomSetApplier:
     if target.is_custom:
-        return CustomSetApplier(lake, target, make_spark)
-    return SetApplier(lake, target, TableApplier(lake, target, make_spark).apply, copied)
+        return CustomSetApplier(lake, target, make_spark, verify)
+    return SetApplier(lake, target, TableApplier(lake, target, make_spark, verify).apply, copied)
+
+
+def _not_written() -> None:
+    """Verify nothing, for a table that is only read."""
 
 
 def _absolute(options: OptionArguments) -> OptionArguments:

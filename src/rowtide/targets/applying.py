@@ -18,7 +18,9 @@ from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
+from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.lake.errors import SparkLost
+from rowtide.log.errors import LeaseLost
 from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetInstanceEnded, TargetPassed
 from rowtide.targets.sets import SetTable, SetVersion, TableVersion
@@ -81,7 +83,8 @@ class SetApplier:
     def apply(self) -> SetVersion | None:
         """Apply what is published; return the set's new version, None if nothing was to be done.
 
-        An error of one table stops that table only. Raises `SparkLost`, `LakeReadFailed`.
+        An error of one table stops that table only. Raises `SparkLost`, `LakeReadFailed`, `LeaseLost`,
+        `ConnectionFailed`.
         """
         known = self._table.read()
         published, recorded = PublishedLake(self._lake).get_published_instances()
@@ -133,7 +136,7 @@ class SetApplier:
                 lsn = before.lsn if before is not None else None
                 raise TargetPassed(consumed.name, self._target.name, str(lsn or "-"), reason)
             return self._apply_table(Due(found, before, to))
-        except SparkLost:
+        except (SparkLost, LeaseLost, ConnectionFailed):
             raise
         except RowtideError as error:
             log.warning("target_table_stopped: %s", error)

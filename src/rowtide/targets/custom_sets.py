@@ -15,10 +15,12 @@ from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.session import for_reading
+from rowtide.log.errors import LeaseLost
 from rowtide.targets.custom import CustomWindow, guarded, open_custom
 from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.errors import TargetInstanceEnded, TargetPassed
 from rowtide.targets.sets import SetTable, SetVersion, TableVersion
+from rowtide.targets.table import Verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,10 +31,11 @@ log = logging.getLogger("rowtide.targets")
 class CustomSetApplier:
     """Applies one set by its class; one process at a time, by the set's lease."""
 
-    def __init__(self, lake: str, target: Target, make_spark: Callable[[], SparkSession]) -> None:
+    def __init__(self, lake: str, target: Target, make_spark: Callable[[], SparkSession], verify: Verify) -> None:
         self._lake = lake
         self._target = target
         self._make_spark = make_spark
+        self._verify = verify
         self._table = SetTable(lake, target)
 
     def apply(self) -> SetVersion | None:
@@ -66,6 +69,8 @@ class CustomSetApplier:
         """Apply a window, and return why that is not possible; None if it was."""
         try:
             self._apply(recorded, to)
+        except LeaseLost:
+            raise
         except RowtideError as error:
             if error.remedy is not Remedy.STOP:
                 raise
@@ -83,6 +88,7 @@ class CustomSetApplier:
         open_changes = cache(lambda: Changes(for_reading(self._make_spark(), self._lake), self._lake))
         window = CustomWindow(target.target_id, after, to, starts, Lake(self._lake), open_changes)
         failpoint("custom_apply.before")
+        self._verify()
         guarded(target, lambda: custom.apply(window))
         failpoint("custom_apply.after")
 

@@ -16,7 +16,7 @@ from rowtide.agents.schedule import Schedule
 from rowtide.cdc.errors import LakeUnknown
 from rowtide.core.errors import RowtideError
 from rowtide.lake.errors import SparkLost
-from rowtide.log.errors import DatabaseCopied, DatabaseNotEnabled, LeaseHeld
+from rowtide.log.errors import DatabaseCopied, DatabaseNotEnabled, LeaseHeld, LeaseLost
 from rowtide.targets.api import Targets
 from rowtide.targets.definitions import TableState, Target
 from rowtide.targets.sets import SetVersion
@@ -58,7 +58,7 @@ class TargetsAgent:
             return False
         try:
             version = self.targets.apply_target(target.name, self.make_spark)
-        except (LeaseHeld, LakeUnknown):
+        except (LeaseHeld, LeaseLost, LakeUnknown):
             # Another process applies to it now, or capture has not published anything yet.
             return False
         if version is not None:

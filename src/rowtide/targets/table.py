@@ -27,6 +27,10 @@ class FoundTable:
     files: int
 
 
+Verify = Callable[[], None]
+"""Raises `LeaseLost` where another process may write to the target."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewTable:
     """What a table is made with."""

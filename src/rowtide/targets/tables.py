@@ -30,32 +30,33 @@ from rowtide.targets.keeping import Copy, Keeper
 from rowtide.targets.merging import IS_DELETED, select_rows
 from rowtide.targets.options import HISTORY, TargetFormat
 from rowtide.targets.sets import TableVersion
-from rowtide.targets.table import FoundTable, NewTable, TargetTable
+from rowtide.targets.table import FoundTable, NewTable, TargetTable, Verify
 from rowtide.targets.windows import TargetWindow, open_target_window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def open_table(spark: SparkSession, target: Target, instance: str) -> TargetTable:
-    """Return the table of an instance; `spark` is a session for it alone."""
+def open_table(spark: SparkSession, target: Target, instance: str, verify: Verify) -> TargetTable:
+    """Return the table of an instance; `spark` is a session for it alone. It calls `verify` before each commit."""
     options = target.options
     table = options.table_names.get(instance, instance)
     path = f"{options.path.rstrip('/')}/{table}" if options.path is not None else None
     name = f"{options.catalog}.{table}" if options.catalog is not None else None
     if options.format is TargetFormat.ICEBERG:
-        return IcebergTable.open(spark, target, table)
-    return DeltaTable(spark, target.name, target.target_id, path, name)
+        return IcebergTable.open(spark, target, table, verify)
+    return DeltaTable(spark, target.name, target.target_id, path, name, verify)
 
 
 class TableApplier:
     """Applies windows to the tables of one target; called by several threads, one per table."""
 
-    def __init__(self, lake: str, target: Target, make_spark: Callable[[], SparkSession]) -> None:
+    def __init__(self, lake: str, target: Target, make_spark: Callable[[], SparkSession], verify: Verify) -> None:
         self._lake = lake
         self._target = target
         self._make_spark = make_spark
-        self._direct = DirectApplier(lake, target)
+        self._verify = verify
+        self._direct = DirectApplier(lake, target, verify)
 
     def apply(self, due: Due) -> TableVersion:
         """Bring a table up to an LSN; return its version then."""
@@ -69,7 +70,7 @@ class TableApplier:
         if (version := self._direct.apply(due, snapshot)) is not None:
             return version
         spark = for_reading(self._make_spark(), self._lake)
-        table = open_table(spark, self._target, instance.capture_instance)
+        table = open_table(spark, self._target, instance.capture_instance, self._verify)
         with self._failures_named(instance.capture_instance):
             return self._bring(due, table, Changes(spark, self._lake), snapshot)
 

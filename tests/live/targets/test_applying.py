@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from builders.applied_targets import AppliedTargets
-from builders.captured_databases import CapturedDatabase
+from builders.captured_databases import DEADLINE_S, CapturedDatabase
 from builders.failpoints import TARGET_FAILPOINTS
+from builders.rest_catalogues import rest_catalogue
 from builders.slice_models import found_slices, slices_of, states_by_change
 from rowtide.cdc.errors import ConsumerOwned
+from rowtide.log.errors import LeaseLost
 from rowtide.targets import CustomWindow, TargetFormat, Truncation
 from rowtide.targets.definitions import TableState
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetTableUnknown, TargetUnknown
-from rowtide.targets.options import ApplyEngine
+from rowtide.targets.options import CURRENT, HISTORY, ApplyEngine
 
 KEYS, COLUMNS = ("id",), ("id", "name")
+WAYS = (
+    (TargetFormat.DELTA, ApplyEngine.AUTO),
+    (TargetFormat.DELTA, ApplyEngine.SPARK),
+    (TargetFormat.ICEBERG, ApplyEngine.AUTO),
+)
+_END_OF_NAMED_LEASES = """
+select pg_terminate_backend(pid, 10000) from pg_locks
+where locktype = 'advisory' and classid = x'726F7775'::int::oid
+  and database = (select oid from pg_database where datname = current_database())
+"""
 
 
 class Interrupted(BaseException):
@@ -60,14 +74,7 @@ def verify_equal(applied: AppliedTargets) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("form", "engine"),
-    [
-        (TargetFormat.DELTA, ApplyEngine.AUTO),
-        (TargetFormat.DELTA, ApplyEngine.SPARK),
-        (TargetFormat.ICEBERG, ApplyEngine.AUTO),
-    ],
-)
+@pytest.mark.parametrize(("form", "engine"), WAYS)
 @pytest.mark.parametrize("failpoint", TARGET_FAILPOINTS)
 def test_an_interrupted_apply_counts_once(
     applied: AppliedTargets,
@@ -94,10 +101,28 @@ def test_an_interrupted_apply_counts_once(
     verify_equal(applied)
 
 
-@pytest.mark.exhaustive  # the interrupted ones have this format too
-def test_tables_in_iceberg_follow(applied: AppliedTargets) -> None:
+@pytest.fixture(params=["hadoop", "rest"])
+def iceberg(request: pytest.FixtureRequest, applied: AppliedTargets) -> Iterator[Callable[[str], dict[str, Any]]]:
+    """From a target's name to the options of an Iceberg catalogue."""
+    if request.param == "hadoop":
+        yield lambda _name: {"format": TargetFormat.ICEBERG}
+        return
+    with rest_catalogue(applied.captured.spark, applied.folder) as catalogue:
+        settings = {"type": "rest", "uri": catalogue.url}
+        yield lambda name: {
+            "format": TargetFormat.ICEBERG,
+            "path": None,
+            "catalog": f"shared.{name}",
+            "catalog_options": settings,
+        }
+
+
+@pytest.mark.exhaustive
+def test_tables_in_iceberg_follow(
+    applied: AppliedTargets, iceberg: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, kind in (("now", "current"), ("past", "history")):
-        applied.add(name, "public_item", "public_other", kind=kind, format=TargetFormat.ICEBERG)
+        applied.add(name, "public_item", "public_other", kind=kind, **iceberg(name))
     applied.captured.execute(
         "insert into item select n, 'x' from generate_series(1, 5) n", "update item set name = 'y' where id = 1"
     )
@@ -105,10 +130,46 @@ def test_tables_in_iceberg_follow(applied: AppliedTargets) -> None:
     applied.captured.execute(
         "update item set name = 'z' where id < 3", "delete from item where id = 4", "insert into other values (1, 'a')"
     )
-    applied.follow()
-    verify_equal(applied)
+    with monkeypatch.context() as patched:
+        interrupt_at(patched, "target_commit.after")
+        with pytest.raises(Interrupted):
+            applied.follow()
     applied.captured.execute("truncate item", "insert into item values (9, 'last')")
     applied.follow()
+    verify_equal(applied)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("form", "engine"), WAYS)
+@pytest.mark.parametrize("kind", [CURRENT, HISTORY])
+def test_who_has_lost_its_lease_applies_nothing(
+    applied: AppliedTargets, monkeypatch: pytest.MonkeyPatch, kind: str, form: TargetFormat, engine: ApplyEngine
+) -> None:
+    applied.add("shop", "public_item", kind=kind, format=form, engine=engine)
+    applied.captured.execute("insert into item values (1, 'a'), (2, 'a')")
+    applied.follow()
+    firsts, stands, goes_on = iter([True]), threading.Event(), threading.Event()
+
+    def failpoint(name: str) -> None:
+        if name == "target_commit.before" and next(firsts, False):
+            stands.set()
+            assert goes_on.wait(DEADLINE_S)
+
+    for module in ("formats.delta", "formats.iceberg", "direct.tables"):
+        monkeypatch.setattr(f"rowtide.targets.{module}.failpoint", failpoint)
+    applied.captured.execute("update item set name = 'b' where id = 1", "delete from item where id = 2")
+    applied.captured.capture()
+    with ThreadPoolExecutor() as pool:
+        late = pool.submit(applied.targets.apply, spark=applied.captured.spark)
+        try:
+            assert stands.wait(DEADLINE_S)
+            applied.captured.execute(_END_OF_NAMED_LEASES)
+            applied.captured.execute("update item set name = 'c' where id = 1", "insert into item values (2, 'back')")
+            applied.follow()
+        finally:
+            goes_on.set()
+        with pytest.raises(LeaseLost):
+            late.result()
     verify_equal(applied)
 
 

@@ -8,10 +8,13 @@ from functools import partial
 
 import pytest
 
+from builders.agents import running_agent
 from builders.applied_targets import AppliedTargets
 from builders.captured_databases import CapturedDatabase, wait_until
 from builders.command_lines import rowtide
+from builders.slice_models import found_slices, slices_of, states_by_change
 from rowtide.handle import connect
+from rowtide.log.errors import LeaseHeld
 from rowtide.targets.running import TargetsAgent, targets_beside
 
 
@@ -84,3 +87,34 @@ def test_it_applies_until_it_is_stopped(captured: CapturedDatabase) -> None:
         stop.set()
         thread.join()
     assert applied.rows("now", "public_item") == [(1, "a")]
+
+
+@pytest.mark.exhaustive
+def test_an_apply_by_hand_beside_the_agent_counts_once(captured: CapturedDatabase) -> None:
+    captured.execute("create table item (id int primary key, name text)")
+    captured.enable("item")
+    applied = AppliedTargets(captured)
+    for name, kind in (("now", "current"), ("past", "history")):
+        applied.add(name, "public_item", kind=kind)
+    with running_agent(captured) as agent:
+        for turn in range(1, 7):
+            captured.execute(
+                f"insert into item select n, 'new' from generate_series({turn}0, {turn}4) n",
+                f"update item set name = name || {turn} where id % 2 = {turn % 2}",
+                f"delete from item where id = {turn}3",
+            )
+            agent.wait_published()
+            ended = rowtide("cdc", "apply", "--once", "--db", captured.url)
+            assert ended.code == 0 or ended.require_error(LeaseHeld.number)
+        rows = sorted(captured.execute("select id, name from item"))
+        wait_until(
+            lambda: all(
+                sorted(applied.rows(name, "public_item", "id", "name", where=where)) == rows
+                for name, where in (("now", "true"), ("past", "is_current"))
+            ),
+            what="both targets have all rows",
+        )
+    states = states_by_change(captured, "public_item", ("id",), ("id", "name"))
+    slices = applied.targets.read("past", "public_item", spark=captured.spark).collect()
+    assert found_slices((row.asDict() for row in slices), ("id",), ("id", "name")) == slices_of(states)
+    assert len(slices) == len(slices_of(states))

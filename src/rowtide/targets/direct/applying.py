@@ -20,7 +20,7 @@ from rowtide.targets.direct.rows import ShownColumns
 from rowtide.targets.direct.tables import MOST_BYTES, DirectTable
 from rowtide.targets.options import HISTORY, ApplyEngine, TargetFormat, Truncation
 from rowtide.targets.sets import TableVersion
-from rowtide.targets.table import FoundTable
+from rowtide.targets.table import FoundTable, Verify
 from rowtide.targets.windows import TargetWindow, open_target_window
 
 _Keeper: TypeAlias = DirectCurrent | DirectHistory
@@ -31,9 +31,10 @@ MOST_CHANGE_BYTES = 64 * 1024 * 1024
 class DirectApplier:
     """Applies windows to the tables of one target where that needs no Spark; used by several threads, one per table."""
 
-    def __init__(self, lake: str, target: Target) -> None:
+    def __init__(self, lake: str, target: Target, verify: Verify) -> None:
         self._lake = lake
         self._target = target
+        self._verify = verify
 
     def apply(self, due: Due, snapshot: int) -> TableVersion | None:
         """Bring a table up to an LSN; return its version then, None if that is left to Spark.
@@ -62,7 +63,8 @@ class DirectApplier:
         keep = DirectHistory if self._target.kind == HISTORY else DirectCurrent
         path = f"{(options.path or '').rstrip('/')}/{options.table_names.get(name, name)}"
         shown = ShownColumns(self._target.name, shape, instance)
-        table = DirectTable(self._target.name, self._target.target_id, path, [*shown.types, *keep.own_columns])
+        columns = [*shown.types, *keep.own_columns]
+        table = DirectTable(self._target.name, self._target.target_id, path, columns, self._verify)
         return keep(self._lake, table, shown)
 
     def _fill(self, keeper: _Keeper, due: Due) -> bool:

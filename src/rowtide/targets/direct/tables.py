@@ -20,6 +20,7 @@ from rowtide.lake.column_types import schema_text
 from rowtide.lake.stores import locate
 from rowtide.targets.errors import TargetOccupied
 from rowtide.targets.formats.delta import OWNER, mapping_properties
+from rowtide.targets.table import Verify
 
 MOST_BYTES = 1024 * 1024 * 1024
 """What is read of a table, and written: more is for Spark."""
@@ -27,12 +28,13 @@ MOST_BYTES = 1024 * 1024 * 1024
 
 @dataclass(frozen=True)
 class DirectTable:
-    """The table of an instance of a target; `columns` are names and types in the lake."""
+    """The table of an instance of a target; `columns` are names and types in the lake; `verify` is called before commits."""
 
     target: str
     target_id: str
     path: str
     columns: Sequence[tuple[str, str]]
+    verify: Verify
 
     @property
     def schema(self) -> pa.Schema:
@@ -69,12 +71,14 @@ class DirectTable:
     def edit(self, lsn: CommitLsn, edit: Edit, added: MakeRows) -> None:
         """Edit rows and add others, with everything up to an LSN; once, whoever repeats it."""
         failpoint("target_commit.before")
+        self.verify()
         edit_rows(locate(self.path), edit, added, self._stamp(lsn))
         failpoint("target_commit.after")
 
     def replace(self, lsn: CommitLsn, rows: MakeRows) -> None:
         """Make its rows others, with everything up to an LSN; once, whoever repeats it."""
         failpoint("target_commit.before")
+        self.verify()
         replace_rows(locate(self.path), rows, self._stamp(lsn))
         failpoint("target_commit.after")
 

@@ -19,7 +19,7 @@ from rowtide.lake.stores import locate
 from rowtide.lake.tables import writing
 from rowtide.storage.object_urls import spark_url
 from rowtide.targets.errors import TargetOccupied
-from rowtide.targets.table import FoundTable, NewTable
+from rowtide.targets.table import FoundTable, NewTable, Verify
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,12 +33,15 @@ _NEEDS_MAPPING = frozenset(" ,;{}()\n\t=")
 class DeltaTable:
     """A Delta table at a path, or of a catalogue; `spark` is a session for this table alone."""
 
-    def __init__(self, spark: SparkSession, target: str, target_id: str, path: str | None, name: str | None) -> None:
+    def __init__(
+        self, spark: SparkSession, target: str, target_id: str, path: str | None, name: str | None, verify: Verify
+    ) -> None:
         self._spark = spark
         self._target = target
         self._target_id = target_id
         self._given_path = path
         self._name = name
+        self._verify = verify
 
     @property
     def location(self) -> str:
@@ -91,6 +94,7 @@ class DeltaTable:
         self._spark.conf.set(_APPLICATION, self._target_id)
         self._spark.conf.set(_VERSION, str(lsn.value))
         failpoint("target_commit.before")
+        self._verify()
         try:
             with writing(self.location):
                 statement()

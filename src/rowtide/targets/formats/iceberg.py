@@ -19,7 +19,7 @@ from rowtide.lake.tables import writing
 from rowtide.storage.object_urls import spark_url
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetOccupied
-from rowtide.targets.table import FoundTable, NewTable
+from rowtide.targets.table import FoundTable, NewTable, Verify
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,14 +33,15 @@ _NOT_A_NAME = re.compile(r"\W")
 class IcebergTable:
     """A table of an Iceberg catalogue; `spark` is a session for this table alone."""
 
-    def __init__(self, spark: SparkSession, target: Target, namespace: str, name: str) -> None:
+    def __init__(self, spark: SparkSession, target: Target, namespace: str, name: str, verify: Verify) -> None:
         self._spark = spark
         self._target = target
         self._namespace = namespace
         self._name = name
+        self._verify = verify
 
     @classmethod
-    def open(cls, spark: SparkSession, target: Target, table: str) -> Self:
+    def open(cls, spark: SparkSession, target: Target, table: str, verify: Verify) -> Self:
         """Return a table of a target; a path is the warehouse of a Hadoop catalogue of the target's own."""
         options = target.options
         if options.catalog is not None:
@@ -51,7 +52,7 @@ class IcebergTable:
             settings = {"type": "hadoop", "warehouse": _as_url(options.path or ""), **options.catalog_options}
         _configure(spark, catalog, settings)
         place = f"{quote(catalog)}.{'.'.join(map(quote, namespace.split('.')))}"
-        return cls(spark, target, place, f"{place}.{quote(table)}")
+        return cls(spark, target, place, f"{place}.{quote(table)}", verify)
 
     @property
     def location(self) -> str:
@@ -71,17 +72,10 @@ class IcebergTable:
             properties = dict(tuple(row) for row in self._spark.sql(f"show tblproperties {self._name}").collect())
             if properties.get(OWNER) != self._target.target_id:
                 raise TargetOccupied(self._target.name, self.location)
-            snapshots = self._spark.sql(
-                f"select h.snapshot_id, s.summary[{literal(LSN)}] as lsn from {self._name}.history h "
-                f"left join {self._name}.snapshots s on s.snapshot_id = h.snapshot_id "
-                "where h.is_current_ancestor order by h.made_current_at"
-            ).collect()
-            types = dict(self._spark.table(self._name).dtypes)
-        versions = [row["snapshot_id"] for row in snapshots]
-        lsns = [int(row["lsn"]) for row in snapshots if row["lsn"] is not None]
-        lsn = CommitLsn(max(lsns)) if lsns else None
+            versions, types = self._read_versions(), dict(self._spark.table(self._name).dtypes)
+        present = next(reversed(versions), 0)
         # Never filled by an insert, which Iceberg would not compare with another process's.
-        return FoundTable(versions[-1] if versions else 0, frozenset({0, *versions}), lsn, types, max(len(versions), 1))
+        return FoundTable(present, frozenset({0, *versions}), _last(versions), types, max(len(versions), 1))
 
     def create(self, table: NewTable) -> None:
         """Make it, empty. Raises `LakeWriteFailed`."""
@@ -106,12 +100,14 @@ class IcebergTable:
 
     def commit(self, lsn: CommitLsn, statement: Callable[[], object]) -> None:
         """Let a statement commit everything up to an LSN; once, whoever repeats it. Raises `LakeWriteFailed`."""
-        found = self.find()
-        if found is not None and found.lsn is not None and found.lsn >= lsn:
+        with writing(self.location):
+            has = _last(self._read_versions())
+        if has is not None and has >= lsn:
             return
         name = f"{_SUMMARY}{LSN}"
         self._spark.conf.set(name, str(lsn.value))
         failpoint("target_commit.before")
+        self._verify()
         try:
             with writing(self.location):
                 statement()
@@ -125,6 +121,19 @@ class IcebergTable:
             return self._spark.table(self._name).limit(0)
         return self._spark.sql(f"select * from {self._name} version as of {version}")
 
+    def _read_versions(self) -> dict[int, CommitLsn | None]:
+        """Return the snapshots that the table follows from, oldest first, with their LSNs."""
+        # Joined here: a join and a sort in Spark would take as long as a small merge.
+        history = self._spark.sql(
+            f"select made_current_at, snapshot_id from {self._name}.history where is_current_ancestor"
+        ).collect()
+        recorded = self._spark.sql(
+            f"select snapshot_id, bigint(summary[{literal(LSN)}]) from {self._name}.snapshots"
+        ).collect()
+        lsns = {version: CommitLsn(lsn) for version, lsn in recorded if lsn is not None}
+        ordered = sorted(history, key=lambda row: row["made_current_at"])
+        return {row["snapshot_id"]: lsns.get(row["snapshot_id"]) for row in ordered}
+
     def _is_there(self) -> bool:
         from pyspark.errors import AnalysisException
 
@@ -134,6 +143,10 @@ class IcebergTable:
             if error.getCondition() != "SCHEMA_NOT_FOUND":
                 raise
             return False
+
+
+def _last(versions: Mapping[int, CommitLsn | None]) -> CommitLsn | None:
+    return max((lsn for lsn in versions.values() if lsn is not None), default=None)
 
 
 def _configure(spark: SparkSession, catalog: str, settings: Mapping[str, str]) -> None:
