@@ -30,6 +30,7 @@ _REQUESTS = "org.apache.iceberg.rest.requests"
 class RestCatalogue:
     """Metadata are in memory, data where the client writes them."""
 
+    gateway: Any
     jvm: Any
     catalogue: Any
     mapper: Any
@@ -45,10 +46,11 @@ class RestCatalogue:
         catalogue.initialize("rest", {"warehouse": str(warehouse)})
         # The class of Iceberg's own mapper is not public.
         context: Any = spark.sparkContext
-        kinds, values = (context._gateway.new_array(kind, 0) for kind in (jvm.java.lang.Class, jvm.java.lang.Object))
+        gateway = context._gateway
+        kinds, values = (gateway.new_array(kind, 0) for kind in (jvm.java.lang.Class, jvm.java.lang.Object))
         make_mapper = loader.loadClass("org.apache.iceberg.rest.RESTObjectMapper").getDeclaredMethod("mapper", kinds)
         make_mapper.setAccessible(True)
-        return cls(jvm, catalogue, make_mapper.invoke(None, values), loader)
+        return cls(gateway, jvm, catalogue, make_mapper.invoke(None, values), loader)
 
     def answer(self, method: str, path: str, body: str) -> tuple[int, str]:
         """Return status and body of the answer to a request."""
@@ -87,7 +89,9 @@ class RestCatalogue:
         return self.mapper.readValue(body, self.loader.loadClass(f"{_REQUESTS}.{kind}"))
 
     def _namespace(self, name: str) -> Any:
-        return self.jvm.org.apache.iceberg.rest.RESTUtil.decodeNamespace(name)
+        levels = self.gateway.new_array(self.jvm.java.lang.String, 1)
+        levels[0] = name
+        return self.jvm.org.apache.iceberg.catalog.Namespace.of(levels)
 
     def _table(self, namespace: str, table: str) -> Any:
         return self.jvm.org.apache.iceberg.catalog.TableIdentifier.of(self._namespace(namespace), table)
