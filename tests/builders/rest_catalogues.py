@@ -77,7 +77,8 @@ class RestCatalogue:
                 create = handlers.stageTableCreate if request.stageCreate() else handlers.createTable
                 return create(self.catalogue, self._namespace(namespace), request)
             case "GET", ["namespaces", namespace, "tables", table]:
-                return handlers.loadTable(self.catalogue, self._table(namespace, table))
+                every = self.jvm.org.apache.iceberg.rest.RESTCatalogProperties.SnapshotMode.ALL
+                return handlers.loadTable(self.catalogue, self._table(namespace, table), every)
             case "POST", ["namespaces", namespace, "tables", table]:
                 request = self._read(body, "UpdateTableRequest")
                 return handlers.updateTable(self.catalogue, self._table(namespace, table), request)

@@ -15,6 +15,7 @@ from builders.command_lines import rowtide
 from builders.slice_models import found_slices, slices_of, states_by_change
 from rowtide.handle import connect
 from rowtide.log.errors import LeaseHeld
+from rowtide.targets.definitions import TableState
 from rowtide.targets.running import TargetsAgent, targets_beside
 
 
@@ -107,13 +108,14 @@ def test_an_apply_by_hand_beside_the_agent_counts_once(captured: CapturedDatabas
             ended = rowtide("cdc", "apply", "--once", "--db", captured.url)
             assert ended.code == 0 or ended.require_error(LeaseHeld.number)
         rows = sorted(captured.execute("select id, name from item"))
-        wait_until(
-            lambda: all(
+
+        def are_equal() -> bool:
+            return {listed.state for listed in applied.targets.list_targets()} == {TableState.MEMBER} and all(
                 sorted(applied.rows(name, "public_item", "id", "name", where=where)) == rows
                 for name, where in (("now", "true"), ("past", "is_current"))
-            ),
-            what="both targets have all rows",
-        )
+            )
+
+        wait_until(are_equal, what="both targets have all rows")
     states = states_by_change(captured, "public_item", ("id",), ("id", "name"))
     slices = applied.targets.read("past", "public_item", spark=captured.spark).collect()
     assert found_slices((row.asDict() for row in slices), ("id",), ("id", "name")) == slices_of(states)
