@@ -22,6 +22,7 @@ from rowtide.lake.session import build_session, for_reading
 from rowtide.targets.applying import Due
 from rowtide.targets.definitions import Target
 from rowtide.targets.options import CURRENT, HISTORY, TargetOptions
+from rowtide.targets.table import without_lease
 from rowtide.targets.tables import TableApplier
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _define(kind: str, path: str) -> Target:
 
 def _apply(made: MadeLake, target: Target) -> None:
     recorded, high = PublishedLake(made.lake).read_instance_and_high(INSTANCE)
-    TableApplier(made.lake, target, lambda: made.spark).apply(Due(recorded, None, high))
+    TableApplier(made.lake, target, lambda: made.spark, without_lease).apply(Due(recorded, None, high))
 
 
 def _fill(made: MadeLake, target: Target, rows: int) -> None:

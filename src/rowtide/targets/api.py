@@ -35,7 +35,7 @@ from rowtide.targets.hand_over import find_hand_overs
 from rowtide.targets.listing import ListedTarget, list_tables
 from rowtide.targets.options import CURRENT, PYTHON, OptionArguments, TargetFormat, TargetOptions
 from rowtide.targets.sets import SetTable, SetVersion
-from rowtide.targets.table import Verify
+from rowtide.targets.table import Verify, without_lease
 from rowtide.targets.tables import TableApplier, find_snapshot, open_table
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Targets:
         if table is None or table.version is None or table.state is not TableState.MEMBER:
             raise TargetTableUnknown(name, instance, str(lsn or version.lsn or "any LSN"))
         own = for_reading(self.make_spark(spark), lake)
-        return open_table(own, target, instance, _not_written).read(table.version)
+        return open_table(own, target, instance, without_lease).read(table.version)
 
     def _read_set(self, name: str, lsn: CommitLsn | None) -> tuple[str, Target, SetVersion]:
         with translated(), self._engine.connect() as connection:
@@ -201,10 +201,6 @@ def _open_applier(
     if target.is_custom:
         return CustomSetApplier(lake, target, make_spark, verify)
     return SetApplier(lake, target, TableApplier(lake, target, make_spark, verify).apply, copied)
-
-
-def _not_written() -> None:
-    """Verify nothing, for a table that is only read."""
 
 
 def _absolute(options: OptionArguments) -> OptionArguments:

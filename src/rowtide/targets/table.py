@@ -31,6 +31,10 @@ Verify = Callable[[], None]
 """Raises `LeaseLost` where another process may write to the target."""
 
 
+def without_lease() -> None:
+    """Verify nothing, for what only reads, or has the table to itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewTable:
     """What a table is made with."""
