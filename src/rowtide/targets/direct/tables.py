@@ -28,7 +28,7 @@ MOST_BYTES = 1024 * 1024 * 1024
 
 @dataclass(frozen=True)
 class DirectTable:
-    """The table of an instance of a target; `columns` are names and types in the lake, `verify` precedes each commit."""
+    """The table of an instance of a target; `columns` are names and types, `verify` is called before each commit."""
 
     target: str
     target_id: str
