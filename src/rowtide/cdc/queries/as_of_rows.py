@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.as_of import AsOf, as_of_columns
 from rowtide.cdc.queries.completing import completed_columns, has_key, named_keys, rows_below
-from rowtide.cdc.queries.net_changes import IS_DELETED, LACKS_VALUES, Truncates, last_select
+from rowtide.cdc.queries.net_changes import IS_DELETED, LACKS_VALUES, Truncates, key_expressions, last_select
+from rowtide.cdc.queries.packing import KeyWords, packed_position
 from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.core.tables import BeforeImages
-from rowtide.delta.statistics import Between
+from rowtide.delta.statistics import Between, find_bounds
 from rowtide.lake.sql_text import quote
 from rowtide.lake.tables import TableVersion
 from rowtide.lake.views import select_from
@@ -22,7 +23,9 @@ from rowtide.lake.views import select_from
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_LSN, _OPERATION, _ABSENT, _EXACT = "__$start_lsn", "__$operation", "__$absent_mask", "__$exact"
+_LSN, _SEQVAL, _OPERATION, _ABSENT, _EXACT = "__$start_lsn", "__$seqval", "__$operation", "__$absent_mask", "__$exact"
+_POSITION, _LAST = "__$position", "__$last_position"
+_IS_CHANGE = f"`{_OPERATION}` in ({DELETE}, {INSERT}, {UPDATE_AFTER})"
 _BROADCAST_ROWS = 4_000_000
 """The keys of so many change rows, of which an update has two, are sent to all tasks: the base is not shuffled then."""
 
@@ -49,6 +52,15 @@ class UpperPart:
         """Return whether, by the files' statistics, a row may be in a range; see `TableVersion`."""
         return self.table.may_have(self.lsns, values)
 
+    def seqvals(self) -> tuple[int, int] | None:
+        """Return bounds of the rows' `__$seqval`; None where statistics lack."""
+        (seqval,) = self.table.snapshot.select([_SEQVAL]).fields
+        found = [find_bounds(file, seqval.physical_name) for file in self.table.snapshot.list_files(self.lsns)]
+        bounds = [one for one in found if one is not None]
+        if not bounds or len(bounds) < len(found):
+            return None
+        return min(least for least, _ in bounds), max(most for _, most in bounds)
+
     def count(self) -> int:
         """Return how many rows there are at most; where statistics lack, many."""
         files = self.table.snapshot.list_files(self.lsns)
@@ -74,6 +86,13 @@ def without_truncated(lowest: DataFrame, upper: DataFrame) -> DataFrame:
     return lowest.join(truncated.hint("broadcast"), how="left_anti")
 
 
+def behind_truncate(rows: str) -> str:
+    """Return the query for the rows behind the last truncate, if there is one."""
+    position = f"struct(`{_LSN}`, `{_SEQVAL}`)"
+    last = f"(select max({position}) from {rows} where `{_OPERATION}` = {TRUNCATE})"
+    return f"select * from {rows} where {last} is null or {position} > {last}"
+
+
 class _UpperRows:
     """The rows above the lowest layer."""
 
@@ -95,29 +114,65 @@ class _UpperRows:
         truncates = Truncates.SOUGHT if may_truncate else Truncates.NONE
         if may_truncate:
             lowest = without_truncated(lowest, self._rows)
-        last = select_from(self._rows, lambda rows: last_select(rows, self._instance, truncates))
-        live = last.where(f"not `{IS_DELETED}`")
         columns = [quote(name) for name in as_of_columns(self._instance)]
         shown = lowest.selectExpr(*columns)
+        position = None if self._instance.may_lack_values else self._position()
+        if self._is_small() and position is not None:
+            upper = select_from(self._rows, behind_truncate) if may_truncate else self._rows
+            return self._without_changed(shown).unionAll(self._last(upper, position).selectExpr(*columns))
+        last = select_from(self._rows, lambda rows: last_select(rows, self._instance, truncates))
+        live = last.where(f"not `{IS_DELETED}`")
         if self._instance.may_lack_values:
             live = self._completed(live, shown)
-        keys = self._keys(self._rows.where(f"`{_OPERATION}` in ({DELETE}, {INSERT}, {UPDATE_AFTER})"))
-        return self._join(shown, keys, "left_anti").unionAll(live.selectExpr(*columns))
+        return self._without_changed(shown).unionAll(live.selectExpr(*columns))
 
     def _may_have(self, values: Between) -> bool:
         return any(part.may_have(values) for part in self._parts)
 
     def _keys(self, rows: DataFrame) -> DataFrame:
         keys = rows.selectExpr(*named_keys(self._instance))
-        return keys.hint("broadcast") if sum(part.count() for part in self._parts) <= _BROADCAST_ROWS else keys
+        return keys.hint("broadcast") if self._is_small() else keys
 
-    def _join(self, rows: DataFrame, keys: DataFrame, how: str) -> DataFrame:
-        from pyspark.sql import functions
+    def _is_small(self) -> bool:
+        return sum(part.count() for part in self._parts) <= _BROADCAST_ROWS
 
-        return rows.join(keys, functions.expr(has_key(self._instance)), how)
+    def _position(self) -> str | None:
+        """Return a row's position as one number; None if, by the files' statistics, it may be too large."""
+        bounds = [part.seqvals() for part in self._parts]
+        known = [one for one in bounds if one is not None]
+        if len(known) < len(bounds):
+            return None
+        lsns = [bound for part in self._parts for bound in (part.lsns.low or 0, part.lsns.high or 0)]
+        seqvals = min(least for least, _ in known), max(most for _, most in known)
+        return packed_position((min(lsns), max(lsns)), seqvals)
+
+    def _last(self, upper: DataFrame, position: str) -> DataFrame:
+        """Return the last rows but deletes. Most keys have one row; of the others the last positions are broadcast."""
+        keys, named = ", ".join(key_expressions(self._instance)), ", ".join(named_keys(self._instance))
+        placed = upper.where(_IS_CHANGE).selectExpr("*", f"{position} as `{_POSITION}`")
+        last = f"max(`{_POSITION}`) as `{_LAST}`"
+        repeated = select_from(
+            placed, lambda rows: f"select {named}, {last} from {rows} group by {keys} having count(*) > 1"
+        )
+        is_later = f"{has_key(self._instance)} and `{_POSITION}` < `{_LAST}`"
+        return _join(placed, repeated.hint("broadcast"), is_later, "left_anti").where(f"`{_OPERATION}` != {DELETE}")
+
+    def _without_changed(self, lowest: DataFrame) -> DataFrame:
+        """Return the rows of the lowest layer whose keys have no row above it."""
+        changed, words = self._rows.where(_IS_CHANGE), KeyWords.of(self._instance)
+        if words is None or not self._is_small():
+            return _join(lowest, self._keys(changed), has_key(self._instance), "left_anti")
+        return _join(lowest, select_from(changed, words.select).hint("broadcast"), words.has_key, "left_anti")
 
     def _completed(self, live: DataFrame, lowest: DataFrame) -> DataFrame:
         """Return last rows with the values that they lack from the rows of the lowest layer that they hide."""
-        hidden = self._join(lowest, self._keys(live.where(f"`{LACKS_VALUES}`")), "left_semi")
+        is_same = has_key(self._instance)
+        hidden = _join(lowest, self._keys(live.where(f"`{LACKS_VALUES}`")), is_same, "left_semi")
         below = hidden.selectExpr(*rows_below(self._instance))
-        return self._join(live, below, "left").selectExpr(*completed_columns(self._instance))
+        return _join(live, below, is_same, "left").selectExpr(*completed_columns(self._instance))
+
+
+def _join(rows: DataFrame, others: DataFrame, condition: str, how: str) -> DataFrame:
+    from pyspark.sql import functions
+
+    return rows.join(others, functions.expr(condition), how)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.as_of import AsOf, as_of_columns
-from rowtide.cdc.queries.as_of_rows import upper_parts, without_truncated
+from rowtide.cdc.queries.as_of_rows import behind_truncate, upper_parts, without_truncated
 from rowtide.cdc.queries.bag_visibility import Counted
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _LSN, _OPERATION, _WEIGHT = "__$start_lsn", "__$operation", "__$weight"
-_POSITION = "struct(`__$start_lsn`, `__$seqval`)"
 
 
 def bag_as_of(as_of: AsOf[TableVersion], counted: Counted) -> DataFrame:
@@ -36,16 +35,11 @@ def bag_as_of(as_of: AsOf[TableVersion], counted: Counted) -> DataFrame:
     upper = upper.where(f"`{_LSN}` < {as_of.first_change.value} or {counted.condition(quote(_LSN))}")
     if any(part.may_have(Between(_OPERATION, low=TRUNCATE)) for part in parts):
         lowest = without_truncated(lowest, upper)
-        upper = select_from(upper, _behind_truncate)
+        upper = select_from(upper, behind_truncate)
     added = f"if(`{_OPERATION}` in ({INSERT}, {UPDATE_AFTER}), 1L, -1L) as `{_WEIGHT}`"
     changed = upper.where(f"`{_OPERATION}` in ({DELETE}, {INSERT}, {UPDATE_BEFORE}, {UPDATE_AFTER})")
     weighted = lowest.selectExpr(*columns, f"1L as `{_WEIGHT}`").unionAll(changed.selectExpr(*columns, added))
     return select_from(weighted, lambda rows: _summed_up(rows, as_of.instance, columns))
-
-
-def _behind_truncate(rows: str) -> str:
-    last = f"(select max({_POSITION}) from {rows} where `{_OPERATION}` = {TRUNCATE})"
-    return f"select * from {rows} where {last} is null or {_POSITION} > {last}"
 
 
 def _summed_up(rows: str, instance: Instance, columns: list[str]) -> str:
