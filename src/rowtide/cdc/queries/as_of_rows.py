@@ -45,8 +45,14 @@ class UpperPart:
     """Rows of a table above the lowest layer."""
 
     table: TableVersion
-    lsns: Between
+    first: int
+    last: int
     rows: DataFrame
+
+    @property
+    def lsns(self) -> Between:
+        """The rows' LSNs."""
+        return Between(_LSN, self.first, self.last)
 
     def may_have(self, values: Between) -> bool:
         """Return whether, by the files' statistics, a row may be in a range; see `TableVersion`."""
@@ -76,7 +82,7 @@ def upper_parts(as_of: AsOf[TableVersion]) -> Iterator[UpperPart]:
             rows = table.rows.where(f"`{_LSN}` between {lsns.low} and {lsns.high}")
             if table is as_of.base and as_of.excluded:
                 rows = rows.where(f"`{_LSN}` not in ({', '.join(map(str, as_of.excluded))})")
-            yield UpperPart(table, lsns, rows)
+            yield UpperPart(table, first.value, as_of.lsn.value, rows)
 
 
 def without_truncated(lowest: DataFrame, upper: DataFrame) -> DataFrame:
@@ -142,9 +148,8 @@ class _UpperRows:
         known = [one for one in bounds if one is not None]
         if len(known) < len(bounds):
             return None
-        lsns = [bound for part in self._parts for bound in (part.lsns.low or 0, part.lsns.high or 0)]
-        seqvals = min(least for least, _ in known), max(most for _, most in known)
-        return packed_position((min(lsns), max(lsns)), seqvals)
+        lsns = min(part.first for part in self._parts), max(part.last for part in self._parts)
+        return packed_position(lsns, (min(least for least, _ in known), max(most for _, most in known)))
 
     def _last(self, upper: DataFrame, position: str) -> DataFrame:
         """Return the last rows but deletes. Most keys have one row; of the others the last positions are broadcast."""
