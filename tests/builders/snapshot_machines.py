@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import psycopg
+
 from builders.base_tables import read_rows, snapshots_of
 from builders.captured_databases import CapturedDatabase, wait_until
 from builders.failpoints import (
@@ -208,12 +210,25 @@ class SnapshotMachine:
                 if not runner.step():
                     break
                 runner.wait(0.01)
-                if self.chosen.random() < 0.3:
-                    self.shadow.transact(3)
-                if self.chosen.random() < 0.02:
-                    self._alter()
+                with self._briefly():
+                    if self.chosen.random() < 0.3:
+                        self.shadow.transact(3)
+                    if self.chosen.random() < 0.02:
+                        self._alter()
         if self.chosen.random() < 0.5:
             self.captured.capture()
+
+    @contextmanager
+    def _briefly(self) -> Iterator[None]:
+        """Give up what waits for a table's copy, which goes on with the runner's next step."""
+        session = self.shadow.session
+        session.execute("set lock_timeout to '1s'")
+        try:
+            yield
+        except psycopg.errors.LockNotAvailable:
+            self.log.append("the table is being copied")
+        finally:
+            session.execute("reset lock_timeout")
 
     def _request(self) -> None:
         table = self.chosen.choice(self.shadow.tables)
