@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 MAX_DECIMAL_PRECISION = 38
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_WIDENED = {
+    ("smallint", "int"),
+    ("smallint", "bigint"),
+    ("int", "bigint"),
+    ("smallint", "double"),
+    ("int", "double"),
+    ("float", "double"),
+    ("date", "timestamp_ntz"),
+}
+_INTEGER_DIGITS = {"smallint": 10, "int": 10, "bigint": 20}
+"""Digits of the decimals to which Delta widens integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +43,33 @@ class LakeType:
 def tried(name: str, *, holds_all: bool = False) -> LakeType:
     """Return the lake type whose values Spark parses from the text by itself."""
     return LakeType(name, f"try_cast({{text}} as {name})", holds_all)
+
+
+class Decimal(NamedTuple):
+    """A decimal type of the lake."""
+
+    precision: int
+    scale: int
+
+
+def parse_decimal(name: str) -> Decimal | None:
+    """Return the precision and scale of a decimal type, None of another."""
+    match = _DECIMAL.fullmatch(name)
+    return Decimal(int(match[1]), int(match[2])) if match is not None else None
+
+
+def can_widen(old: str, new: str) -> bool:
+    """Return whether Delta changes the type of a column in place: every value has the same meaning in both."""
+    if (old, new) in _WIDENED:
+        return True
+    wider = parse_decimal(new)
+    if wider is None:
+        return False
+    if old in _INTEGER_DIGITS:
+        return wider.precision - wider.scale >= _INTEGER_DIGITS[old]
+    narrower = parse_decimal(old)
+    return (
+        narrower is not None
+        and wider.scale >= narrower.scale
+        and wider.precision - narrower.precision >= wider.scale - narrower.scale
+    )

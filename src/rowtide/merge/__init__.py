@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from rowtide.merge.inspection.listings import MergeArticle, MergeFilter, MergePublication
     from rowtide.merge.inspection.sessions import MergeSession
     from rowtide.merge.inspection.validating import ArticleValidation
+    from rowtide.merge.nodes.node import Refusal
+    from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
     from rowtide.merge.publishing.subscriptions import SnapshotProgress
     from rowtide.merge.session.exchange import Counts, Refused
     from rowtide.merge.session.history import Phase, Summary
@@ -46,11 +48,15 @@ __all__ = [
     "MergeReplication",
     "MergeSession",
     "MergeStatus",
+    "Omission",
+    "Part",
+    "PartKind",
     "Partition",
     "PartitionOptions",
     "Phase",
     "Progress",
     "Publication",
+    "Refusal",
     "Refused",
     "Row",
     "RowChange",
@@ -78,11 +84,15 @@ _HOMES = {
     "MergeReplication": "rowtide.merge.api",
     "MergeSession": "rowtide.merge.inspection.sessions",
     "MergeStatus": "rowtide.merge.status",
+    "Omission": "rowtide.merge.nodes.table_parts",
+    "Part": "rowtide.merge.nodes.table_parts",
+    "PartKind": "rowtide.merge.nodes.table_parts",
     "Partition": "rowtide.merge.articles",
     "PartitionOptions": "rowtide.merge.articles",
     "Phase": "rowtide.merge.session.history",
     "Progress": "rowtide.merge.session.synchronisation",
     "Publication": "rowtide.merge.articles",
+    "Refusal": "rowtide.merge.nodes.node",
     "Refused": "rowtide.merge.session.exchange",
     "Row": "rowtide.merge.versions.changes",
     "RowChange": "rowtide.merge.versions.changes",

@@ -96,7 +96,8 @@ def test_a_hit_before_the_named_one_leaves_no_mark(tmp_path: Path) -> None:
 
 
 def test_tests_kill_at_every_failpoint_of_the_program() -> None:
-    assert sorted(find_failpoints()) == sorted(
+    # Several kinds of nodes and formats have the same step.
+    assert set(find_failpoints()) == set(
         LOG_READER_FAILPOINTS
         + CAPTURE_FAILPOINTS
         + CAPTURE_ADDITION_FAILPOINTS
@@ -126,6 +127,6 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + SQLITE_DELIVERY_FAILPOINTS
         + POSTGRES_TRACKING_FAILPOINTS
         + MERGE_FAILPOINTS
-        + TARGET_FAILPOINTS * 2
+        + TARGET_FAILPOINTS
         + CUSTOM_TARGET_FAILPOINTS
     )

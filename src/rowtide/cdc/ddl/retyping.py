@@ -22,7 +22,7 @@ from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.cdc.rows.conversion import TYPED_VALUES, change_schema
 from rowtide.cdc.rows.exact_values import ExactValues, texts_by_ordinal
 from rowtide.core.failpoints import failpoint
-from rowtide.databases.lake_types import LakeType
+from rowtide.databases.lake_types import LakeType, can_widen
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
 from rowtide.delta.alteration import BeforeCommit
 from rowtide.delta.errors import LakeWriteFailed
@@ -45,7 +45,7 @@ class _Retyped:
 
     @property
     def can_widen(self) -> bool:
-        return type_changes.can_widen(self.old, self.new.name)
+        return can_widen(self.old, self.new.name)
 
 
 def require_fit(lake: str, instance: Instance) -> None:

@@ -1,62 +1,27 @@
-"""Conversions between lake types: which are widened in place, how values are converted. Pure."""
+"""Conversions of values between lake types. Pure."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from rowtide.databases.lake_types import LakeType
+from rowtide.databases.lake_types import LakeType, parse_decimal
 from rowtide.databases.lake_values.arrow_types import arrow_type
 from rowtide.databases.lake_values.casting import Cast, Column, Texts, kernels, where
 from rowtide.databases.lake_values.numbers import decimals, whole_numbers
 from rowtide.databases.lake_values.texts import as_texts, plain_numbers
 from rowtide.databases.postgres.typed_values import typed_values
 
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _NUMBERS = ("boolean", "smallint", "int", "bigint", "float", "double")
 _TIMES = ("date", "timestamp_ntz", "timestamp")
-_WIDENED = {
-    ("smallint", "int"),
-    ("smallint", "bigint"),
-    ("int", "bigint"),
-    ("smallint", "double"),
-    ("int", "double"),
-    ("float", "double"),
-    ("date", "timestamp_ntz"),
-}
-_INTEGER_DIGITS = {"smallint": 10, "int": 10, "bigint": 20}
-"""Digits of the decimals to which Delta widens integers."""
 _TRUE, _FALSE = pa.array(["t", "true", "y", "yes", "1"]), pa.array(["f", "false", "n", "no", "0"])
 _BLANKS = "".join(map(chr, range(0x21)))
 _DAY_US = 86_400_000_000
 _MOST_DAYS = np.iinfo(np.int64).max // _DAY_US
-
-
-class _Decimal(NamedTuple):
-    precision: int
-    scale: int
-
-
-def can_widen(old: str, new: str) -> bool:
-    """Return whether Delta changes the type of a column in place: every value has the same meaning in both."""
-    if (old, new) in _WIDENED:
-        return True
-    wider = _decimal(new)
-    if wider is None:
-        return False
-    if old in _INTEGER_DIGITS:
-        return wider.precision - wider.scale >= _INTEGER_DIGITS[old]
-    narrower = _decimal(old)
-    return (
-        narrower is not None
-        and wider.scale >= narrower.scale
-        and wider.precision - narrower.precision >= wider.scale - narrower.scale
-    )
 
 
 def convert(values: Column, old: str, new: LakeType) -> Column:
@@ -149,9 +114,4 @@ def _is_kin(old: str, new: str) -> bool:
 
 
 def _is_number(name: str) -> bool:
-    return name in _NUMBERS or _decimal(name) is not None
-
-
-def _decimal(name: str) -> _Decimal | None:
-    match = _DECIMAL.fullmatch(name)
-    return _Decimal(int(match[1]), int(match[2])) if match is not None else None
+    return name in _NUMBERS or parse_decimal(name) is not None

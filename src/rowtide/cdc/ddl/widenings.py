@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from rowtide.cdc.ddl.type_changes import can_widen
 from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.rows.change_columns import column_type
+from rowtide.databases.lake_types import can_widen
 from rowtide.databases.postgres import type_codes
 from rowtide.log.alterations import LONGEST_STATEMENT
 

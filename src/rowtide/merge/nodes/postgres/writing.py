@@ -40,6 +40,7 @@ _METADATA = {
     "rowtide_own": "bigint[]",
 }
 """What is to be known of rows, and done to them, once for all rows with the same."""
+_PLACES = {"rowtide_place": "integer", "rowtide_guid": "uuid", "rowtide_number": "integer"}
 _BETWEEN, _NULL = "\x1f", "\x02"
 """What separates the texts of a row in its checksum, and what stands there for NULL."""
 REFUSED = "rowtide_refused"
@@ -57,11 +58,19 @@ _PATIENCE = "1s"
 
 @dataclass(frozen=True, slots=True)
 class StoredColumn:
-    """A column as the server has it: `base_type` is its type without a length; `is_given`: an update may not set it."""
+    """A column as the server has it: `base_type` is its type without a length; `is_given`: an update may not set it.
+
+    `is_cast`: a text becomes the type by a function of its own, which does not take all that the type's input takes.
+    """
 
     name: str
     base_type: str
     is_given: bool
+    is_cast: bool
+
+    def parse(self, value: str) -> str:
+        """Return the expression that parses a text as the type's input does."""
+        return f"((array[{value}])::text::{self.base_type}[])[1]" if self.is_cast else f"{value}::{self.base_type}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,8 @@ class Staged:
 def columns_request(article: Article) -> tuple[str, Sequence[object]]:
     """Return the query of an article's columns; `read_table` reads its rows."""
     listed = (
-        "select attname::text, format_type(atttypid, -1), attidentity = 'a' from pg_attribute "
+        "select attname::text, format_type(atttypid, -1), attidentity = 'a', exists (select from pg_cast "
+        "where castsource = 'text'::regtype and casttarget = atttypid and castmethod = 'f') from pg_attribute "
         "where attrelid = %s::regclass and attnum > 0 and not attisdropped"
     )
     return listed, [table_of(article)]
@@ -95,7 +105,9 @@ def read_table(
     article: Article, columns: Iterable[tuple[Any, ...]], sequences: Iterable[tuple[Any, ...]]
 ) -> StoredTable:
     """Return an article's table from the rows of `columns_request` and of its sequences, as texts."""
-    found = {name: StoredColumn(name, base, is_given == "t") for name, base, is_given in columns}
+    found = {
+        name: StoredColumn(name, base, is_given == "t", is_cast == "t") for name, base, is_given, is_cast in columns
+    }
     return StoredTable([found[column.name] for column in article.columns], dict(sequences))
 
 
@@ -140,14 +152,13 @@ def stage(session: BatchingConnection, staged: Staged, stamp: int) -> None:
     ]
     known = [(number, *_metadata(article, one, stamp)) for number, one in enumerate(firsts)]
     described = [_array(map(_text, column)) for column in zip(*known, strict=True)]
-    types = ["integer", "uuid", "integer", *(column.base_type for column in staged.table.columns)]
-    places = ["rowtide_place", "rowtide_guid", "rowtide_number"]
-    names = [*places, *(f"v{place}" for place in range(width))]
-    digest = _digest_of([(name, name) for name in names[len(places) :]])
+    parsed = {name: f"{name}::{type_}" for name, type_ in _PLACES.items()}
+    own = {f"v{place}": column.parse(f"v{place}") for place, column in enumerate(staged.table.columns)}
+    digest = _digest_of([(name, name) for name in own])
     session.put(f"delete from {_rows(article)}")
     session.put(f"delete from {_known(article)}")
-    session.put(_insertion(_rows(article), dict(zip(names, types, strict=True)), rowtide_sent=digest), rows)
-    session.put(_insertion(_known(article), _METADATA), described)
+    session.put(_insertion(_rows(article), parsed | own, rowtide_sent=digest), rows)
+    session.put(_insertion(_known(article), {name: f"{name}::{kind}" for name, kind in _METADATA.items()}), described)
 
 
 def require_sendable(one: Write) -> None:
@@ -303,16 +314,16 @@ def _those(article: Article, condition: str) -> str:
     return f"{ROWGUID} = any (array(select rowtide_guid from {_staging(article)} where {condition}))"
 
 
-def _insertion(table: str, types: Mapping[str, str], **others: str) -> str:
+def _insertion(table: str, parsed: Mapping[str, str], **others: str) -> str:
     """Return the statement that fills a table from arrays of texts, one per column; others are expressions of them.
 
     Each text is parsed by the type without a length: the assignment checks that, as it does for any insert.
     """
-    names = ", ".join(types)
-    values = [f"{name}::{type_.replace('%', '%%')}" for name, type_ in types.items()]
-    arrays = ", ".join("%s::text[]" for _ in types)
+    names = ", ".join(parsed)
+    values = [value.replace("%", "%%") for value in parsed.values()]
+    arrays = ", ".join("%s::text[]" for _ in parsed)
     return (
-        f"insert into {table} ({', '.join([*types, *others])}) select {', '.join([*values, *others.values()])} "
+        f"insert into {table} ({', '.join([*parsed, *others])}) select {', '.join([*values, *others.values()])} "
         f"from unnest({arrays}) u ({names})"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,7 +22,7 @@ from rowtide.merge.articles import ROWGUID, Article, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged
 from rowtide.merge.errors import NOT_UTF_8, NodeBusy, RowsRefused
 from rowtide.merge.nodes.node import Refusal, Request
-from rowtide.merge.nodes.sqlite import row_metadata
+from rowtide.merge.nodes.sqlite import row_metadata, system_tables
 from rowtide.merge.nodes.sqlite.apply import apply_beside, apply_log, is_logged
 from rowtide.merge.nodes.sqlite.dependents import has_dependents
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
@@ -61,6 +62,18 @@ class SqliteNode:
         self._session.execute(_CACHE)
         self.path = path_of(self._session)
         self.tables = SqliteTables(self.connection, self._session, self.transaction)
+        try:
+            self._complete()
+        except BaseException:
+            self.close()
+            raise
+
+    def _complete(self) -> None:
+        """Add the tables that a file of an earlier version lacks, if the file may be written."""
+        if (missing := system_tables.find_missing(self._session)) and os.access(self.path, os.W_OK):
+            with self.transaction():
+                for definition in missing:
+                    self._session.execute(definition)
 
     def close(self) -> None:
         """Close the file; an uncommitted transaction is rolled back."""

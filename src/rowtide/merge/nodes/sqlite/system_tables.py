@@ -30,6 +30,10 @@ _COLUMNS = {
     CONTENTS: "origin integer, priority real, lineage blob, last blob, colv blob, own_columns text, bases text",
     TOMBSTONE: "type integer not null, origin integer, priority real, lineage blob, last blob",
 }
+_DEFINITIONS = {
+    exact_numbers.EXACT: exact_numbers.DEFINITION,
+    AGENT: f"create table if not exists {AGENT} (is_writing integer not null)",
+}
 
 
 def create(connection: Connection, session: sqlite3.Connection) -> None:
@@ -42,14 +46,25 @@ def create(connection: Connection, session: sqlite3.Connection) -> None:
             f"stamp integer not null, {columns}, primary key (tablenick, rowguid)) without rowid"
         )
         session.execute(f"create index if not exists {table}_stamp on {table} (tablenick, stamp)")
-    session.execute(exact_numbers.DEFINITION)
-    session.execute(f"create table if not exists {AGENT} (is_writing integer not null)")
+    for definition in _DEFINITIONS.values():
+        session.execute(definition)
     session.execute(
         f"create table if not exists {LOG} "
         "(tablenick integer not null, rowguid text not null, kind integer not null, columns text, base text)"
     )
     if connection.execute(select(replinfo.c.nickname)).first() is None:
         connection.execute(insert(replinfo).values(nickname=new_nickname()))
+
+
+def find_missing(session: sqlite3.Connection) -> list[str]:
+    """Return the statements that add the tables which a file of an earlier version lacks; none of a file without merge.
+
+    Such a file has all that nodes then had.
+    """
+    present = {name for (name,) in session.execute("select name from main.sqlite_schema where type = 'table'")}
+    if CONTENTS not in present:
+        return []
+    return [definition for table, definition in _DEFINITIONS.items() if table not in present]
 
 
 def drop(connection: Connection, session: sqlite3.Connection) -> None:

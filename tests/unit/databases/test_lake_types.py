@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.cdc.ddl.type_changes import can_widen
+from rowtide.databases.lake_types import can_widen
 
 
 @pytest.mark.parametrize(
