@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers import newest_first
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED, SUSPENDED
+from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.errors import (
     BeforeSnapshot,
     ChangesMissingSinceSnapshot,
@@ -30,8 +32,12 @@ from rowtide.core.tables import BeforeImages
 from rowtide.delta import appends
 from rowtide.delta.changes import Change, commit_change
 from rowtide.delta.snapshot import Snapshot
+from rowtide.lake.session import for_reading
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import widen_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TABLE = source_table([("id", "integer"), ("name", "text"), ("at", "date")])
 ITEM, SPARING = instance(table=TABLE), instance(table=TABLE, before_images=BeforeImages.KEY)
@@ -249,3 +255,47 @@ def rewrite_as_one_file(path: str, lsns: list[int]) -> None:
         return Change("OPTIMIZE", removed=list(snapshot.files.values()), added=[file], changes_rows=False)
 
     assert commit_change(locate(path), plan)
+
+
+NAMED: dict[str, Callable[[int], object]] = {"bigint": int, "integer": int, "text": str}
+"""Keys of types, by numbers."""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("apart", [1, 1 << 58], ids=["positions in one number", "positions too large for that"])
+@pytest.mark.parametrize("key", ["bigint", "integer", "text"])
+def test_last_rows_by_spark_are_those_without(spark: SparkSession, lake: Path, key: str, apart: int) -> None:
+    """Keys that are whole numbers, and others; several rows of a key in a transaction; truncates; a second layer."""
+    named = NAMED[key]
+    item = instance(table=source_table([("id", key), ("name", "text"), ("at", "date")]))
+    made = MadeLake(lake)
+    made.enable(item, 100)
+    made.publish(lsns=[100])
+    made.begin_snapshot(item, 1, 105)
+    made.copy_chunk(item, 1, [{"id": named(number), "name": f"copied {number}"} for number in range(-70, 70)])
+    made.end_snapshot(item, 1, 106)
+    made.begin_snapshot(item, 2, 110, is_whole=False)
+    made.copy_chunk(item, 2, [{"id": named(number), "name": f"again {number}"} for number in range(-5, 5)])
+    made.end_snapshot(item, 2, 111)
+    made.publish(lsns=[106, 111])
+    rows: list[tuple[int, int, int | None]] = [
+        (120, 4, 1),
+        (120, 1, 2),
+        (120, 2, 2),
+        (121, 1, -64),
+        (121, 2, 700),
+        (122, 1, -63),
+        (122, 1, 700),
+    ]
+    rows += [(130, 6, None), (131, 2, 64), (131, 2, 0), (131, 1, 64), (140, 4, 0)]
+    changes = [
+        change(lsn, operation, None, f"{lsn} {place}")
+        | {"id": None if number is None else named(number), "__$seqval": place * apart}
+        for place, (lsn, operation, number) in enumerate(rows)
+    ]
+    publish(made, *changes, item=item)
+    by_spark = Changes(for_reading(spark), made.path)
+    for lsn in (111, 120, 121, 122, 130, 131, 140):
+        found = by_spark.get_table_as_of("public_t1", CommitLsn(lsn)).select("id", "name").collect()
+        assert len(found) == len({row["id"] for row in found})
+        assert {row["id"]: row["name"] for row in found} == read(made, lsn), lsn
