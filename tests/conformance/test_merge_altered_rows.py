@@ -115,3 +115,21 @@ def test_a_file_hub_tells_what_its_declared_types_make(server: EmbeddedServer, t
 
         assert branch.execute("select code, rate::text from thing order by id") == [("7", "1.10"), ("x", "-0.50")]
         assert hub.execute("select code, rate from thing order by id") == [(7, 1.1), ("x", -0.5)]
+
+
+def test_a_row_that_a_file_hubs_trigger_ignores_is_gone_everywhere(tmp_path: Path) -> None:
+    with open_file_member(tmp_path / "hub.db") as hub, open_file_member(tmp_path / "device.db") as device:
+        merge = Merge(hub, [device])
+        merge.begin(THING, "insert into thing (id, qty) values (3, 3), (4, 4)", thing={})
+        hub.execute(
+            "create trigger kept before insert on thing when new.qty < 0 begin select raise(ignore); end",
+            "create trigger stays before update on thing when old.id = 3 begin select raise(ignore); end",
+            "create trigger remains before delete on thing when old.id = 4 begin select raise(ignore); end",
+        )
+        device.execute(
+            "insert into thing (id, qty) values (1, -1), (2, 1)",
+            "update thing set qty = 9 where id = 3",
+            "delete from thing where id = 4",
+        )
+        require_settled(merge)
+        assert [each.rows("thing", "id, qty") for each in merge.members] == [[(2, 1), (3, 3), (4, 4)]] * 2

@@ -172,3 +172,22 @@ def test_the_agents_deletes_do_not_cascade_to_a_devices_rows(shop: ServerMember,
     merge.sync()
 
     assert file.execute("select total from orders where customer_id = 2") == [(7,)]
+
+
+def test_values_swapped_under_a_unique_index_arrive(merged: Merge) -> None:
+    merged.begin(
+        "create table thing (id integer primary key, name text, is_new boolean)",
+        "create unique index by_name on thing (lower(name)) where is_new",
+        "insert into thing values (1, 'a', true), (2, 'b', true)",
+        thing={},
+    )
+    merged.hub.execute(
+        "update thing set name = 'between' where id = 1",
+        "update thing set name = 'a' where id = 2",
+        "update thing set name = 'b' where id = 1",
+    )
+    merged.settle()
+
+    merged.require_equal("thing", columns="id, name")
+    assert merged.conflicts() == []
+    assert all(summary.is_quiet and not summary.refused for summary in merged.settle())

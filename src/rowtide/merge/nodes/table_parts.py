@@ -42,6 +42,11 @@ class Part:
     type_text: str = ""
     statement: str = ""
 
+    def names(self, column: str) -> bool:
+        """Whether the terms of an index, or its condition, name a column; a word alike in them counts too."""
+        word = re.compile(rf"(?<!\w){re.escape(column)}(?!\w)", re.IGNORECASE)
+        return any(word.search(text) for text in (*self.terms, self.where or "", self.statement.partition("(")[2]))
+
 
 @dataclass(frozen=True, slots=True)
 class Omission:

@@ -240,7 +240,9 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
         unique_columns=tuple(
             column.name
             for column in described.columns
-            if column.key_ordinal or any(column.name in key for key in described.unique_keys)
+            if column.key_ordinal
+            or any(column.name in key for key in described.unique_keys)
+            or any(part.is_unique and part.names(column.name) for part in described.parts)
         ),
     )
 
