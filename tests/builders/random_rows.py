@@ -7,7 +7,9 @@ import random
 from builders.captured_databases import CapturedDatabase
 
 
-def write_randomly(captured: CapturedDatabase, table: str, chance: random.Random, *, truncates: bool = True) -> None:
+def write_randomly(
+    captured: CapturedDatabase, table: str, chance: random.Random, *, truncates: bool = True, moves_keys: bool = True
+) -> None:
     """Commit a transaction of some random changes of a table."""
     with captured.transaction() as session:
         for _ in range(chance.randint(1, 4)):
@@ -26,7 +28,9 @@ def write_randomly(captured: CapturedDatabase, table: str, chance: random.Random
                         (
                             f"update {table} set id = {some + 10} where id = {some} and not exists "
                             f"(select from {table} where id = {some + 10})"
-                        ),
+                        )
+                        if moves_keys
+                        else f"update {table} set amount = 0 where id = {some}",
                         f"delete from {table} where id = {some}",
                         f"with gone as (delete from {table} where id = {some} returning *) select * from gone",
                         (f"truncate {table}")

@@ -13,6 +13,7 @@ from builders.type_catalogue import SAMPLES, SETUP, TypeSamples
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.sqlite.texts import ANY
+from rowtide.merge.api import MergeReplication
 from rowtide.merge.nodes.value_types import VALUE_TYPES, value_type
 
 pytestmark = pytest.mark.live
@@ -147,6 +148,23 @@ def test_a_devices_own_number_replaces_exact_digits(server: EmbeddedServer, tmp_
 
         assert hub.execute(f"select tax is not distinct from {written} from bill") == [(True,)]
         require_equal_checksums(merge)
+
+
+def test_texts_of_numbers_go_with_their_rows(server: EmbeddedServer, tmp_path: Path) -> None:
+    with fresh_database(server) as url, open_server_member(url) as hub, open_file_member(tmp_path / "d.db") as device:
+        merge = Merge(hub, [device])
+        definition = "create table bill (id integer primary key, tax numeric)"
+        merge.begin(definition, "insert into bill values (1, 1.10), (2, 2.20)", bill={})
+        kept = "select exact from MSmerge_exact order by 1"
+        assert device.execute(kept) == [("1.10",), ("2.20",)]
+        device.execute("delete from bill where id = 1")
+        # A device forgets what the hub has forgotten, and of that what it had at the synchronisation before.
+        for _ in range(3):
+            merge.settle()
+            for member in merge.members:
+                MergeReplication(member.url).cleanup()
+
+        assert device.execute(kept) == [("2.20",)]
 
 
 CLASSES = ("5", "5.0", "'5'", "X'35'", "'abc'", "''", "'''q'''", "9223372036854775807", "9e999", "'~5'", "null")

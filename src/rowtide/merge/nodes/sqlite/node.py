@@ -26,6 +26,7 @@ from rowtide.merge.nodes.sqlite import row_metadata, system_tables
 from rowtide.merge.nodes.sqlite.apply import apply_beside, apply_log, is_logged
 from rowtide.merge.nodes.sqlite.dependents import has_dependents
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
+from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
 from rowtide.merge.nodes.sqlite.row_metadata import READER, decode, find_key_holder, read_asked, read_rows, table_of
 from rowtide.merge.nodes.sqlite.sending import SqliteSending
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS
@@ -258,7 +259,10 @@ class SqliteNode:
         return row_metadata.lineages(self._session, nickname, generation)
 
     def forget(self, article: Article, generation: int, most: int) -> int:
-        return row_metadata.forget(self._session, article.nickname, generation, most)
+        forgotten = row_metadata.forget(self._session, article.nickname, generation, most)
+        if not forgotten:
+            forget_exact_of_absent(self._session, article)
+        return forgotten
 
     def keep_bases(self, article: Article, bases: Mapping[str, str]) -> None:
         self._apply()
