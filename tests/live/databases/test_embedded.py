@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -147,11 +148,17 @@ def test_stopping_twice_changes_nothing(own_server: EmbeddedServer) -> None:
     own_server.stop()
 
 
-def test_failed_start_leaves_no_socket(tmp_path: Path) -> None:
-    before = set(Path("/tmp").glob("rowtide-*"))
+def test_failed_start_leaves_no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, make = list[str](), tempfile.mkdtemp
+
+    def mkdtemp(**how: str) -> str:
+        made.append(make(**how))
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
     with pytest.raises(EmbeddedServerFailed):
         EmbeddedServer.start(tmp_path / "server", settings={"wal_level": "nonsense"})
-    assert set(Path("/tmp").glob("rowtide-*")) <= before
+    assert [Path(one).exists() for one in made] == [False]
 
 
 def test_crash_and_restart_keep_committed_rows_and_the_url(own_server: EmbeddedServer) -> None:
