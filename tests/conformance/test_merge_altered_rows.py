@@ -117,7 +117,7 @@ def test_a_file_hub_tells_what_its_declared_types_make(server: EmbeddedServer, t
         assert hub.execute("select code, rate from thing order by id") == [(7, 1.1), ("x", -0.5)]
 
 
-def test_a_row_that_a_file_hubs_trigger_ignores_is_gone_everywhere(tmp_path: Path) -> None:
+def test_a_row_that_a_file_hubs_trigger_ignores_goes_back(tmp_path: Path) -> None:
     with open_file_member(tmp_path / "hub.db") as hub, open_file_member(tmp_path / "device.db") as device:
         merge = Merge(hub, [device])
         merge.begin(THING, "insert into thing (id, qty) values (3, 3), (4, 4)", thing={})

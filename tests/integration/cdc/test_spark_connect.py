@@ -70,6 +70,7 @@ def test_dataframes_are_those_of_the_lake(connected: SparkSession, lake: str) ->
         assert in_order(net) == in_order(expected), low
 
 
+@pytest.mark.exhaustive
 def test_changes_of_a_table_are_read_too(connected: SparkSession, lake: str) -> None:
     rows, united = Changes(for_reading(connected), lake).get_table_changes([NAME])
     assert united.columns == ITEM.for_readers().columns

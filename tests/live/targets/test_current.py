@@ -49,6 +49,7 @@ def test_a_target_has_the_rows_of_its_tables(applied: AppliedTargets) -> None:
     assert applied.notes() == {"public_item": None, "public_pair": None}
 
 
+@pytest.mark.exhaustive
 def test_rows_that_were_there_come_with_the_copy(captured: CapturedDatabase) -> None:
     captured.execute(
         "create table item (id int primary key, name text)",

@@ -473,7 +473,9 @@ def article(resolver: str, *, tracks_columns: bool) -> Article:
     return Article("t", "", "t", 1, columns, column_tracking=tracks_columns, resolver=resolver)
 
 
-RESOLVERS = pytest.mark.parametrize("resolver", ["publisher-wins", "subscriber-wins", "priority"])
+RESOLVERS = pytest.mark.parametrize(
+    "resolver", [pytest.param("publisher-wins", marks=pytest.mark.exhaustive), "subscriber-wins", "priority"]
+)
 SOAK = [pytest.mark.soak, pytest.mark.timeout(3600)]
 
 
