@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from rowtide.targets.columns import TableShape, shape_table
 from rowtide.targets.current import CurrentRows
 from rowtide.targets.definitions import Target
 from rowtide.targets.direct.applying import DirectApplier
-from rowtide.targets.errors import TargetExpressionFailed, TargetNotFollowing
+from rowtide.targets.errors import TargetExpressionFailed, TargetNotFollowing, TargetPassed
 from rowtide.targets.formats.delta import DeltaTable
 from rowtide.targets.formats.iceberg import IcebergTable
 from rowtide.targets.history import HistoryRows
@@ -64,7 +64,7 @@ class TableApplier:
         snapshot = find_snapshot(self._lake, instance.member_id, due.to)
         known = due.known
         if known is not None and known.version is not None and known.lsn is not None and known.snapshot >= snapshot:
-            window = self._open_window(due, known.lsn)
+            window = self._open_window(due, known.lsn, due.to)
             if window.is_empty:
                 return due.as_member(known.location, known.version, snapshot)
         if (version := self._direct.apply(due, snapshot)) is not None:
@@ -83,22 +83,41 @@ class TableApplier:
         if found is None or self._change_columns(table, source, shape, instance, found):
             found = self._require(table, found, source, shape, instance)
         position = due.find_position(found)
-        keeper = self._choose_keeper(table, shape)
         if snapshot and (position is None or due.known_snapshot < snapshot):
+            if position is not None and self._target.kind == HISTORY:
+                # A copy has one moment; what changed before it keeps its own, but for what is gone already.
+                with suppress(TargetPassed):
+                    found = self._follow(due, table, changes, shape, position, due.to.decrement())
             rows = changes.get_table_as_of(instance.capture_instance, due.to)
             copy = Copy(rows, instance, due.to, LsnTimes(self._lake).find_time(due.to))
-            keeper.match(copy, found)
+            self._choose_keeper(table, shape).match(copy, found)
             return due.as_member(table.location, _found(table).version, snapshot)
-        window = self._open_window(due, position)
-        if not window.is_empty:
-            if window.may_lack:
-                keeper = self._choose_keeper(table, self._find_sources(source, shape, instance))
-            keeper.follow(changes, window, found)
-            found = _found(table)
+        found = self._follow(due, table, changes, shape, position, due.to)
         return due.as_member(table.location, found.version, snapshot)
 
-    def _open_window(self, due: Due, after: CommitLsn | None) -> TargetWindow:
-        return open_target_window(self._target.name, due.recorded, after, due.to, self._lake)
+    def _follow(
+        self,
+        due: Due,
+        table: TargetTable,
+        changes: Changes,
+        shape: TableShape,
+        after: CommitLsn | None,
+        to: CommitLsn,
+    ) -> FoundTable:
+        """Apply the changes behind an LSN, up to another; return the table then."""
+        found = _found(table)
+        window = self._open_window(due, after, to)
+        if window.is_empty:
+            return found
+        if window.may_lack:
+            instance = due.recorded.instance.for_readers()
+            source = changes.get_all_changes(instance.capture_instance, due.to, due.to).limit(0)
+            shape = self._find_sources(source, shape, instance)
+        self._choose_keeper(table, shape).follow(changes, window, found)
+        return _found(table)
+
+    def _open_window(self, due: Due, after: CommitLsn | None, to: CommitLsn) -> TargetWindow:
+        return open_target_window(self._target.name, due.recorded, after, to, self._lake)
 
     def _choose_keeper(self, table: TargetTable, shape: TableShape) -> Keeper:
         name, truncation = self._target.name, self._target.options.truncate

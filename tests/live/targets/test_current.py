@@ -84,6 +84,31 @@ def test_rows_that_were_there_come_with_the_copy(captured: CapturedDatabase) -> 
     assert written == {"Inserted": "5", "Updated": "0", "Deleted": "1"}
 
 
+@pytest.mark.exhaustive  # only Spark takes later copies
+def test_a_later_copy_leaves_slices_their_moments(captured: CapturedDatabase) -> None:
+    captured.execute("create table item (id int primary key, name text)", "insert into item values (1, 'a'), (2, 'b')")
+    captured.cdc.enable_db(str(captured.lake))
+    captured.cdc.enable_table("item", snapshot=True)
+    applied = AppliedTargets(captured)
+    applied.add("past", "public_item", kind="history")
+    captured.cdc.run(once=True)
+    applied.targets.apply(spark=captured.spark)
+    for name in ("x", "y", "z"):
+        captured.execute(f"update item set name = '{name}' where id = 1")
+    captured.cdc.resnapshot("item", where="id = 2")
+    captured.cdc.run(once=True)
+    captured.execute("update item set name = 'last' where id = 1")
+    captured.capture()
+    applied.targets.apply(spark=captured.spark)
+    rows = applied.rows("past", "public_item", "id", "valid_from_lsn", "name", "is_current")
+    assert [(id_, name, is_current) for id_, _, name, is_current in rows] == [
+        *((1, name, False) for name in ("a", "x", "y", "z")),
+        (1, "last", True),
+        (2, "b", True),
+    ]
+    assert len({at for id_, at, _, _ in rows if id_ == 1}) == 5
+
+
 @pytest.mark.exhaustive  # rows that are deleted at once and values that compare are in the test before
 def test_a_later_copy_mends_values_of_all_types(captured: CapturedDatabase) -> None:
     captured.execute(
