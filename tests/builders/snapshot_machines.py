@@ -259,8 +259,8 @@ class SnapshotMachine:
                 self.log.append("targets are behind")
 
     def _bridge(self) -> None:
-        """Lose the slot, and what is not read yet; and begin again with the difference."""
-        if not self.published():
+        """Lose the slot, and what is not read yet; and begin again with the difference, if a table can be compared."""
+        if not any(table.key and self.readable(table) for table in self.shadow.tables):
             return
         self._cut_at = None
         self.captured.drop_slot()
