@@ -28,7 +28,7 @@ _REQUESTS = "org.apache.iceberg.rest.requests"
 
 @dataclass
 class RestCatalogue:
-    """Metadata are in memory, data where the client writes them."""
+    """A Hadoop catalogue behind HTTP."""
 
     gateway: Any
     jvm: Any
@@ -42,10 +42,12 @@ class RestCatalogue:
         """Return an empty catalogue."""
         jvm: Any = spark._jvm
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        catalogue = jvm.org.apache.iceberg.inmemory.InMemoryCatalog()
+        context: Any = spark.sparkContext
+        # One whose files the client can read by itself.
+        catalogue = jvm.org.apache.iceberg.hadoop.HadoopCatalog()
+        catalogue.setConf(context._jsc.hadoopConfiguration())
         catalogue.initialize("rest", {"warehouse": str(warehouse)})
         # The class of Iceberg's own mapper is not public.
-        context: Any = spark.sparkContext
         gateway = context._gateway
         kinds, values = (gateway.new_array(kind, 0) for kind in (jvm.java.lang.Class, jvm.java.lang.Object))
         make_mapper = loader.loadClass("org.apache.iceberg.rest.RESTObjectMapper").getDeclaredMethod("mapper", kinds)
@@ -69,7 +71,10 @@ class RestCatalogue:
             case "GET", ["config"]:
                 return self.jvm.org.apache.iceberg.rest.responses.ConfigResponse.builder().build()
             case "POST", ["namespaces"]:
-                return handlers.createNamespace(self.catalogue, self._read(body, "CreateNamespaceRequest"))
+                # Without properties, of which this catalogue has none.
+                [name] = json.loads(body)["namespace"]
+                self.catalogue.createNamespace(self._namespace(name))
+                return handlers.loadNamespace(self.catalogue, self._namespace(name))
             case "GET", ["namespaces", namespace]:
                 return handlers.loadNamespace(self.catalogue, self._namespace(namespace))
             case "POST", ["namespaces", namespace, "tables"]:
