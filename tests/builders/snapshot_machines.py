@@ -258,9 +258,13 @@ class SnapshotMachine:
             except ConsumersBehind:
                 self.log.append("targets are behind")
 
+    def may_bridge(self) -> bool:
+        """Tell whether a table can be compared."""
+        return any(table.key and self.readable(table) for table in self.shadow.tables)
+
     def _bridge(self) -> None:
-        """Lose the slot, and what is not read yet; and begin again with the difference, if a table can be compared."""
-        if not any(table.key and self.readable(table) for table in self.shadow.tables):
+        """Lose the slot, and what is not read yet; and begin again with the difference."""
+        if not self.may_bridge():
             return
         self._cut_at = None
         self.captured.drop_slot()

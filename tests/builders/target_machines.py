@@ -41,6 +41,10 @@ class TargetMachine(SnapshotMachine):
         """The tables that have a key."""
         return [table for table in self.shadow.tables if table.key]
 
+    def may_bridge(self) -> bool:
+        """Tell whether all can be compared: of another table a new instance begins, which its targets do not follow."""
+        return all(self.readable(table)[-1:] == self.published()[-1:] != [] for table in self.followed)
+
     def steps(self) -> list[Callable[[], None]]:
         return [*super().steps(), self.apply, self.apply]
 
