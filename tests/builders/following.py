@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from builders.captured_databases import DEADLINE_S, LoggedDatabase
 from builders.command_lines import rowtide
+from builders.http_servers import serving
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.capture.options import CaptureOptions
 from rowtide.cdc.lake_lease import LakeLease
@@ -118,13 +119,9 @@ def receiving(receiver: FakeReceiver) -> Iterator[FakeReceiver]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        receiver.url = f"http://127.0.0.1:{server.server_port}/events"
+    with serving(Handler) as url:
+        receiver.url = f"{url}/events"
         try:
             yield receiver
         finally:
             over.set()
-            server.shutdown()
-            thread.join()

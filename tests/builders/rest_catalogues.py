@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JJavaError
+
+from builders.http_servers import serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,12 +130,5 @@ def rest_catalogue(spark: SparkSession, warehouse: Path) -> Iterator[RestCatalog
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        catalogue.url = f"http://127.0.0.1:{server.server_port}"
-        try:
-            yield catalogue
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as catalogue.url:
+        yield catalogue

@@ -103,6 +103,15 @@ class BridgedDatabase:
         wait_until(is_all_posted, what="all events are posted")
         assert len(set(receiver.ids)) == len(receiver.ids)
 
+    def all_follow(self, receiver: FakeReceiver) -> None:
+        """Let everybody come up to the source, and compare."""
+        self.note()
+        self.applied.follow()
+        self.consume()
+        self.follow()
+        self.await_posted(receiver)
+        self.require_equal()
+
     def require_equal(self) -> None:
         """Compare targets and replicas with the source, and slices with what it had at each noted LSN."""
         source = self.source()
@@ -166,12 +175,7 @@ def test_those_that_follow_go_on_over_a_bridged_gap(bridged: BridgedDatabase, fo
     applied.follow()
     with receiving(FakeReceiver()) as receiver, following(captured, *INSTANCES, "--from", "0", "--post", receiver.url):
         captured.execute(*change(1))
-        bridged.note()
-        applied.follow()
-        bridged.consume()
-        bridged.follow()
-        bridged.await_posted(receiver)
-        bridged.require_equal()
+        bridged.all_follow(receiver)
         before = applied.targets.read_position("past")
         low = [captured.cdc.get_validity_interval(instance).low for instance in INSTANCES]
 
@@ -180,12 +184,7 @@ def test_those_that_follow_go_on_over_a_bridged_gap(bridged: BridgedDatabase, fo
             captured.execute(*change(2), "truncate items", "insert into items values (3, 'again'), (50, null)")
         bridged.note()
         captured.execute(*change(3))
-        bridged.note()
-        applied.follow()
-        bridged.consume()
-        bridged.follow()
-        bridged.await_posted(receiver)
-        bridged.require_equal()
+        bridged.all_follow(receiver)
 
         # A gap where nobody has what was read before it: one window is over both of its sides.
         captured.execute(*change(4))
@@ -195,12 +194,7 @@ def test_those_that_follow_go_on_over_a_bridged_gap(bridged: BridgedDatabase, fo
         with lost_slot(captured):
             captured.execute(*change(5), "update orders set name = null where id = 5")
         captured.execute(*change(6))
-        bridged.note()
-        applied.follow()
-        bridged.consume()
-        bridged.follow()
-        bridged.await_posted(receiver)
-        bridged.require_equal()
+        bridged.all_follow(receiver)
 
     assert [captured.cdc.get_validity_interval(instance).low for instance in INSTANCES] == low
     after = applied.targets.read_position("past")

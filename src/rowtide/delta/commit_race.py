@@ -59,10 +59,15 @@ def load_writable(location: Location) -> Snapshot:
     snapshot = open_snapshot(location)
     if snapshot is None:
         raise LakeWriteFailed(location.path, "there is no table")
+    require_writable(snapshot)
+    return snapshot
+
+
+def require_writable(snapshot: Snapshot) -> None:
+    """Raise `TableUnreadable`, `TableUnwritable` if a version has features that our commits do not honour."""
     snapshot.require_readable()
     for feature in find_unappendable(snapshot.protocol, snapshot.metadata, snapshot.state.domains):
-        raise TableUnwritable(location.path, feature)
-    return snapshot
+        raise TableUnwritable(snapshot.location.path, feature)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +22,8 @@ MERGED_BYTES = 128 * 1024 * 1024
 _READ_AT_ONCE = 16
 _MOST_READ_BYTES = SMALL_BYTES
 """Of files that are read at once; a larger one is read alone."""
+
+_File = TypeVar("_File")
 
 Choose = Callable[[Sequence[AddFile]], Sequence[AddFile]]
 """Returns those of a group of small files that are worth to be merged."""
@@ -73,15 +76,21 @@ def find_groups(snapshot: Snapshot, ordered_by: str, choose: Choose = choose_all
         least = (file.statistics.get("minValues") or {}).get(column.physical_name)
         return (least if isinstance(least, int) else 0), file.path
 
-    groups: list[list[AddFile]] = []
+    small = sorted((file for file in snapshot.files.values() if file.size < SMALL_BYTES), key=place)
+    return [chosen for chosen in map(choose, fill_groups(small, lambda file: file.size)) if len(chosen) > 1]
+
+
+def fill_groups(files: Iterable[_File], size_of: Callable[[_File], int]) -> list[list[_File]]:
+    """Return small files in groups, in their order, each up to the size of a file. Pure."""
+    groups: list[list[_File]] = []
     room = 0
-    for file in sorted((file for file in snapshot.files.values() if file.size < SMALL_BYTES), key=place):
-        if file.size > room:
+    for file in files:
+        if size_of(file) > room:
             groups.append([])
             room = MERGED_BYTES
         groups[-1].append(file)
-        room -= file.size
-    return [chosen for chosen in map(choose, groups) if len(chosen) > 1]
+        room -= size_of(file)
+    return groups
 
 
 def _stream(snapshot: Snapshot, files: Sequence[AddFile]) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from rowtide.delta.actions import AddFile
 from rowtide.delta.appends import write_stream
 from rowtide.delta.changes import Change, commit_change
-from rowtide.delta.compaction import MERGED_BYTES, SMALL_BYTES
+from rowtide.delta.compaction import MERGED_BYTES, SMALL_BYTES, fill_groups
 from rowtide.delta.snapshot import Location, Snapshot
 
 MOST_SMALL = 16
@@ -150,16 +150,8 @@ def _group(edited: Sequence[_Edited]) -> list[list[_Edited]]:
 
     The first group may be empty.
     """
-    small: list[list[_Edited]] = [[]]
-    room = MERGED_BYTES
-    for one in edited:
-        if one.file.size < SMALL_BYTES:
-            if one.file.size > room:
-                small.append([])
-                room = MERGED_BYTES
-            small[-1].append(one)
-            room -= one.file.size
-    return [*small, *([one] for one in edited if one.file.size >= SMALL_BYTES)]
+    small = fill_groups((one for one in edited if one.file.size < SMALL_BYTES), lambda one: one.file.size)
+    return [*(small or [[]]), *([one] for one in edited if one.file.size >= SMALL_BYTES)]
 
 
 def _stream(snapshot: Snapshot, group: Iterable[_Edited], edit: Edit) -> Iterator[pa.RecordBatch]:

@@ -24,18 +24,18 @@ def require_fitting(
 ) -> None:
     """Raise `TargetInvalid` if an instance has no net changes, or nothing has a column that an option names."""
     table, column = change_tables.c, captured_columns.c
-    enabled = connection.execute(
-        select(table.object_id, table.capture_instance, table.supports_net_changes).where(
-            table.capture_instance.in_(instances)
-        )
-    ).all()
-    found: dict[str, Sequence[str]] = {}
-    for one in enabled:
+    listed = (
+        select(table.capture_instance, table.supports_net_changes, column.column_name)
+        .join(captured_columns, column.object_id == table.object_id)
+        .where(table.capture_instance.in_(instances))
+        .order_by(table.object_id, column.column_ordinal)
+    )
+    found: dict[str, list[str]] = {}
+    for one in connection.execute(listed):
         if not one.supports_net_changes:
             raise TargetInvalid(name, NO_NET_CHANGES.format(one.capture_instance))
-        names = select(column.column_name).where(column.object_id == one.object_id).order_by(column.column_ordinal)
-        found[one.capture_instance] = name_for_readers(connection.scalars(names))
-    for problem in find_misfits(kind, options, found):
+        found.setdefault(one.capture_instance, []).append(one.column_name)
+    for problem in find_misfits(kind, options, {instance: name_for_readers(found[instance]) for instance in found}):
         raise TargetInvalid(name, problem)
 
 

@@ -77,8 +77,7 @@ class TableApplier:
     def _bring(self, due: Due, table: TargetTable, changes: Changes, snapshot: int) -> TableVersion:
         instance = due.recorded.instance.for_readers()
         shape = shape_table(self._target, instance, self._target.consumer.instance_names)
-        # For their columns; a longer range may have a gap.
-        source = changes.get_all_changes(instance.capture_instance, due.to, due.to).limit(0)
+        source = _columns_of(changes, instance, due.to)
         found = table.find()
         if found is None or self._change_columns(table, source, shape, instance, found):
             found = self._require(table, found, source, shape, instance)
@@ -87,32 +86,23 @@ class TableApplier:
             if position is not None and self._target.kind == HISTORY:
                 # A copy has one moment; what changed before it keeps its own, but for what is gone already.
                 with suppress(TargetPassed):
-                    found = self._follow(due, table, changes, shape, position, due.to.decrement())
+                    before = self._open_window(due, position, due.to.decrement())
+                    found = self._follow(before, table, changes, shape, found)
             rows = changes.get_table_as_of(instance.capture_instance, due.to)
             copy = Copy(rows, instance, due.to, LsnTimes(self._lake).find_time(due.to))
             self._choose_keeper(table, shape).match(copy, found)
             return due.as_member(table.location, _found(table).version, snapshot)
-        found = self._follow(due, table, changes, shape, position, due.to)
+        found = self._follow(self._open_window(due, position, due.to), table, changes, shape, found)
         return due.as_member(table.location, found.version, snapshot)
 
     def _follow(
-        self,
-        due: Due,
-        table: TargetTable,
-        changes: Changes,
-        shape: TableShape,
-        after: CommitLsn | None,
-        to: CommitLsn,
+        self, window: TargetWindow, table: TargetTable, changes: Changes, shape: TableShape, found: FoundTable
     ) -> FoundTable:
-        """Apply the changes behind an LSN, up to another; return the table then."""
-        found = _found(table)
-        window = self._open_window(due, after, to)
+        """Apply a window of changes; return the table then."""
         if window.is_empty:
             return found
         if window.may_lack:
-            instance = due.recorded.instance.for_readers()
-            source = changes.get_all_changes(instance.capture_instance, due.to, due.to).limit(0)
-            shape = self._find_sources(source, shape, instance)
+            shape = self._find_sources(_columns_of(changes, window.instance, window.end), shape, window.instance)
         self._choose_keeper(table, shape).follow(changes, window, found)
         return _found(table)
 
@@ -198,6 +188,11 @@ def find_snapshot(lake: str, member_id: str, at: CommitLsn) -> int:
     if find_base(snapshots, at) is None:
         return 0
     return max(one.number for one in snapshots if one.is_covered_at(at))
+
+
+def _columns_of(changes: Changes, instance: Instance, at: CommitLsn) -> DataFrame:
+    """Return change rows of an instance, none, for their columns; a longer range than an LSN may have a gap."""
+    return changes.get_all_changes(instance.capture_instance, at, at).limit(0)
 
 
 def _found(table: TargetTable) -> FoundTable:

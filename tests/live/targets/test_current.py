@@ -55,8 +55,7 @@ def test_rows_that_were_there_come_with_the_copy(captured: CapturedDatabase) -> 
         "create table item (id int primary key, name text)",
         "insert into item select n, 'old' from generate_series(1, 20) n",
     )
-    captured.cdc.enable_db(str(captured.lake))
-    captured.cdc.enable_table("item", snapshot=True)
+    captured.enable("item", snapshot=True)
     applied = AppliedTargets(captured)
     applied.add("now", "public_item")
     applied.add("past", "public_item", kind="history")
@@ -87,8 +86,7 @@ def test_rows_that_were_there_come_with_the_copy(captured: CapturedDatabase) -> 
 @pytest.mark.exhaustive  # only Spark takes later copies
 def test_a_later_copy_leaves_slices_their_moments(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key, name text)", "insert into item values (1, 'a'), (2, 'b')")
-    captured.cdc.enable_db(str(captured.lake))
-    captured.cdc.enable_table("item", snapshot=True)
+    captured.enable("item", snapshot=True)
     applied = AppliedTargets(captured)
     applied.add("past", "public_item", kind="history")
     captured.cdc.run(once=True)
@@ -115,8 +113,7 @@ def test_a_later_copy_mends_values_of_all_types(captured: CapturedDatabase) -> N
         "create table item (id int primary key, price float8, note text)",
         "insert into item values (1, '-0', 'a'), (2, 'NaN', 'b'), (3, 1, null), (4, null, 'd'), (5, 5, 'e')",
     )
-    captured.cdc.enable_db(str(captured.lake))
-    captured.cdc.enable_table("item", snapshot=True)
+    captured.enable("item", snapshot=True)
     applied = AppliedTargets(captured)
     # Maps cannot be compared.
     applied.add("soft", "public_item", soft_delete="is_deleted", columns={"notes": "map('note', note)"})
@@ -159,8 +156,7 @@ def verify_copied(applied: AppliedTargets) -> None:
 @pytest.mark.exhaustive  # it takes two copies; that a new one is taken is in the test before
 def test_added_columns_flow_in_with_a_second_instance(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key, name text)", "insert into item values (1, 'a'), (2, 'b')")
-    captured.cdc.enable_db(str(captured.lake))
-    captured.cdc.enable_table("item", snapshot=True)
+    captured.enable("item", snapshot=True)
     captured.cdc.run(once=True)
     applied = AppliedTargets(captured)
     applied.add("now", "public_item", follow_columns=True)

@@ -7,7 +7,7 @@ are taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -63,13 +63,13 @@ class OnlyKeys:
     column: str
     keys: KeyBits
 
-    def needed(self, columns: Sequence[str]) -> list[str]:
-        """Return columns and the key's."""
-        return list(dict.fromkeys([*columns, self.column]))
-
-    def choose(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows."""
-        return batch.filter(pa.array(self.keys.has(batch.column(self.column).to_numpy())))
+    def stream(
+        self, read: Callable[[Sequence[str]], Iterator[pa.RecordBatch]], columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield columns of those of the rows that `read` yields, given columns."""
+        for batch in read(list(dict.fromkeys([*columns, self.column]))):
+            is_chosen = self.keys.has(batch.column(self.column).to_numpy())
+            yield batch.filter(pa.array(is_chosen)).select(list(columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +94,7 @@ class StandingRows:
 
     def stream(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield columns of the rows, `ORDER` among them."""
-        if self.only is None:
-            yield from self._stream(columns)
-            return
-        for batch in self._stream(self.only.needed(columns)):
-            yield self.only.choose(batch).select(list(columns))
+        return self._stream(columns) if self.only is None else self.only.stream(self._stream, columns)
 
     def _stream(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         low = CommitLsn(self.truncate[0]) if self.truncate is not None else None

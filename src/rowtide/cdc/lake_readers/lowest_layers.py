@@ -27,11 +27,7 @@ class LowestLayer:
 
     def stream(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield columns of the rows. Raises as `ChangeTable.stream`."""
-        if self.only is None:
-            yield from self._stream(columns)
-            return
-        for batch in self._stream(self.only.needed(columns)):
-            yield self.only.choose(batch).select(list(columns))
+        return self._stream(columns) if self.only is None else self.only.stream(self._stream, columns)
 
     def _stream(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         snapshot = self.table.snapshot

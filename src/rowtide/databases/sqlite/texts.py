@@ -9,6 +9,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from rowtide.databases.sqlite.keys import SqliteValue
+from rowtide.databases.sqlite.quoting import quote_literal
 from rowtide.databases.sqlite.types import stored_type
 
 _BOOLEANS = {0: "f", 1: "t"}
@@ -80,7 +81,7 @@ def literal_of(value: SqliteValue) -> str | None:
         case None:
             return None
         case str():
-            return "'" + value.replace("'", "''") + "'"
+            return quote_literal(value)
         case bytes():
             return f"X'{value.hex()}'"
         case float() if math.isinf(value):

@@ -48,7 +48,7 @@ class DirectApplier:
         keeper = self._open(instance, shape)
         table = keeper.table
         before = table.find() or (None if _is_special(self._target) else table.create())
-        if before is None or not table.is_editable():
+        if before is None or not table.is_editable(before):
             return None
         position = due.find_position(_as_found(before, self._target.target_id))
         if snapshot and (position is None or due.known_snapshot < snapshot):

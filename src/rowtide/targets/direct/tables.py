@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
-from rowtide.delta.commit_race import load_writable
+from rowtide.delta.commit_race import require_writable
 from rowtide.delta.creation import create_table
 from rowtide.delta.edits import Edit, MakeRows, Stamp, edit_rows, replace_rows
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
@@ -54,10 +55,10 @@ class DirectTable:
         create_table(locate(self.path), schema_text(self.columns), properties)
         return self.find()
 
-    def is_editable(self) -> bool:
-        """Return whether the table has these columns and no others, and no features that our commits do not honour."""
+    def is_editable(self, snapshot: Snapshot) -> bool:
+        """Return whether a version has these columns and no others, and no features that our commits do not honour."""
         try:
-            snapshot = load_writable(locate(self.path))
+            require_writable(snapshot)
             found = {field.name: field.type.arrow for field in snapshot.columns.fields}
         except (TableUnreadable, TableUnwritable):
             return False
@@ -70,16 +71,19 @@ class DirectTable:
 
     def edit(self, lsn: CommitLsn, edit: Edit, added: MakeRows) -> None:
         """Edit rows and add others, with everything up to an LSN; once, whoever repeats it."""
-        failpoint("target_commit.before")
-        self.verify()
-        edit_rows(locate(self.path), edit, added, self._stamp(lsn))
-        failpoint("target_commit.after")
+        with self._committing():
+            edit_rows(locate(self.path), edit, added, self._stamp(lsn))
 
     def replace(self, lsn: CommitLsn, rows: MakeRows) -> None:
         """Make its rows others, with everything up to an LSN; once, whoever repeats it."""
+        with self._committing():
+            replace_rows(locate(self.path), rows, self._stamp(lsn))
+
+    @contextmanager
+    def _committing(self) -> Iterator[None]:
         failpoint("target_commit.before")
         self.verify()
-        replace_rows(locate(self.path), rows, self._stamp(lsn))
+        yield
         failpoint("target_commit.after")
 
     def _stamp(self, lsn: CommitLsn) -> Stamp:

@@ -33,8 +33,13 @@ def read_statement(session: sqlite3.Connection, table: Table) -> str | None:
     """Return the statement that creates the table in another file; None if columns of other features are in it."""
     if any(column.name.startswith("__sys") for column in table.columns):
         return None
-    found = "select sql from main.sqlite_schema where type = 'table' and name = ?"
-    return str(session.execute(found, (table.name,)).fetchone()[0])
+    return _definition(session, table.name)
+
+
+def _definition(session: sqlite3.Connection, name: str) -> str:
+    """Return the statement that created a table or an index; no two of them have the same name."""
+    found = "select sql from main.sqlite_schema where type in ('table', 'index') and name = ?"
+    return str(session.execute(found, (name,)).fetchone()[0])
 
 
 def list_parts(session: sqlite3.Connection, table: Table) -> Iterator[Part]:
@@ -46,10 +51,7 @@ def list_parts(session: sqlite3.Connection, table: Table) -> Iterator[Part]:
             yield Part(PartKind.DEFAULT, column.name, column.default)
     if table.is_rowid_key:
         yield Part(PartKind.IDENTITY, table.key_columns[0].name, "by default")
-    definition = session.execute(
-        "select sql from main.sqlite_schema where type = 'table' and name = ?", (table.name,)
-    ).fetchone()[0]
-    for number, check in enumerate(_checks(definition), 1):
+    for number, check in enumerate(_checks(_definition(session, table.name)), 1):
         yield Part(PartKind.CHECK, f"{table.name}_check_{number}", check)
     yield from _indexes(session, table)
     for name in read_triggers(session, table.name):
@@ -72,7 +74,7 @@ def _indexes(session: sqlite3.Connection, table: Table) -> Iterator[Part]:
     listed = session.execute(f"pragma main.index_list({quote(table.name)})").fetchall()
     for _, name, is_unique, origin, _ in listed:
         if origin == "c" and not _OWN.match(name):
-            statement = session.execute("select sql from main.sqlite_schema where name = ?", (name,)).fetchone()[0]
+            statement = _definition(session, name)
             terms = [row[2] for row in session.execute(f"pragma main.index_info({quote(name)})")]
             named = tuple(quote(term) for term in terms if term is not None)
             is_plain = len(named) == len(terms) and " where " not in statement.lower()
