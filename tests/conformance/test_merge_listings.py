@@ -23,7 +23,7 @@ def test_publications_articles_and_filters_are_listed(merged: Merge) -> None:
     merged.merge.add_publication("shop", retention_days=7)
     merged.merge.add_article("shop", "parent", where="owner = host_name()", column_tracking=True)
     merged.merge.add_article("shop", "child")
-    merged.merge.add_filter("shop", "child", "parent", "child.parent_id = parent.id")
+    merged.merge.add_filter("shop", "child", "parent", "child.parent_id = parent.id", unique_key=True)
 
     (publication,) = listed(merged, "publications")
     assert publication == {
@@ -37,10 +37,10 @@ def test_publications_articles_and_filters_are_listed(merged: Merge) -> None:
     assert articles["parent"]["column_tracking"] is True
     assert articles["parent"]["subset_filter"] == "owner = host_name()"
     assert articles["child"]["resolver"] == "priority"
-    filters = [(row["article"], row["parent"], row["condition"]) for row in listed(merged, "filters")]
-    assert sorted(filters) == [
-        ("child", "parent", "child.parent_id = parent.id"),
-        ("parent", None, "owner = host_name()"),
+    filters = [tuple(row.values())[1:] for row in listed(merged, "filters")]
+    assert sorted(filters, key=str) == [
+        ("child", "parent", "child.parent_id = parent.id", True, 1),
+        ("parent", None, "owner = host_name()", None, None),
     ]
 
 

@@ -13,7 +13,7 @@ from rowtide.cli.options import MOST_DAYS, DryRun
 from rowtide.cli.output import notes
 from rowtide.cli.statements import printed, tell
 from rowtide.handle import connect
-from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, Partition, PartitionOptions
+from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, FilterType, Partition, PartitionOptions
 
 if TYPE_CHECKING:
     from rowtide.merge.api import MergePublishing
@@ -126,9 +126,24 @@ def add_filter(
     child: Annotated[str, typer.Argument(metavar="CHILD", help="the article whose rows follow")],
     parent: Annotated[str, typer.Argument(metavar="PARENT", help="the article that they follow")],
     join: Annotated[str, typer.Argument(metavar="JOIN_EXPR", help="a condition over both, columns with their tables")],
+    filter_type: Annotated[
+        str,
+        typer.Option(
+            "--type", help="join: rows follow the parent's; record: they are one logical record with it; both."
+        ),
+    ] = "join",
+    *,
+    unique_key: Annotated[
+        bool, typer.Option("--unique-key", help="A row of CHILD matches one row of PARENT at most.")
+    ] = False,
 ) -> None:
     """Add a join filter: rows follow the parent's rows that they join to (SQL Server: sp_addmergefilter)."""
-    connect(db).merge.add_filter(publication, child, parent, join)
+    types = {each.name.lower(): each for each in FilterType}
+    if filter_type not in types:
+        raise typer.BadParameter(f"it is {', '.join(types)}", param_hint="--type")
+    connect(db).merge.add_filter(
+        publication, child, parent, join, unique_key=unique_key, filter_type=types[filter_type]
+    )
     notes.print(f"Added: {child} follows {parent}.")
 
 

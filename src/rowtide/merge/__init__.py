@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rowtide.merge.articles import (
         Article,
         ArticleColumn,
+        FilterType,
         JoinFilter,
         Partition,
         PartitionOptions,
@@ -39,6 +40,7 @@ __all__ = [
     "ArticleColumn",
     "ArticleValidation",
     "Counts",
+    "FilterType",
     "JoinFilter",
     "KeptConflict",
     "MergeArticle",
@@ -75,6 +77,7 @@ _HOMES = {
     "ArticleColumn": "rowtide.merge.articles",
     "ArticleValidation": "rowtide.merge.inspection.validating",
     "Counts": "rowtide.merge.session.exchange",
+    "FilterType": "rowtide.merge.articles",
     "JoinFilter": "rowtide.merge.articles",
     "KeptConflict": "rowtide.merge.conflicts.resolving",
     "MergeArticle": "rowtide.merge.inspection.listings",

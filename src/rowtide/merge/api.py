@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from rowtide.merge.articles import (
     DEFAULT_RETENTION_DAYS,
     Article,
+    FilterType,
+    JoinFilter,
     Partition,
     PartitionOptions,
     Publication,
@@ -95,14 +97,24 @@ class MergePublishing:
         with self._altering(publication) as hub:
             return add_article(hub, publication, table, options)
 
-    def add_filter(self, publication: str, child: str, parent: str, condition: str) -> Article:
+    def add_filter(
+        self,
+        publication: str,
+        child: str,
+        parent: str,
+        condition: str,
+        *,
+        unique_key: bool = False,
+        filter_type: FilterType = FilterType.JOIN,
+    ) -> Article:
         """Add a join filter: a child's rows follow the parent's rows that they join to (SQL Server: sp_addmergefilter).
 
-        `condition` qualifies each column with its table. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
+        `condition` qualifies each column with its table; `unique_key` promises that a child's row matches one row of
+        the parent at most. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
         `JoinFilterRefused`, `FilterRefused`, `SubscriptionsLeft`.
         """
         with self._altering(publication) as hub:
-            return add_filter(hub, publication, child, parent, condition)
+            return add_filter(hub, publication, child, JoinFilter(parent, condition, unique_key, filter_type))
 
     def change_article(
         self, publication: str, article: str, *, where: str | None = None, joins: Mapping[str, str] | None = None

@@ -53,12 +53,37 @@ class Partition:
     suser_name: str | None = None
 
 
+class FilterType(IntEnum):
+    """What a join of two articles is for (SQL Server: @filter_type)."""
+
+    JOIN = 1
+    """A join filter: a child's rows follow the parent's."""
+    RECORD = 2
+    """A link of logical records; it filters nothing."""
+    BOTH = 3
+
+
 @dataclass(frozen=True, slots=True)
 class JoinFilter:
-    """Rows that satisfy `condition` with a row of article `parent` follow that row (SQL Server: sp_addmergefilter)."""
+    """Rows that satisfy `condition` with a row of article `parent` follow that row (SQL Server: sp_addmergefilter).
+
+    `unique_key`: a child's row matches one row of the parent at most (SQL Server: @join_unique_key).
+    """
 
     parent: str
     condition: str
+    unique_key: bool = False
+    filter_type: FilterType = FilterType.JOIN
+
+    @property
+    def is_filtering(self) -> bool:
+        """Whether the child's rows follow the parent's."""
+        return self.filter_type is not FilterType.RECORD
+
+    @property
+    def is_link(self) -> bool:
+        """Whether both rows belong to one logical record."""
+        return self.filter_type is not FilterType.JOIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +119,20 @@ class Article:
     @property
     def is_filtered(self) -> bool:
         """Whether subscribers may have only some of its rows."""
-        return self.subset_filter is not None or bool(self.join_filters)
+        return self.subset_filter is not None or bool(self.filtering_joins)
+
+    @property
+    def filtering_joins(self) -> tuple[JoinFilter, ...]:
+        """The join filters, without mere links of logical records."""
+        return tuple(join for join in self.join_filters if join.is_filtering)
 
     def is_filtered_as(self, other: Article) -> bool:
-        """Whether another definition has the same filters."""
-        return (self.subset_filter, self.join_filters) == (other.subset_filter, other.join_filters)
+        """Whether another definition gives subscribers the same rows."""
+        mine, others = (
+            (article.subset_filter, [(join.parent, join.condition) for join in article.filtering_joins])
+            for article in (self, other)
+        )
+        return mine == others
 
     @property
     def additive_column(self) -> ArticleColumn | None:
@@ -133,10 +167,15 @@ class Article:
         return cls(
             columns=columns,
             unique_columns=tuple(fields.pop("unique_columns")),
-            join_filters=tuple(JoinFilter(**join) for join in fields.pop("join_filters")),
+            join_filters=tuple(_decode_join(**join) for join in fields.pop("join_filters")),
             partition_options=PartitionOptions(fields.pop("partition_options")),
             **fields,
         )
+
+
+def _decode_join(*, filter_type: int = FilterType.JOIN, **fields: Any) -> JoinFilter:
+    """Read a join filter's fields; one of an earlier version has only its parent and condition."""
+    return JoinFilter(**fields, filter_type=FilterType(filter_type))
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,12 +41,17 @@ class MergeArticle:
 
 @dataclass(frozen=True, slots=True)
 class MergeFilter:
-    """A row filter, or a join filter with its parent (SQL Server: sp_helpmergefilter)."""
+    """A row filter, or a join filter with its parent (SQL Server: sp_helpmergefilter).
+
+    `filter_type`: 1 join filter, 2 link of logical records, 3 both.
+    """
 
     publication: str
     article: str
     parent: str | None
     condition: str
+    join_unique_key: bool | None
+    filter_type: int | None
 
 
 def list_merge_publications(node: Node) -> Sequence[MergePublication]:
@@ -89,8 +94,11 @@ def list_merge_filters(node: Node, publication: str | None = None) -> Sequence[M
     filters = []
     for found, article in _articles(node, publication):
         if article.subset_filter is not None:
-            filters.append(MergeFilter(found.name, article.name, None, article.subset_filter))
-        filters += [MergeFilter(found.name, article.name, join.parent, join.condition) for join in article.join_filters]
+            filters.append(MergeFilter(found.name, article.name, None, article.subset_filter, None, None))
+        filters += [
+            MergeFilter(found.name, article.name, join.parent, join.condition, join.unique_key, int(join.filter_type))
+            for join in article.join_filters
+        ]
     return tuple(filters)
 
 

@@ -85,14 +85,14 @@ def bind_articles(articles: Sequence[Article], partition: Partition | None) -> d
 
 def bind_article(article: Article, articles: Sequence[Article], partition: Partition) -> RowFilter | None:
     """Return a partition's filter of an article; None if subscribers have all rows. Raises `StoredFilterRefused`."""
-    if article.subset_filter is None and not article.join_filters:
+    if not article.is_filtered:
         return None
     parents = {each.name: each for each in articles}
     with _stored():
         return RowFilter(
             article,
             _bind_own(article, partition),
-            tuple(_bind_join(article, join, parents[join.parent], partition) for join in article.join_filters),
+            tuple(_bind_join(article, join, parents[join.parent], partition) for join in article.filtering_joins),
         )
 
 

@@ -92,16 +92,18 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     return article
 
 
-def add_filter(hub: Node, publication_name: str, child: str, parent: str, condition: str) -> Article:
+def add_filter(hub: Node, publication_name: str, child: str, join: JoinFilter) -> Article:
     """Add a join filter: an article's rows follow the parent's rows that they join to (SQL Server: sp_addmergefilter).
+
+    The join names the parent as a user does.
 
     Raises `MergePublicationUnknown`, `MergeArticleUnknown`, `JoinFilterRefused`, `FilterRefused`, `SubscriptionsLeft`.
     """
     publication = get_publication(hub.connection, publication_name)
     _require_no_subscriptions(hub, publication)
     listed = list_articles(hub.connection, publication.pubid)
-    of_child, of_parent = (find_article(publication, listed, name) for name in (child, parent))
-    join = JoinFilter(of_parent.name, condition)
+    of_child, of_parent = (find_article(publication, listed, name) for name in (child, join.parent))
+    join = replace(join, parent=of_parent.name)
     _require_one_level(listed, of_child, of_parent)
     _check_join(hub, of_child, of_parent, join)
     filtered = replace(of_child, join_filters=(*of_child.join_filters, join))

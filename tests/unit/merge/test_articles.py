@@ -1,0 +1,37 @@
+"""Articles as they are stored, and what filters them."""
+
+from __future__ import annotations
+
+import json
+
+from rowtide.merge.articles import Article, ArticleColumn, FilterType, JoinFilter
+
+CHILD = Article("child", "", "child", 7, (ArticleColumn("id", "integer", is_nullable=False, key_ordinal=1),))
+BY_PARENT = JoinFilter("parent", "child.parent_id = parent.id")
+
+
+def filtered(*joins: JoinFilter) -> Article:
+    return Article(**{name: getattr(CHILD, name) for name in CHILD.__slots__} | {"join_filters": joins})
+
+
+def test_join_filters_are_stored_whole() -> None:
+    article = filtered(JoinFilter("parent", "true", unique_key=True, filter_type=FilterType.BOTH))
+
+    assert Article.decode(article.encode()) == article
+    assert Article.decode(article.encode()).join_filters[0].filter_type is FilterType.BOTH
+
+
+def test_join_filters_of_earlier_builds_are_read() -> None:
+    stored = json.loads(CHILD.encode()) | {"join_filters": [{"parent": "parent", "condition": "true"}]}
+
+    assert Article.decode(json.dumps(stored)).join_filters == (JoinFilter("parent", "true"),)
+
+
+def test_links_of_logical_records_filter_nothing() -> None:
+    assert not filtered(JoinFilter("parent", "true", filter_type=FilterType.RECORD)).is_filtered
+    assert filtered(JoinFilter("parent", "true", filter_type=FilterType.BOTH)).is_filtered
+
+
+def test_promise_of_a_unique_key_keeps_the_rows() -> None:
+    assert filtered(BY_PARENT).is_filtered_as(filtered(JoinFilter("parent", BY_PARENT.condition, unique_key=True)))
+    assert not filtered(BY_PARENT).is_filtered_as(CHILD)
