@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from rowtide.cli import merge_conflicts, merge_listings, merge_publishing, merge_status, merge_subscribing
+from rowtide.cli import (
+    merge_conflicts,
+    merge_listings,
+    merge_publishing,
+    merge_status,
+    merge_subscribing,
+    merge_synchronising,
+)
 
 app = typer.Typer(rich_markup_mode=None)
 app.add_typer(merge_publishing.app)
 app.add_typer(merge_listings.app)
 app.add_typer(merge_subscribing.app)
+app.add_typer(merge_synchronising.app)
 app.add_typer(merge_conflicts.app)
 app.add_typer(merge_status.app)

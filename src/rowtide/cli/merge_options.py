@@ -28,6 +28,15 @@ Subscriber = Annotated[
         callback=lasting,
     ),
 ]
+SomeSubscriber = Annotated[
+    str | None,
+    typer.Option(
+        "--subscriber",
+        help="The subscriber's database: sqlite:///folder/file.db, postgresql://user@host/name",
+        callback=lambda url: None if url is None else lasting(url),
+        show_default=False,
+    ),
+]
 HostName = Annotated[
     str | None, typer.Option("--host-name", help="What host_name() is in filters.", show_default=False)
 ]

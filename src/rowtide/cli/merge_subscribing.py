@@ -1,25 +1,22 @@
-"""`rowtide merge`: subscriptions, and their synchronisation."""
+"""`rowtide merge`: subscriptions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.merge_options import HostName, HubDb, Login, Publication, Subscriber
 from rowtide.cli.options import ListingFormat, Wide
-from rowtide.cli.output import Format, notes, print_listed, print_rows
+from rowtide.cli.output import Format, notes, print_listed
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
 from rowtide.merge.articles import Partition
 from rowtide.merge.articles import SubscriberType as Kind
-
-if TYPE_CHECKING:
-    from rowtide.merge.session.history import Summary
 
 app = typer.Typer()
 
@@ -29,10 +26,6 @@ _ARTICLE_VALIDATION = {
     "subscriber_rows": "subscriber_rows",
     "is_equal": "is_equal",
 }
-
-
-_ROWS_REFUSED = 2
-"""Exit code of a synchronisation that left rows behind."""
 
 
 class SubscriberType(StrEnum):
@@ -102,20 +95,6 @@ def drop_subscription(
     notes.print("Dropped.")
 
 
-@app.command(epilog="Example: rowtide merge sync shop --subscriber sqlite:///field.db --db postgresql://localhost/shop")
-def sync(db: HubDb, publication: Publication, subscriber: Subscriber, form: ListingFormat = Format.TABLE) -> None:
-    """Exchange all changes: upload, then download (SQL Server: the Merge Agent).
-
-    After an interruption, the next synchronisation continues. Refused rows are retried each time. Exit code 2 if rows
-    were refused.
-    """
-    with _exchanging() as on_progress:
-        summary = connect(db).merge.sync(publication, subscriber, on_progress=on_progress)
-    _print_summary(summary, form)
-    if summary.refused:
-        raise typer.Exit(_ROWS_REFUSED)
-
-
 @app.command(
     epilog="Example: rowtide merge reinitialize shop --subscriber sqlite:///field.db --upload-first"
     " --db postgresql://localhost/shop"
@@ -178,53 +157,3 @@ def _copying() -> Iterator[Callable[[str, int], None]]:
     """Yield the callback for the number of copied rows of an article."""
     with notes.status("Copying ...") as progress:
         yield lambda article, rows: progress.update(f"Copying {article}: {rows:,} rows ...")
-
-
-@contextmanager
-def _exchanging() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield the callback for the progress of an upload or download."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=notes.console, transient=True, disable=not notes.is_terminal) as bar:
-        tasks = {phase: bar.add_task(phase, total=None, visible=False) for phase in ("upload", "download")}
-
-        def on_progress(phase: str, done: int, changes: int) -> None:
-            bar.update(tasks[phase], completed=done, total=changes, visible=True)
-
-        yield on_progress
-
-
-def _print_summary(summary: Summary, form: Format) -> None:
-    """Print the result as Replication Monitor lists it: a line for each article and direction, and the total."""
-    columns = [
-        "article",
-        "direction",
-        "inserts",
-        "updates",
-        "deletes",
-        "conflicts",
-        "retried",
-        "refused",
-        "seconds",
-    ]
-    rows = [
-        [
-            article,
-            direction,
-            counts.inserts,
-            counts.updates,
-            counts.deletes,
-            counts.conflicts,
-            counts.retried,
-            counts.refused,
-            round(counts.seconds, 3),
-        ]
-        for direction, phase in (("upload", summary.upload), ("download", summary.download))
-        for article, counts in phase.articles.items()
-    ]
-    if rows or form is not Format.TABLE:
-        print_rows(columns, rows, form)
-    notes.print(f"Synchronised in {summary.seconds:.2f} s: {summary}.", soft_wrap=True)
-    for refused in summary.upload.refused + summary.download.refused:
-        notes.print(f"Refused: {refused.article.name} {refused.change.rowguid}: {refused.error.reason}", soft_wrap=True)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     )
     from rowtide.merge.conflicts.resolution import Winner
     from rowtide.merge.conflicts.resolving import KeptConflict
+    from rowtide.merge.fan_out.pending import Unreachable
+    from rowtide.merge.fan_out.synchronising import SyncAllProgress, SyncOutcome
     from rowtide.merge.inspection.explaining import RowReplica
     from rowtide.merge.inspection.listings import MergeArticle, MergeFilter, MergePublication
     from rowtide.merge.inspection.sessions import MergeSession
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from rowtide.merge.publishing.subscriptions import SnapshotProgress
     from rowtide.merge.session.exchange import Counts, Refused
     from rowtide.merge.session.history import Phase, Summary
+    from rowtide.merge.session.pending import PendingChanges, PendingRow
     from rowtide.merge.session.synchronisation import Progress
     from rowtide.merge.status import MergeStatus
     from rowtide.merge.versions.changes import Row, RowChange, TombstoneType
@@ -55,6 +58,8 @@ __all__ = [
     "PartKind",
     "Partition",
     "PartitionOptions",
+    "PendingChanges",
+    "PendingRow",
     "Phase",
     "Progress",
     "Publication",
@@ -67,7 +72,10 @@ __all__ = [
     "SubscriberType",
     "Subscription",
     "Summary",
+    "SyncAllProgress",
+    "SyncOutcome",
     "TombstoneType",
+    "Unreachable",
     "Waiting",
     "Winner",
 ]
@@ -92,6 +100,8 @@ _HOMES = {
     "PartKind": "rowtide.merge.nodes.table_parts",
     "Partition": "rowtide.merge.articles",
     "PartitionOptions": "rowtide.merge.articles",
+    "PendingChanges": "rowtide.merge.session.pending",
+    "PendingRow": "rowtide.merge.session.pending",
     "Phase": "rowtide.merge.session.history",
     "Progress": "rowtide.merge.session.synchronisation",
     "Publication": "rowtide.merge.articles",
@@ -104,7 +114,10 @@ _HOMES = {
     "SubscriberType": "rowtide.merge.articles",
     "Subscription": "rowtide.merge.articles",
     "Summary": "rowtide.merge.session.history",
+    "SyncAllProgress": "rowtide.merge.fan_out.synchronising",
+    "SyncOutcome": "rowtide.merge.fan_out.synchronising",
     "TombstoneType": "rowtide.merge.versions.changes",
+    "Unreachable": "rowtide.merge.fan_out.pending",
     "Waiting": "rowtide.merge.articles",
     "Winner": "rowtide.merge.conflicts.resolution",
 }

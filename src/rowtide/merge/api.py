@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rowtide.merge.articles import (
     DEFAULT_RETENTION_DAYS,
@@ -19,6 +20,16 @@ from rowtide.merge.articles import (
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.conflicts.resolving import KeptConflict, list_conflicts, resolve_conflict
 from rowtide.merge.errors import ArticleTableNotFound, ConflictUnknown, MergePublicationUnknown
+from rowtide.merge.fan_out.pending import Unreachable, list_pending_of, list_pending_of_all
+from rowtide.merge.fan_out.synchronising import (
+    DEFAULT_WORKERS,
+    SyncAllProgress,
+    SyncOutcome,
+    counting,
+    list_targets,
+    synchronise_in_threads,
+    synchronise_named,
+)
 from rowtide.merge.inspection.explaining import RowReplica, explain
 from rowtide.merge.inspection.listings import (
     MergeArticle,
@@ -46,9 +57,13 @@ from rowtide.merge.publishing.publications import (
 from rowtide.merge.publishing.subscriptions import SnapshotProgress, add_subscription, drop_subscription, reinitialize
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
+from rowtide.merge.session.pending import PendingChanges
 from rowtide.merge.session.purging import purge
-from rowtide.merge.session.synchronisation import Progress, synchronise, upload
+from rowtide.merge.session.synchronisation import Progress, upload
 from rowtide.merge.status import MergeStatus, list_status
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class MergePublishing:
@@ -221,8 +236,60 @@ class MergeReplication(MergePublishing):
         `SubscriptionExpired`, `MergedTableAltered`, `FiltersChanged`, `StoredFilterRefused`, `SessionReplaced`,
         `NodeBusy`.
         """
-        with open_node(self.url) as hub, open_node(subscriber) as node:
-            return synchronise(hub, node, pair(hub, node, publication, address(subscriber)), on_progress)
+        return synchronise_named(self.url, publication, subscriber, on_progress)
+
+    def sync_all(
+        self,
+        publication: str | None = None,
+        *,
+        workers: int = DEFAULT_WORKERS,
+        spark: SparkSession | None = None,
+        on_progress: SyncAllProgress = lambda _outcome, _done, _all: None,
+    ) -> Sequence[SyncOutcome]:
+        """Synchronise all subscribers of a publication of this hub, or of all, `workers` at a time.
+
+        A failure is in its subscription's result, and stops no other. Subscribers are reached by the URLs that they
+        subscribed with, passwords are those of the environment and password files, and each has its subscription's
+        values of host_name() and suser_name(). With `spark`, subscribers that are servers are synchronised by its
+        workers, files by this process. Returns the results in the order of subscribers. Raises
+        `MergePublicationUnknown`.
+        """
+        with open_node(self.url) as hub:
+            targets = list_targets(hub, publication) if _knows(hub, publication) else ()
+        found, on_outcome = list[SyncOutcome](), counting(targets, on_progress)
+        here = targets
+        if spark is not None:
+            from rowtide.merge.fan_out.spark import can_be_a_task, synchronise_in_tasks
+
+            tasks = [target for target in targets if can_be_a_task(self.url, target)]
+            here = tuple(target for target in targets if target not in tasks)
+            found += synchronise_in_tasks(spark, self.url, tasks, on_outcome=on_outcome)
+        found += synchronise_in_threads(self.url, here, workers=workers, on_outcome=on_outcome)
+        return sorted(found, key=lambda outcome: (outcome.subscriber, outcome.publication))
+
+    def list_pending(
+        self,
+        publication: str,
+        subscriber: str | None = None,
+        *,
+        finds_conflicts: bool = False,
+        on_unreachable: Unreachable = lambda _subscriber, _error: None,
+    ) -> Sequence[PendingChanges]:
+        """Return what a synchronisation would send, by article and direction (SQL Server: sp_showpendingchanges).
+
+        Nothing is written at either end. With `finds_conflicts`, uploads are compared with the hub's rows as in a
+        synchronisation; conflicts over keys are found only when rows are written. Without `subscriber`, all are asked;
+        of one that cannot be, only what the hub has for it is returned, and `on_unreachable` called. Raises
+        `MergePublicationUnknown`, and of one subscriber `MergeSubscriptionUnknown`, `NodeCopied`, `NodeRestored`,
+        `SubscriptionExpired`, `FiltersChanged`.
+        """
+        with self._open_hub(publication):
+            pass
+        if subscriber is not None:
+            return list_pending_of(self.url, publication, subscriber, finds_conflicts=finds_conflicts)
+        return list_pending_of_all(
+            self.url, publication, finds_conflicts=finds_conflicts, on_unreachable=on_unreachable
+        )
 
     def reinitialize(
         self,

@@ -212,6 +212,12 @@ class Node(Protocol):
         Not within a transaction. Writers are not blocked; on SQLite they wait while the generation is closed.
         """
 
+    def previewing(self) -> AbstractContextManager[Enumeration]:
+        """Yield a reader as `enumerating` does, and write nothing: the number of the open generation is prospective.
+
+        Not within a transaction.
+        """
+
     def sending(self, request: Request) -> AbstractContextManager[Sending]:
         """Close the open generation as `enumerating` does, and yield what is to be sent.
 

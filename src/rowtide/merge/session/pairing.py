@@ -109,6 +109,18 @@ def require_ready(hub: Node, subscriber: Node, pairing: Pairing) -> None:
             node.tables.record_place()
 
 
+def require_in_step(hub: Node, subscriber: Node, pairing: Pairing) -> None:
+    """Raise unless the subscriber continues where it stopped; write nothing.
+
+    Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`, `FiltersChanged`.
+    """
+    for node in (hub, subscriber):
+        require_original(node)
+    _require_unexpired(pairing)
+    _require_met(subscriber, pairing)
+    _require_filters(subscriber, pairing)
+
+
 def require_same_ends(hub: Node, subscriber: Node, pairing: Pairing) -> None:
     """Raise unless both nodes are those that synchronised last. Raises `NodeCopied`, `NodeRestored`."""
     for node in (hub, subscriber):

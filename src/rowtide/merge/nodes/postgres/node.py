@@ -228,6 +228,25 @@ class PostgresNode:
                 raise
 
     @contextmanager
+    def previewing(self) -> Iterator[PostgresEnumeration]:
+        own = read_nickname(self.connection)
+        merged = list_merged(self.connection)
+        purged = {article.nickname: read_purged(self.connection, article.nickname) for article in merged}
+        with translated(), self._engine.connect() as reading:
+            load_texts(reading)
+            session = session_of(reading)
+            session.execute("set transaction isolation level repeatable read")
+            is_beside = is_logged(session)
+            if is_beside:
+                apply_beside(session, merged)
+            self._generations.refresh(self.connection, own)
+            try:
+                yield PostgresEnumeration(session, own, self._generations, purged, is_beside=is_beside)
+            finally:
+                # With loaders of its own, and perhaps in the middle of sending rows.
+                reading.invalidate()
+
+    @contextmanager
     def sending(self, request: Request) -> Iterator[PostgresSending]:
         if not self._is_ahead:
             self.read_ahead()

@@ -21,6 +21,7 @@ from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged
 from rowtide.merge.errors import NOT_UTF_8, NodeBusy, RowsRefused
+from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
 from rowtide.merge.nodes.node import Refusal, Request
 from rowtide.merge.nodes.sqlite import row_metadata, system_tables
 from rowtide.merge.nodes.sqlite.apply import apply_beside, apply_log, is_logged
@@ -28,7 +29,6 @@ from rowtide.merge.nodes.sqlite.dependents import has_dependents
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
 from rowtide.merge.nodes.sqlite.row_metadata import READER, decode, find_key_holder, read_asked, read_rows, table_of
-from rowtide.merge.nodes.sqlite.sending import SqliteSending
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS
 from rowtide.merge.nodes.sqlite.tables import SqliteTables
 from rowtide.merge.nodes.sqlite.writing import write, write_temporary
@@ -157,9 +157,22 @@ class SqliteNode:
             yield SqliteEnumeration(reader, own, generation, purged, is_beside=is_beside)
 
     @contextmanager
-    def sending(self, request: Request) -> Iterator[SqliteSending]:
+    def previewing(self) -> Iterator[SqliteEnumeration]:
+        own = read_nickname(self.connection)
+        with clock.snapshot(self._session) as reader, _undone(reader):
+            merged = list_merged(self.connection)
+            purged = {article.nickname: read_purged(self.connection, article.nickname) for article in merged}
+            is_beside, generation = is_logged(reader), clock.read(reader)
+            reader.execute(_CACHE)
+            reader.text_factory = decode
+            if is_beside:
+                apply_beside(reader, merged, generation)
+            yield SqliteEnumeration(reader, own, generation, purged, is_beside=is_beside)
+
+    @contextmanager
+    def sending(self, request: Request) -> Iterator[EnumeratedSending]:
         with self.enumerating() as enumeration:
-            yield SqliteSending(enumeration, request)
+            yield EnumeratedSending(enumeration, request)
 
     def apply_log(self) -> None:
         if is_logged(self._session):
@@ -305,6 +318,17 @@ class SqliteNode:
         if isinstance(error, sqlite3.Error) and is_busy(error):
             return NodeBusy(self.path, reason)
         return FileFailed(self.path, reason)
+
+
+@contextmanager
+def _undone(session: sqlite3.Connection) -> Iterator[None]:
+    """Read in one transaction, and roll it back."""
+    if not session.in_transaction:
+        session.execute("begin")
+    try:
+        yield
+    finally:
+        session.rollback()
 
 
 def _session_of(connection: Connection) -> sqlite3.Connection:

@@ -1,4 +1,4 @@
-"""Changes that a SQLite node sends in one synchronisation."""
+"""Changes that a node sends, read part by part from an enumeration."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rowtide.merge.articles import Article
-from rowtide.merge.nodes.node import Request
-from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration
+from rowtide.merge.nodes.node import Enumeration, Request
 from rowtide.merge.partitions.candidates import Candidate
 from rowtide.merge.versions.changes import RowChange
 
 
 @dataclass(frozen=True, slots=True)
-class SqliteSending:
+class EnumeratedSending:
     """See `Sending`."""
 
-    enumeration: SqliteEnumeration
+    enumeration: Enumeration
     request: Request
 
     @property

@@ -1,0 +1,239 @@
+"""`rowtide merge`: synchronisations, and what they would send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rowtide.cli.merge_options import HubDb, Publication, SomePublication, SomeSubscriber
+from rowtide.cli.options import ListingFormat, Wide
+from rowtide.cli.output import Format, notes, print_listed, print_rows
+from rowtide.cli.progress import progress
+from rowtide.cli.spark_options import Master, SparkConf, spark_request
+from rowtide.core.errors import RowtideError
+from rowtide.handle import connect
+from rowtide.lake.session import requesting
+
+if TYPE_CHECKING:
+    from rowtide.merge.fan_out.synchronising import SyncOutcome
+    from rowtide.merge.session.history import Summary
+    from rowtide.merge.session.pending import PendingChanges
+
+app = typer.Typer()
+
+_FAILED, _ROWS_REFUSED = 1, 2
+"""Exit codes of synchronisations of which one failed, or that left rows behind."""
+_OUTCOME = {
+    "publication": "publication",
+    "subscriber": "subscriber",
+    "uploaded": "uploaded",
+    "downloaded": "downloaded",
+    "conflicts": "conflicts",
+    "refused": "refused",
+    "seconds": "seconds",
+    "result": "result",
+}
+_PENDING = {
+    "subscriber": "subscriber",
+    "direction": "direction",
+    "article": "article",
+    "pending_ins_and_upd": "pending_ins_and_upd",
+    "pending_deletes": "pending_deletes",
+    "conflicts": "conflicts",
+}
+
+
+class SyncEngine(StrEnum):
+    """What synchronises many subscribers."""
+
+    THREADS = "threads"
+    SPARK = "spark"
+
+
+@app.command(epilog="Example: rowtide merge sync shop --subscriber sqlite:///field.db --db postgresql://localhost/shop")
+def sync(
+    db: HubDb,
+    publication: SomePublication = None,
+    subscriber: SomeSubscriber = None,
+    form: ListingFormat = Format.TABLE,
+    *,
+    all_subscribers: Annotated[
+        bool, typer.Option("--all", help="All subscribers of the publication, or of all publications of this hub.")
+    ] = False,
+    workers: Annotated[int, typer.Option(help="--all: subscribers at a time.", min=1, max=1000)] = 4,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be sent, and what would conflict; change nothing.")
+    ] = False,
+    engine: Annotated[
+        SyncEngine, typer.Option(help="--all: spark: Spark's workers synchronise subscribers that are servers.")
+    ] = SyncEngine.THREADS,
+    master: Master = None,
+    spark_conf: SparkConf,
+) -> None:
+    """Exchange all changes: upload, then download (SQL Server: the Merge Agent).
+
+    After an interruption, the next synchronisation continues. Refused rows are retried each time. Exit code 2 if rows
+    were refused; with --all 1 if any subscriber failed, which does not stop the others.
+    """
+    if all_subscribers == (subscriber is not None):
+        raise typer.BadParameter("one of --subscriber and --all is needed", param_hint="--subscriber")
+    if not all_subscribers and publication is None:
+        raise typer.BadParameter("--subscriber needs one", param_hint="PUBLICATION")
+    if dry_run:
+        if publication is None:
+            raise typer.BadParameter("--dry-run needs one", param_hint="PUBLICATION")
+        _print_pending(_ask_pending(db, publication, subscriber, finds_conflicts=True), form)
+        return
+    if publication is not None and subscriber is not None:
+        with _exchanging() as on_progress:
+            summary = connect(db).merge.sync(publication, subscriber, on_progress=on_progress)
+        _print_summary(summary, form)
+        if summary.refused:
+            raise typer.Exit(_ROWS_REFUSED)
+        return
+    with requesting(spark_request(master, spark_conf, shared_storage=False)):
+        outcomes = _sync_all(db, publication, workers, engine)
+    _print_outcomes(outcomes, form)
+    if any(outcome.error is not None for outcome in outcomes):
+        raise typer.Exit(_FAILED)
+    if any(outcome.refused for outcome in outcomes):
+        raise typer.Exit(_ROWS_REFUSED)
+
+
+def _sync_all(db: str, publication: str | None, workers: int, engine: SyncEngine) -> Sequence[SyncOutcome]:
+    failed = 0
+
+    def describe(reports: Sequence[tuple[SyncOutcome, int, int]]) -> Sequence[str]:
+        nonlocal failed
+        failed += sum(outcome.error is not None for outcome, _, _ in reports)
+        _, done, total = reports[-1]
+        return [f"{done:,} of {total:,} subscriptions synchronised, {failed:,} failed"]
+
+    spark = None
+    if engine is SyncEngine.SPARK:
+        from rowtide.lake.session import build_session
+
+        spark = build_session()
+    with progress("Synchronising ...", describe) as report:
+        return connect(db).merge.sync_all(
+            publication,
+            workers=workers,
+            spark=spark,
+            on_progress=lambda outcome, done, total: report((outcome, done, total)),
+        )
+
+
+def _print_outcomes(outcomes: Sequence[SyncOutcome], form: Format) -> None:
+    from rowtide.merge.fan_out.synchronising import SyncOutcome
+
+    print_listed(SyncOutcome, outcomes, form, _OUTCOME)
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    for outcome in failed:
+        notes.print(f"{outcome.publication} to {outcome.subscriber}: {outcome.error}", soft_wrap=True)
+    done = len(outcomes) - len(failed)
+    notes.print(f"Synchronised {done:,} of {len(outcomes):,} subscriptions.", soft_wrap=True)
+
+
+@app.command(
+    epilog="Example: rowtide merge pending shop --subscriber sqlite:///field.db --db postgresql://localhost/shop"
+)
+def pending(
+    db: HubDb,
+    publication: Publication,
+    subscriber: SomeSubscriber = None,
+    form: ListingFormat = Format.TABLE,
+    *,
+    rows: Annotated[bool, typer.Option("--rows", help="List the rows instead of counting them.")] = False,
+    wide: Wide = False,
+) -> None:
+    """List what the next synchronisation will send, of one subscriber or all (SQL Server: sp_showpendingchanges).
+
+    Nothing is changed. Of a subscriber that cannot be reached, only what the publisher has for it is listed.
+    """
+    listed = _ask_pending(db, publication, subscriber, finds_conflicts=rows)
+    if rows:
+        _print_rows(listed, form)
+    else:
+        _print_pending(listed, form, wide=wide)
+
+
+def _ask_pending(
+    db: str, publication: str, subscriber: str | None, *, finds_conflicts: bool
+) -> Sequence[PendingChanges]:
+    def say(unreached: str, error: RowtideError) -> None:
+        notes.print(f"{unreached}: only what the publisher has for it is listed. {error}", soft_wrap=True)
+
+    with notes.status("Reading ..."):
+        return connect(db).merge.list_pending(
+            publication, subscriber, finds_conflicts=finds_conflicts, on_unreachable=say
+        )
+
+
+def _print_pending(listed: Sequence[PendingChanges], form: Format, *, wide: bool = False) -> None:
+    from rowtide.merge.session.pending import PendingChanges
+
+    print_listed(PendingChanges, listed, form, _PENDING, wide=wide)
+
+
+def _print_rows(listed: Sequence[PendingChanges], form: Format) -> None:
+    names = ["subscriber", "direction", "article", "rowguid", "is_delete", "conflict"]
+    rows = (
+        [each.subscriber, each.direction, row.article, row.rowguid, row.is_delete, row.conflict]
+        for each in listed
+        for row in each.rows
+    )
+    print_rows(names, rows, form)
+
+
+@contextmanager
+def _exchanging() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield the callback for the progress of an upload or download."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=notes.console, transient=True, disable=not notes.is_terminal) as bar:
+        tasks = {phase: bar.add_task(phase, total=None, visible=False) for phase in ("upload", "download")}
+
+        def on_progress(phase: str, done: int, changes: int) -> None:
+            bar.update(tasks[phase], completed=done, total=changes, visible=True)
+
+        yield on_progress
+
+
+def _print_summary(summary: Summary, form: Format) -> None:
+    """Print the result as Replication Monitor lists it: a line for each article and direction, and the total."""
+    columns = [
+        "article",
+        "direction",
+        "inserts",
+        "updates",
+        "deletes",
+        "conflicts",
+        "retried",
+        "refused",
+        "seconds",
+    ]
+    rows = [
+        [
+            article,
+            direction,
+            counts.inserts,
+            counts.updates,
+            counts.deletes,
+            counts.conflicts,
+            counts.retried,
+            counts.refused,
+            round(counts.seconds, 3),
+        ]
+        for direction, phase in (("upload", summary.upload), ("download", summary.download))
+        for article, counts in phase.articles.items()
+    ]
+    if rows or form is not Format.TABLE:
+        print_rows(columns, rows, form)
+    notes.print(f"Synchronised in {summary.seconds:.2f} s: {summary}.", soft_wrap=True)
+    for refused in summary.upload.refused + summary.download.refused:
+        notes.print(f"Refused: {refused.article.name} {refused.change.rowguid}: {refused.error.reason}", soft_wrap=True)

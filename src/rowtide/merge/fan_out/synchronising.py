@@ -1,0 +1,153 @@
+"""Synchronise all subscriptions of a hub, several at a time; a failure concerns its own subscription alone."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+
+from rowtide.core.errors import RowtideError
+from rowtide.merge.articles import Publication
+from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
+from rowtide.merge.errors import NodeBusy
+from rowtide.merge.nodes.connecting import address, open_node
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.progress import list_subscriptions
+from rowtide.merge.session.history import Summary
+from rowtide.merge.session.pairing import pair
+from rowtide.merge.session.synchronisation import Progress, synchronise
+
+DEFAULT_WORKERS = 4
+"""Synchronisations at a time, unless the caller says."""
+_MOST_TRIES = 8
+_FIRST_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class SyncOutcome:
+    """The result of a subscription's synchronisation; `error` is why it failed, None if it did not.
+
+    `uploaded` and `downloaded` are numbers of rows written, `refused` of rows that were left behind. `summary` is None,
+    and `failure` the exception, if it failed.
+    """
+
+    publication: str
+    subscriber: str
+    uploaded: int = 0
+    downloaded: int = 0
+    conflicts: int = 0
+    refused: int = 0
+    seconds: float = 0.0
+    error: str | None = None
+    summary: Summary | None = field(default=None, repr=False)
+    failure: RowtideError | None = field(default=None, repr=False)
+
+    @property
+    def result(self) -> str:
+        """How it ended, in a word: succeeded, rows refused, or the error's number."""
+        if self.failure is not None:
+            return f"RT-{self.failure.number}"
+        return "rows refused" if self.refused else "succeeded"
+
+
+SyncAllProgress = Callable[[SyncOutcome, int, int], None]
+"""Called with each subscription's result, how many are done, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A subscriber, and the publications that it subscribes to, which are synchronised one after the other."""
+
+    subscriber: str
+    publications: tuple[str, ...]
+
+
+def list_targets(hub: Node, publication: str | None) -> tuple[Target, ...]:
+    """Return the subscribers of a publication of this hub, or of all. Raises `MergePublicationUnknown`."""
+    found: dict[str, list[str]] = {}
+    for each in _published(hub, publication):
+        for subscription in list_subscriptions(hub.connection, each.pubid):
+            found.setdefault(subscription.subscriber, []).append(each.name)
+    return tuple(Target(subscriber, tuple(names)) for subscriber, names in sorted(found.items()))
+
+
+def _published(hub: Node, publication: str | None) -> Sequence[Publication]:
+    """Return the publications that this node is the hub of: a republisher subscribes to others."""
+    if publication is not None:
+        return (get_publication(hub.connection, publication),)
+    own = read_nickname(hub.connection)
+    return [each for each in list_publications(hub.connection) if each.publisher == own]
+
+
+def synchronise_named(
+    hub_url: str, publication: str, subscriber: str, on_progress: Progress = lambda _phase, _done, _all: None
+) -> Summary:
+    """Synchronise a subscriber over connections of their own."""
+    with open_node(hub_url) as hub, open_node(subscriber) as node:
+        return synchronise(hub, node, pair(hub, node, publication, address(subscriber)), on_progress)
+
+
+def counting(targets: Sequence[Target], on_progress: SyncAllProgress) -> Callable[[SyncOutcome], None]:
+    """Return what counts results and passes them on with their total."""
+    total = sum(len(target.publications) for target in targets)
+    done = itertools.count(1)
+    return lambda outcome: on_progress(outcome, next(done), total)
+
+
+def synchronise_in_threads(
+    hub_url: str, targets: Sequence[Target], *, workers: int, on_outcome: Callable[[SyncOutcome], None]
+) -> list[SyncOutcome]:
+    """Synchronise each target in a thread, up to `workers` at a time; return the results."""
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="merge")
+    found: list[SyncOutcome] = []
+    try:
+        for ended in as_completed([pool.submit(synchronise_target, hub_url, each) for each in targets]):
+            for outcome in ended.result():
+                found.append(outcome)
+                on_outcome(outcome)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return found
+
+
+def synchronise_target(hub_url: str, target: Target) -> list[SyncOutcome]:
+    """Synchronise a subscriber's publications, one after the other."""
+    return [_synchronise_one(hub_url, publication, target.subscriber) for publication in target.publications]
+
+
+def _synchronise_one(hub_url: str, publication: str, subscriber: str) -> SyncOutcome:
+    began = time.monotonic()
+    try:
+        summary = _retried(lambda: synchronise_named(hub_url, publication, subscriber))
+    except RowtideError as error:
+        seconds = round(time.monotonic() - began, 3)
+        return SyncOutcome(publication, subscriber, seconds=seconds, error=str(error), failure=error)
+    up, down = summary.upload.total, summary.download.total
+    return SyncOutcome(
+        publication,
+        subscriber,
+        uploaded=up.moved,
+        downloaded=down.moved,
+        conflicts=up.conflicts + down.conflicts,
+        refused=summary.refused,
+        seconds=round(time.monotonic() - began, 3),
+        summary=summary,
+    )
+
+
+def _retried(work: Callable[[], Summary]) -> Summary:
+    """Synchronise again where others were faster, after a pause: what was exchanged stays."""
+    for pause_s in _pauses():
+        try:
+            return work()
+        except NodeBusy:
+            time.sleep(pause_s)
+    return work()
+
+
+def _pauses() -> Iterator[float]:
+    for attempt in range(_MOST_TRIES - 1):
+        yield _FIRST_PAUSE_S * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311 - nothing secret
