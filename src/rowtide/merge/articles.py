@@ -28,12 +28,18 @@ class SubscriberType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ArticleColumn:
-    """A published column; `type_text` is the PostgreSQL name of its values' type, on every database."""
+    """A published column; `type_text` is the PostgreSQL name of its values' type, on every database.
+
+    `number` identifies it in all definitions of its article, also when it is renamed; a number is given once. `attnum`
+    is the hub's catalogue's, where that numbers columns. Earlier builds stored neither.
+    """
 
     name: str
     type_text: str
     is_nullable: bool
     key_ordinal: int | None
+    number: int | None = None
+    attnum: int | None = None
 
 
 class PartitionOptions(IntEnum):
@@ -93,7 +99,10 @@ class Article:
     `nickname` is the table's number in all metadata, the same at every node; `columns` are the published ones in the
     table's order, without `rowguid`; `unique_columns` are those of any unique key; `processing_order` puts parents
     before their children; `resolver` is the text given to `--resolver`, `subset_filter` the text given to `--where`;
-    `table_in_files` is its name in SQLite files if a table of another schema has its own there.
+    `table_in_files` is its name in SQLite files if a table of another schema has its own there. `last_number` is the
+    last number given to a column; `table_id` and `fingerprint` are what the hub's catalogue said of the table when the
+    definition was made, `shape` the parts of its columns and its checks (`table_changes`). `is_dropped`: it has been
+    dropped, and stays until each subscriber has uploaded what it had changed.
     """
 
     name: str
@@ -110,6 +119,11 @@ class Article:
     join_filters: tuple[JoinFilter, ...] = ()
     partition_options: PartitionOptions = PartitionOptions.OVERLAPPING
     table_in_files: str = ""
+    last_number: int = 0
+    table_id: str = ""
+    fingerprint: str = ""
+    shape: str = ""
+    is_dropped: bool = False
 
     @property
     def file_table(self) -> str:
@@ -151,6 +165,12 @@ class Article:
         in_key = [column for column in self.columns if column.key_ordinal is not None]
         return tuple(sorted(in_key, key=lambda column: column.key_ordinal or 0))
 
+    def same_column(self, column: ArticleColumn) -> ArticleColumn | None:
+        """Return a column of another definition as this one has it; None if it has not."""
+        if column.number is None or any(each.number is None for each in self.columns):
+            return next((each for each in self.columns if each.name == column.name), None)
+        return next((each for each in self.columns if each.number == column.number), None)
+
     def place_of(self, name: str) -> int | None:
         """Return the position of a column in rows; None if there is no column of this name."""
         return next((place for place, column in enumerate(self.columns) if column.name == name), None)
@@ -186,6 +206,7 @@ class Publication:
     name: str
     publisher: int
     retention_days: int
+    replicates_ddl: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +227,7 @@ class Subscription:
     earlier one. `settled` is the last of the storing node's generations that no later change can conflict with.
     `waiting` becomes settled once the other node has purged its own generation of that synchronisation. `partition` is
     the subscriber's; None if no article is filtered. `last_sync` is when it last synchronised, by the storing node's
-    clock.
+    clock. `schema_version` is the last of the publication's schema changes that the subscriber has, with its guid.
     """
 
     subid: str
@@ -224,3 +245,5 @@ class Subscription:
     waiting: Waiting | None = None
     partition: Partition | None = None
     last_sync: datetime | None = None
+    schema_version: int = 0
+    schema_guid: str | None = None

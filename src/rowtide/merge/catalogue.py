@@ -15,6 +15,7 @@ from rowtide.merge.definitions import (
     partition_groups,
     publications,
     replinfo,
+    schema_changes,
 )
 from rowtide.merge.errors import MergeArticleUnknown, MergePublicationUnknown
 
@@ -64,11 +65,17 @@ def put_publication(connection: Connection, publication: Publication) -> None:
             name=publication.name,
             publisher=publication.publisher,
             retention=publication.retention_days,
+            replicate_ddl=int(publication.replicates_ddl),
         )
     )
 
 
 def list_articles(connection: Connection, pubid: str) -> tuple[Article, ...]:
+    """Return a publication's articles, parents before their children, without those that are being dropped."""
+    return tuple(article for article in list_all_articles(connection, pubid) if not article.is_dropped)
+
+
+def list_all_articles(connection: Connection, pubid: str) -> tuple[Article, ...]:
     """Return a publication's articles, parents before their children."""
     rows = connection.execute(select_articles(articles.c.pubid == pubid)).mappings()
     return tuple(Article.decode(row["definition"]) for row in rows)
@@ -117,7 +124,12 @@ def put_article(
 def set_definition(connection: Connection, pubid: str, article: Article) -> None:
     """Replace an article's definition, in the caller's transaction."""
     of_article = (articles.c.pubid == pubid) & (articles.c.name == article.name)
-    values = {"definition": article.encode(), "processing_order": article.processing_order}
+    values = {
+        "definition": article.encode(),
+        "processing_order": article.processing_order,
+        "column_tracking": article.column_tracking,
+        "article_resolver": article.resolver,
+    }
     connection.execute(update(articles).where(of_article).values(values))
 
 
@@ -128,7 +140,7 @@ def remove_article(connection: Connection, pubid: str, name: str) -> None:
 
 def remove_publication(connection: Connection, pubid: str) -> None:
     """Remove a publication with its conflicts and partitions, in the caller's transaction."""
-    for table in (publications, conflicts_info, partition_groups):
+    for table in (publications, conflicts_info, partition_groups, schema_changes):
         connection.execute(delete(table).where(table.c.pubid == pubid))
 
 
@@ -156,4 +168,4 @@ def select_publication(name: str) -> Select[Any]:
 
 def read_publication(row: Mapping[Any, Any]) -> Publication:
     """Read a row of `select_publication`."""
-    return Publication(row["pubid"], row["name"], row["publisher"], row["retention"])
+    return Publication(row["pubid"], row["name"], row["publisher"], row["retention"], bool(row["replicate_ddl"]))

@@ -6,6 +6,9 @@ Names are SQL Server's (specification 3.6). On PostgreSQL they are in the schema
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Set
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -22,6 +25,8 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import UUID
+from sqlalchemy.engine.interfaces import Dialect
+from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable, ExecutableDDLElement
 
 SCHEMA = "rowtide_merge"
 """The tables' schema, on databases that have schemas."""
@@ -47,6 +52,7 @@ publications = Table(
     Column("name", Text, nullable=False, unique=True),
     Column("publisher", BigInteger, nullable=False, comment="the hub's nickname"),
     Column("retention", Integer, nullable=False, comment="days; 0: for ever"),
+    Column("replicate_ddl", Integer, nullable=False, server_default="1", comment="0: new columns are not sent"),
 )
 
 articles = Table(
@@ -84,6 +90,22 @@ subscriptions = Table(
     Column("last_sync_date", DateTime(timezone=True)),
     Column("last_sync_status", Integer, nullable=False, comment="0 waiting, 2 succeeded, 3 running, 6 failed"),
     Column("last_sync_summary", Text),
+    Column("schemaversion", Integer, nullable=False, server_default="0", comment="of the last change followed"),
+    Column("schemaguid", Text),
+)
+
+schema_changes = Table(
+    "sysmergeschemachange",
+    metadata,
+    Column("pubid", Text, primary_key=True),
+    Column("schemaversion", Integer, primary_key=True),
+    Column("schemaguid", Text, nullable=False),
+    Column("article_name", Text, nullable=False),
+    Column("column_number", Integer, comment="of the article's; null: the article's own"),
+    Column("schematype", Text, nullable=False),
+    Column("schematext", Text, nullable=False),
+    Column("schemastatus", Text, nullable=False, server_default="active", comment="skipped: left to subscribers"),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
 
 genhistory = Table(
@@ -189,3 +211,23 @@ article_history = Table(
     Column("rows_retried", Integer, nullable=False),
     Column("duration", Float, nullable=False),
 )
+
+
+def complete(present: Mapping[str, Set[str]], dialect: Dialect, schema: str | None = None) -> Iterator[str]:
+    """Yield the statements that create the tables and columns which an earlier build did not have.
+
+    `present` has the columns of each table that is there, `schema` is the tables' schema, if there are schemas.
+    """
+    named_here: dict[str, Any] = (
+        {"schema_translate_map": {None: schema}, "render_schema_translate": True} if schema else {}
+    )
+    for table in metadata.sorted_tables:
+        if table.name not in present:
+            creations: list[ExecutableDDLElement] = [CreateTable(table), *map(CreateIndex, table.indexes)]
+            for creation in creations:
+                yield str(creation.compile(dialect=dialect, **named_here)).strip()
+            continue
+        named = f'{schema}."{table.name}"' if schema else f'"{table.name}"'
+        for column in table.columns:
+            if column.name not in present[table.name]:
+                yield f"alter table {named} add column {CreateColumn(column).compile(dialect=dialect)}"

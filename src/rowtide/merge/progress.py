@@ -92,6 +92,8 @@ def put_subscription(connection: Connection, subscription: Subscription, *, part
             session=subscription.session,
             settledgen=subscription.settled,
             partition_id=partition_id,
+            schemaversion=subscription.schema_version,
+            schemaguid=subscription.schema_guid,
             last_sync_status=0,
         )
     )
@@ -205,4 +207,6 @@ def read_subscription(row: Mapping[Any, Any]) -> Subscription:
         waiting=waiting,
         partition=partition,
         last_sync=None if row["last_sync_date"] is None else as_utc(row["last_sync_date"]),
+        schema_version=row["schemaversion"],
+        schema_guid=row["schemaguid"],
     )

@@ -127,8 +127,11 @@ class PostgresNode:
     def read_together(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
         try:
             answers = self._session.read(*map(self._compile, statements))
-        except psycopg.errors.UndefinedTable:
-            return [[] for _ in statements]
+        except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
+            # There are none, or those of an earlier build.
+            if not self.tables.is_prepared():
+                return [[] for _ in statements]
+            answers = self._session.read(*map(self._compile, statements))
         names = [[str(column.key) for column in each.selected_columns] for each in statements]
         return [[dict(zip(keys, row, strict=True)) for row in rows] for keys, rows in zip(names, answers, strict=True)]
 

@@ -17,7 +17,6 @@ from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_made_here, is_uuid, make_rowguid
 from rowtide.databases.source_table import SourceTable
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
-from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
 from rowtide.merge.nodes.node import Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.postgres import place, system_tables
@@ -51,12 +50,21 @@ class PostgresTables:
         self._session = session
 
     def is_prepared(self) -> bool:
-        found = text("select to_regclass(:name) is not null")
-        return bool(self._connection.execute(found, {"name": f'{SCHEMA}."MSmerge_replinfo"'}).scalar())
+        missing = system_tables.find_missing(self._connection)
+        if missing:
+            self.complete(missing)
+        return missing is not None
+
+    def complete(self, missing: Sequence[str]) -> None:
+        """Add what a database of an earlier build lacks."""
+        with self._session.transaction():
+            for each in missing:
+                self._run(each)
 
     def prepare(self) -> None:
         with self._session.transaction():
             system_tables.create(self._connection)
+        self.is_prepared()
 
     def find_original(self) -> Original | None:
         return place.find_original(self._connection)

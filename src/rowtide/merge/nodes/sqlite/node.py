@@ -70,8 +70,8 @@ class SqliteNode:
             raise
 
     def _complete(self) -> None:
-        """Add the tables that a file of an earlier version lacks, if the file may be written."""
-        if (missing := system_tables.find_missing(self._session)) and os.access(self.path, os.W_OK):
+        """Add the tables and columns that a file of an earlier version lacks, if the file may be written."""
+        if (missing := system_tables.find_missing(self.connection, self._session)) and os.access(self.path, os.W_OK):
             with self.transaction():
                 for definition in missing:
                     self._session.execute(definition)

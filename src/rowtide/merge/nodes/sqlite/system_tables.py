@@ -11,7 +11,7 @@ from sqlalchemy import Connection, insert, select
 
 from rowtide.databases.sqlite import clock
 from rowtide.merge.catalogue import new_nickname
-from rowtide.merge.definitions import metadata, replinfo
+from rowtide.merge.definitions import complete, metadata, replinfo
 from rowtide.merge.nodes.sqlite import exact_numbers
 from rowtide.merge.versions.apply import Tables
 
@@ -35,6 +35,11 @@ _DEFINITIONS = {
     AGENT: f"create table if not exists {AGENT} (is_writing integer not null)",
 }
 
+_COLUMNS_PRESENT = (
+    "select t.name, c.name from main.sqlite_schema t, pragma_table_info(t.name) c "
+    "where t.type = 'table' and (t.name like 'MSmerge%' or t.name like 'sysmerge%')"
+)
+
 
 def create(connection: Connection, session: sqlite3.Connection) -> None:
     """Create the tables that do not exist, and give the node its nickname, in the caller's transaction."""
@@ -56,15 +61,15 @@ def create(connection: Connection, session: sqlite3.Connection) -> None:
         connection.execute(insert(replinfo).values(nickname=new_nickname()))
 
 
-def find_missing(session: sqlite3.Connection) -> list[str]:
-    """Return the statements that add the tables which a file of an earlier version lacks; none of a file without merge.
-
-    Such a file has all that nodes then had.
-    """
-    present = {name for (name,) in session.execute("select name from main.sqlite_schema where type = 'table'")}
+def find_missing(connection: Connection, session: sqlite3.Connection) -> list[str]:
+    """Return the statements that add what a file of an earlier version lacks; none of a file without merge."""
+    present: dict[str, set[str]] = {}
+    for table, column in session.execute(_COLUMNS_PRESENT):
+        present.setdefault(table, set()).add(column)
     if CONTENTS not in present:
         return []
-    return [definition for table, definition in _DEFINITIONS.items() if table not in present]
+    made = [definition for table, definition in _DEFINITIONS.items() if table not in present]
+    return [*made, *complete(present, connection.dialect)]
 
 
 def drop(connection: Connection, session: sqlite3.Connection) -> None:
