@@ -15,6 +15,8 @@ ROWGUID = "rowguid"
 DEFAULT_RETENTION_DAYS = 14
 ADDITIVE = "additive"
 """The resolver that adds up concurrent changes."""
+UPLOAD_ONLY, DOWNLOAD_ONLY = "upload-only", "download-only"
+"""The resolvers of articles whose changes travel in one direction."""
 
 
 class SubscriberType(IntEnum):
@@ -147,6 +149,16 @@ class Article:
             for article in (self, other)
         )
         return mine == others
+
+    @property
+    def is_upload_only(self) -> bool:
+        """Whether subscribers' changes go to the hub, and nothing comes from there."""
+        return self.resolver == UPLOAD_ONLY
+
+    @property
+    def is_download_only(self) -> bool:
+        """Whether the hub undoes what subscribers change."""
+        return self.resolver == DOWNLOAD_ONLY
 
     @property
     def additive_column(self) -> ArticleColumn | None:

@@ -88,6 +88,18 @@ class ResolverUnknown(NotFound):
 
 
 @numbered
+class ResolverRefused(Invalid):
+    """An article cannot have the resolver that --resolver names."""
+
+    number = 8090
+    fact = 'resolver "{resolver}" does not fit {article}: {reason}'
+    hint = "See `Resolvers` in docs/reference/merge-conflicts.md for what each one needs."
+    resolver: str
+    article: str
+    reason: str
+
+
+@numbered
 class SessionReplaced(RowtideError):
     """Another synchronisation of the same subscription has begun."""
 

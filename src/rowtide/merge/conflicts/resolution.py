@@ -27,7 +27,7 @@ class Winner(Enum):
 class Contest:
     """A conflict at the hub: the subscriber's version and the hub's; a row of None is deleted.
 
-    `priority` is the subscription's: 0 for clients.
+    `priority` is the subscription's: 0 for clients. `is_of_keys`: they are two rows with one key.
     """
 
     article: Article
@@ -35,6 +35,7 @@ class Contest:
     known: Known
     publisher_row: Row | None
     priority: float
+    is_of_keys: bool = False
 
     @property
     def subscriber_row(self) -> Row | None:

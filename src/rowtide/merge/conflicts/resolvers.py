@@ -1,19 +1,28 @@
-"""Conflict resolvers, as named by `--resolver` (SQL Server: sp_enumcustomresolvers). Pure."""
+"""Conflict resolvers, as named by `--resolver` (SQL Server: sp_enumcustomresolvers). Pure.
+
+A resolver decides about two versions of a row that both exist. Of a row that one side has deleted, and where it has
+nothing to say, `by_priority` decides, as it does of two rows with one key for a resolver that makes a third version.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from dataclasses import dataclass
+from functools import partial
 
-from rowtide.merge.articles import ADDITIVE, Article
+from rowtide.merge.articles import ADDITIVE, DOWNLOAD_ONLY, UPLOAD_ONLY, Article, ArticleColumn
+from rowtide.merge.conflicts.column_values import average, is_number, is_text, merge_texts, order
 from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Verdict, Winner
-from rowtide.merge.errors import ResolverUnknown
+from rowtide.merge.errors import ResolverRefused, ResolverUnknown
 from rowtide.merge.versions.bases import add_up
+from rowtide.merge.versions.comparison import changed_apart
 from rowtide.merge.versions.lineage import Change
 
 PUBLISHER_PRIORITY = 100.0
 PYTHON = "python"
 """What is written before the name of a handler's class."""
+_DELIMITER = " "
+Value = str | None
 
 
 def by_priority(contest: Contest) -> Winner:
@@ -31,54 +40,118 @@ def find_resolver(article: Article) -> Resolver:
     name, _, argument = article.resolver.partition(":")
     if name in _PLAIN and not argument:
         return _PLAIN[name]
-    if name in _BY_COLUMN and article.place_of(argument) is not None:
-        return _BY_COLUMN[name](article.place_of(argument) or 0)
-    known = [*_PLAIN, *(f"{name}:COLUMN" for name in _BY_COLUMN), f"{PYTHON}:module.Class"]
+    if name in _OF_COLUMN:
+        column, _, option = argument.partition(":")
+        place = article.place_of(column)
+        if place is not None and (not option or _OF_COLUMN[name].takes_option):
+            return _OF_COLUMN[name].make(article.columns[place], place, option)
+    known = [
+        *_PLAIN,
+        *(f"{name}:COLUMN{'[:DELIMITER]' * each.takes_option}" for name, each in _OF_COLUMN.items()),
+        f"{PYTHON}:module.Class",
+    ]
     raise ResolverUnknown(article.resolver, article.name, ", ".join(known))
 
 
-def _later_wins(place: int) -> Resolver:
-    def decide_by_value(contest: Contest) -> Winner:
+def require_resolver(article: Article) -> None:
+    """Raise `ResolverUnknown` or `ResolverRefused` unless an article can have the resolver that it names."""
+    find_resolver(article)
+    name, _, argument = article.resolver.partition(":")
+    if name not in _OF_COLUMN:
+        return
+    resolver, column = _OF_COLUMN[name], argument.partition(":")[0]
+    found = article.columns[article.place_of(column) or 0]
+    if not resolver.takes(found):
+        raise ResolverRefused(article.resolver, article.name, f"column {column} has type {found.type_text}")
+    if resolver.needs_tracking and not article.column_tracking:
+        raise ResolverRefused(article.resolver, article.name, "it needs --column-tracking")
+
+
+@dataclass(frozen=True, slots=True)
+class _OfColumn:
+    """A resolver that looks at a column: what makes it from the column, its place, and the text after it.
+
+    `needs_tracking`: without column tracking it could not tell a value that was changed from one that was not.
+    """
+
+    make: Callable[[ArticleColumn, int, str], Resolver]
+    takes: Callable[[ArticleColumn], bool] = lambda _column: True
+    needs_tracking: bool = False
+    takes_option: bool = False
+
+
+def _compares(column: ArticleColumn, place: int, _option: str, *, higher: bool) -> Resolver:
+    """Return the resolver by which the row with the higher, or the lower, value wins, and any value against NULL."""
+
+    def decide(contest: Contest) -> Winner:
         rows = contest.subscriber_row, contest.publisher_row
         if rows[0] is None or rows[1] is None:
             return by_priority(contest)
-        sent, known = (_ordered(row[place]) for row in rows if row is not None)
-        if sent == known:
+        sent, known = rows[0][place], rows[1][place]
+        if sent is None or known is None:
+            if sent == known:
+                return by_priority(contest)
+            return Winner.PUBLISHER if sent is None else Winner.SUBSCRIBER
+        theirs, ours = order(column, sent), order(column, known)
+        if theirs == ours:
             return by_priority(contest)
-        return Winner.SUBSCRIBER if sent > known else Winner.PUBLISHER
+        return Winner.SUBSCRIBER if (theirs > ours) is higher else Winner.PUBLISHER
 
-    return decide_by_value
-
-
-def _adds_up(place: int) -> Resolver:
-    def add(contest: Contest) -> Verdict:
-        winner = by_priority(contest)
-        sent, known, bases = contest.subscriber_row, contest.publisher_row, contest.sent.bases
-        if sent is None or known is None or bases is None:
-            return winner
-        sender = Change.decode(contest.sent.last).nickname
-        total = add_up(bases, contest.known.version.lineage, sender, sent[place], known[place])
-        if total is None:
-            return winner
-        row = list(sent if winner is Winner.SUBSCRIBER else known)
-        row[place] = total
-        return Custom(winner, tuple(row))
-
-    return add
+    return decide
 
 
-def _ordered(text: str | None) -> tuple[int, Decimal, str]:
-    """Return the sort key of a value: numbers as numbers, others as text, which also orders ISO times.
+def _combines(combine: Callable[[str, str], str | None], place: int) -> Resolver:
+    """Return the resolver by which `by_priority` decides, but for one column's value, made of both rows' values.
 
-    NULL sorts lowest; what is not a number sorts after all numbers, NaN first, as in PostgreSQL.
+    `combine` takes the publisher's value first. A value that one side alone changed is that side's; of a value and
+    NULL, it is the value.
     """
-    if text is None:
-        return (0, Decimal(0), "")
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return (3, Decimal(0), text)
-    return (2, Decimal(0), "") if number.is_nan() else (1, number, "")
+
+    def choose(contest: Contest, sent: str | None, known: str | None) -> str | None:
+        ahead, behind = changed_apart(contest.sent.version, contest.known.version)
+        if place in ahead ^ behind:
+            return sent if place in ahead else known
+        if sent is None or known is None:
+            return known if sent is None else sent
+        return combine(known, sent)
+
+    return partial(_with_value, place, choose)
+
+
+def _adds_up(_column: ArticleColumn, place: int, _option: str) -> Resolver:
+    def add(contest: Contest, sent: str | None, known: str | None) -> str | None:
+        bases, sender = contest.sent.bases, Change.decode(contest.sent.last).nickname
+        return None if bases is None else add_up(bases, contest.known.version.lineage, sender, sent, known)
+
+    return partial(_with_value, place, add)
+
+
+def _with_value(
+    place: int, choose: Callable[[Contest, str | None, str | None], str | None], contest: Contest
+) -> Verdict:
+    """Decide by priority, but for the value that is chosen of the subscriber's and the publisher's, unless it is None.
+
+    So that nothing is added up of two rows with one key, that is decided by priority alone.
+    """
+    winner = by_priority(contest)
+    sent, known = contest.subscriber_row, contest.publisher_row
+    if sent is None or known is None or contest.is_of_keys:
+        return winner
+    value = choose(contest, sent[place], known[place])
+    if value is None:
+        return winner
+    row = list(sent if winner is Winner.SUBSCRIBER else known)
+    row[place] = value
+    return Custom(winner, tuple(row))
+
+
+def _averages(column: ArticleColumn, place: int, _option: str) -> Resolver:
+    return _combines(partial(average, column), place)
+
+
+def _merges_texts(column: ArticleColumn, place: int, option: str) -> Resolver:
+    delimiter = option or _DELIMITER
+    return _combines(lambda publisher, subscriber: merge_texts(column, publisher, subscriber, delimiter), place)
 
 
 def _publisher_wins(_contest: Contest) -> Winner:
@@ -89,9 +162,26 @@ def _subscriber_wins(_contest: Contest) -> Winner:
     return Winner.SUBSCRIBER
 
 
+def _uploads_win(contest: Contest) -> Winner:
+    """A subscriber's changes win. Of two subscribers' rows with one key the first stays: no other node learns of it."""
+    return Winner.PUBLISHER if contest.is_of_keys else Winner.SUBSCRIBER
+
+
 _PLAIN: dict[str, Resolver] = {
     "priority": by_priority,
     "publisher-wins": _publisher_wins,
     "subscriber-wins": _subscriber_wins,
+    UPLOAD_ONLY: _uploads_win,
+    DOWNLOAD_ONLY: _publisher_wins,
 }
-_BY_COLUMN: dict[str, Callable[[int], Resolver]] = {"later-wins": _later_wins, ADDITIVE: _adds_up}
+_HIGHER, _LOWER = partial(_compares, higher=True), partial(_compares, higher=False)
+_OF_COLUMN = {
+    "later-wins": _OfColumn(_HIGHER),
+    "earlier-wins": _OfColumn(_LOWER),
+    "maximum": _OfColumn(_HIGHER, is_number),
+    "minimum": _OfColumn(_LOWER, is_number),
+    "priority-column": _OfColumn(_HIGHER, is_number),
+    ADDITIVE: _OfColumn(_adds_up, is_number),
+    "averaging": _OfColumn(_averages, is_number, needs_tracking=True),
+    "merge-text": _OfColumn(_merges_texts, is_text, needs_tracking=True, takes_option=True),
+}

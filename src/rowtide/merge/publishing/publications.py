@@ -25,13 +25,14 @@ from rowtide.merge.catalogue import (
     set_definition,
     was_rowguid_there,
 )
-from rowtide.merge.conflicts.resolvers import find_resolver
+from rowtide.merge.conflicts.resolvers import require_resolver
 from rowtide.merge.errors import (
     FilterRefused,
     JoinFilterRefused,
     MergeArticleExists,
     MergeKeyMissing,
     MergePublicationExists,
+    ResolverRefused,
     SubscriptionsLeft,
 )
 from rowtide.merge.handlers import find_handler
@@ -71,7 +72,7 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     """Publish a table and track its changes (SQL Server: sp_addmergearticle); a repeat completes an interrupted call.
 
     Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`,
-    `ResolverUnknown`, `FilterRefused`, `SubscriptionsLeft`.
+    `ResolverUnknown`, `ResolverRefused`, `FilterRefused`, `SubscriptionsLeft`.
     """
     publication = get_publication(hub.connection, publication_name)
     _require_no_subscriptions(hub, publication)
@@ -80,7 +81,9 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     article = _article(described, merged.get(described.name), options, _name_apart(described, merged.values()))
     _require_new(hub, publication, article, merged.get(described.name))
     if find_handler(article) is None:
-        find_resolver(article)
+        require_resolver(article)
+    if article.is_upload_only and article.subset_filter is not None:
+        raise ResolverRefused(article.resolver, article.qualified_name, "subscribers receive no rows to be filtered")
     _check_filter(hub, article)
     is_preserved = _is_preserved(hub, article, is_merged=described.name in merged)
     hub.tables.add_rowguid(article)

@@ -286,6 +286,8 @@ class Snapshot:
         return [article for article in self.articles if article not in self.shared]
 
     def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
+        if article.is_upload_only:
+            return iter(())
         return self.enumeration.rows(article, self.filters.get(article.nickname))
 
     def versions(self, article: Article, publisher: int) -> Iterator[Sequence[Write]]:
@@ -294,6 +296,8 @@ class Snapshot:
         Each row keeps its own lineage: a change included in one row may not have reached another, because it waits at
         its node or was refused.
         """
+        if article.is_upload_only:
+            return
         row_filter = self.filters.get(article.nickname)
         belonging = None
         if row_filter is not None:
@@ -370,8 +374,11 @@ def _put_article(subscriber: Node, publication: Publication, article: Article, p
 
 
 def _refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on_progress: SnapshotProgress) -> None:
-    """Fill the tables again, in the caller's transaction."""
-    articles = snapshot.articles
+    """Fill the tables again, in the caller's transaction; rows of upload-only articles stay with their changes."""
+    articles = [article for article in snapshot.articles if not article.is_upload_only]
+    for article in set(snapshot.articles) - set(articles):
+        set_definition(subscriber.connection, pubid, article)
+        subscriber.tables.track(article)
     subscriber.defer_constraints()
     for article in reversed(articles):
         subscriber.tables.untrack(article)

@@ -25,9 +25,10 @@ from rowtide.merge.errors import FOREIGN_KEY_CODES, RowOutsidePartition, RowsRef
 from rowtide.merge.handlers import ActionOnDataChange, Asked, find_handler
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, remove_members
+from rowtide.merge.session.directions import instead, uploaded, withdrawal
 from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, alike, count_writes, taken_alike
 from rowtide.merge.session.receiving import NodeReceiver, rowguids_of, split
-from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
+from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 from rowtide.merge.versions.comparison import Combine, Conflict, Join, Nothing, Presence, Take, compare
 from rowtide.merge.versions.lineage import Change
 
@@ -96,6 +97,8 @@ class HubReceiver(NodeReceiver):
     def _decide(self, part: Part, known: Mapping[str, Known]) -> Decided:
         """Return what to write of received changes."""
         article, changes = part
+        if article.is_download_only:
+            return self._reject(article, changes, known)
         writes: list[Write] = []
         contested: list[tuple[RowChange, Known, Join | Combine | Conflict]] = []
         for several, here in alike(changes, known):
@@ -116,6 +119,18 @@ class HubReceiver(NodeReceiver):
         taken, rejected = self._ask_about(article, writes, changes, known)
         settled, conflicts = self._settle(article, contested)
         return Decided(taken, [*taken, *settled], conflicts, rejected)
+
+    def _reject(self, article: Article, changes: Sequence[RowChange], known: Mapping[str, Known]) -> Decided:
+        """Return what undoes changes at the subscriber."""
+        newer = [change for change in changes if _is_newer(change, known.get(change.rowguid))]
+        rows = self.node.read_rows(article, [change.rowguid for change in newer]) if newer else {}
+        writes = []
+        for change in newer:
+            present = rows.get(change.rowguid)
+            conflict_type = failure_type(change, is_upload=True, is_live=present is not None)
+            self.keep(article, change, conflict_type, "rejected", "the article is download-only", winning_row=present)
+            writes.append(instead(change, known.get(change.rowguid), present))
+        return Decided([], writes, [], len(newer))
 
     def conclude(self) -> None:
         """Tell the business logic handlers that all changes are uploaded."""
@@ -180,17 +195,10 @@ class HubReceiver(NodeReceiver):
                 conflict_type = failure_type(change, is_upload=True, is_live=present is not None)
                 self.keep(article, change, conflict_type, "rejected", "the handler rejected it", winning_row=present)
             if action is not ActionOnDataChange.ACCEPT_DATA:
-                said.append(self._instead(change, known.get(write.rowguid), custom or present))
+                said.append(instead(change, known.get(write.rowguid), custom or present))
             else:
                 said.append(write)
         return said, rejected
-
-    def _instead(self, change: RowChange, known: Known | None, row: Row | None) -> Write:
-        """Return a row as the hub's own change, in place of the received one."""
-        if known is not None:
-            return decide(change, known, row, renewed=frozenset(range(len(row or ()))))
-        withdrawn = _withdrawal(change.rowguid, change.lineage, is_live=False)
-        return withdrawn if row is None else withdrawn._replace(row=row, columns=change.columns)
 
     def _keep_partition(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Store which rows the subscriber has now; refuse rows that it may not move out of its partition."""
@@ -222,6 +230,8 @@ class HubReceiver(NodeReceiver):
                     writes.append(decide(change, known, change.row))
                 case Join():
                     writes.append(decide(change, known, None))
+                case Combine() if article.is_upload_only:
+                    writes.append(self._uploaded(change, known, rows.get(change.rowguid)))
                 case Combine(columns):
                     writes.append(combine(change, known, rows[change.rowguid], columns))
                 case Conflict():
@@ -258,10 +268,13 @@ class HubReceiver(NodeReceiver):
             lineage[loser],
             self.source_name if loser is Winner.SUBSCRIBER else self.hub_name,
         )
-        return resolve(contest, verdict), kept
+        return self._uploaded(change, known, row) if article.is_upload_only else resolve(contest, verdict), kept
+
+    def _uploaded(self, change: RowChange, known: Known, row: Row | None) -> Write:
+        return uploaded(change, known, row, self.source, self.priority or None)
 
     def _is_choosing(self, article: Article) -> bool:
-        """Whether the outcome is always one of both versions; additive columns and handlers may give a third."""
+        """Whether rows that are alike may stay so; additive columns and handlers may make something else of them."""
         return article.additive_column is None and self._handler(article) is None
 
     def _resolver(self, article: Article) -> Resolver:
@@ -299,7 +312,7 @@ class HubReceiver(NodeReceiver):
                 )
             else:
                 settled[contest.place] = Counts(conflicts=1)
-                withdrawals.append(_withdrawal(change.rowguid, change.lineage, is_live=False))
+                withdrawals.append(withdrawal(change.rowguid, change.lineage, is_live=False))
                 self._keep_key_loser(contest.refused, change.rowguid, loser_row=change.row, winner_row=row, origin=None)
         self.node.write(article, withdrawals)
         return settled
@@ -308,7 +321,9 @@ class HubReceiver(NodeReceiver):
         if contest.held.version.last is None:
             return Winner.PUBLISHER
         sent = contest.refused.change
-        return winner_of(self._resolver(article)(Contest(article, sent, contest.held, row, self.priority)))
+        return winner_of(
+            self._resolver(article)(Contest(article, sent, contest.held, row, self.priority, is_of_keys=True))
+        )
 
     def _take_keys(self, article: Article, contests: Sequence[KeyContest]) -> set[int]:
         """Replace the rows that have the keys by the subscriber's; return those contests where the hub takes that."""
@@ -318,7 +333,7 @@ class HubReceiver(NodeReceiver):
             write
             for contest in contests
             for write in (
-                _withdrawal(contest.holder, contest.held.version.lineage.encode(), is_live=True),
+                withdrawal(contest.holder, contest.held.version.lineage.encode(), is_live=True),
                 *self._taken([contest.refused.change], contest.known),
             )
         ]
@@ -363,7 +378,7 @@ class HubReceiver(NodeReceiver):
             row = rows.get(change.rowguid)
             conflict_type = failure_type(change, is_upload=True, is_live=_is_live(here))
             self.keep(article, change, conflict_type, error.code, error.reason, winning_row=row)
-            writes.append(self._instead(change, here, row))
+            writes.append(instead(change, here, row))
         self.node.write(article, writes)
 
 
@@ -375,19 +390,12 @@ def _is_still_referenced(refused: Refused) -> bool:
     return refused.change.row is None and refused.error.code in FOREIGN_KEY_CODES
 
 
+def _is_newer(change: RowChange, known: Known | None) -> bool:
+    """Whether the subscriber changed a row that the hub has, or has a row that the hub has not."""
+    if known is None:
+        return change.row is not None
+    return not isinstance(compare(change.version, known.version), Nothing)
+
+
 def _is_live(known: Known | None) -> bool:
     return known is not None and known.version.presence is Presence.LIVE
-
-
-def _withdrawal(rowguid: str, lineage: bytes, *, is_live: bool) -> Write:
-    """Return the hub's own deletion of a row that cannot be kept."""
-    return Write(
-        rowguid=rowguid,
-        row=None,
-        is_live=is_live,
-        lineage=lineage,
-        last=None,
-        columns=None,
-        origin=None,
-        tombstone=TombstoneType.SYSTEM,
-    )

@@ -47,6 +47,11 @@ class Pairing:
     hub: int
 
     @property
+    def going_down(self) -> tuple[Article, ...]:
+        """The articles of which the subscriber receives changes."""
+        return tuple(article for article in self.articles if not article.is_upload_only)
+
+    @property
     def filters(self) -> dict[int, RowFilter]:
         """The filters of the subscriber's partition, by article; unfiltered articles are left out."""
         return bind_articles(self.articles, self.at_hub.partition)

@@ -102,6 +102,9 @@ class Outgoing:
         yield [change for change in asked if change.row is not None]
 
     def _deletes(self, article: Article) -> Iterator[Sequence[RowChange]]:
+        if article.is_upload_only:
+            # A device makes room by deleting what the hub has.
+            return
         yield from _batches(self._deleted[article.nickname])
         if article.nickname not in self.request.filters:
             yield from self.sending.deletes(article)

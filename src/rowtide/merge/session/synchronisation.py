@@ -182,7 +182,7 @@ def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_pr
     )
     since = min(pairing.at_hub.sent, pairing.at_subscriber.received)
     destination = pairing.at_hub.nickname
-    with _read(hub, pairing.articles, since, destination, again, pairing.filters) as (generation, outgoing, spool):
+    with _read(hub, pairing.going_down, since, destination, again, pairing.filters) as (generation, outgoing, spool):
         marks = outgoing.marks
         _mark(hub, pairing, marks, generation)
         _transfer(spool, receiver, pairing.articles, phase, _counting(on_progress, "download"))

@@ -7,7 +7,7 @@ change that its lineage does not include is newer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -88,15 +88,20 @@ def compare(sent: RowVersion, known: RowVersion) -> Comparison:
         return _compare_deleted(sent, known)
     if sent.columns is None or known.columns is None:
         return Conflict(ConflictKind.UPDATE_UPDATE)
-    ahead, behind = _unknown_to(known.lineage, sent.columns), _unknown_to(sent.lineage, known.columns)
+    ahead, behind = changed_apart(sent, known)
     both = ahead & behind
-    return Conflict(ConflictKind.UPDATE_UPDATE, frozenset(both)) if both else Combine(frozenset(ahead))
+    return Conflict(ConflictKind.UPDATE_UPDATE, both) if both else Combine(ahead)
 
 
 def concurrent_columns(sent: RowVersion, known: RowVersion) -> frozenset[int]:
     """Return the positions of the columns that each side changed concurrently with the other."""
-    ahead, behind = _unknown_to(known.lineage, sent.columns or {}), _unknown_to(sent.lineage, known.columns or {})
-    return frozenset(ahead | behind)
+    ahead, behind = changed_apart(sent, known)
+    return ahead | behind
+
+
+def changed_apart(sent: RowVersion, known: RowVersion) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the positions of the columns that the sender, and the receiver, changed without the other's knowledge."""
+    return _unknown_to(known.lineage, sent.columns or {}), _unknown_to(sent.lineage, known.columns or {})
 
 
 def _compare_deleted(sent: RowVersion, known: RowVersion) -> Comparison:
@@ -107,5 +112,5 @@ def _compare_deleted(sent: RowVersion, known: RowVersion) -> Comparison:
     return Conflict(ConflictKind.UPDATE_DELETE)
 
 
-def _unknown_to(lineage: Lineage, columns: Mapping[int, Change]) -> Set[int]:
-    return {place for place, change in columns.items() if not lineage.includes(change)}
+def _unknown_to(lineage: Lineage, columns: Mapping[int, Change]) -> frozenset[int]:
+    return frozenset(place for place, change in columns.items() if not lineage.includes(change))

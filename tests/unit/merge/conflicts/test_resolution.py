@@ -70,7 +70,7 @@ def test_the_higher_priority_wins_and_then_the_lower_nickname(
         pytest.param("10000000000000000000001", "10000000000000000000000", SUBSCRIBER, id="beyond what a float has"),
         pytest.param("2026-11-09 10:00:00", "2026-11-10 09:00:00", PUBLISHER, id="times in ISO form"),
         pytest.param("a", "9", SUBSCRIBER, id="texts are above numbers"),
-        pytest.param(None, "-1", PUBLISHER, id="NULL is below all"),
+        pytest.param(None, "-1", PUBLISHER, id="NULL loses"),
         pytest.param("", None, SUBSCRIBER, id="an empty text is above NULL"),
     ],
 )
@@ -80,6 +80,14 @@ def test_the_later_value_wins(sent: str | None, known: str | None, winner: Winne
     # By priority it would be the other one's.
     priority = 0.0 if winner is SUBSCRIBER else 101.0
     assert later(contest(("1", sent, "1"), ("0", known, "0"), priority=priority)) is winner
+
+
+def test_the_earlier_value_wins_and_any_value_against_null() -> None:
+    earlier = find_resolver(article("earlier-wins:b"))
+
+    assert earlier(contest(("1", "9", "1"), ("0", "10", "0"))) is SUBSCRIBER
+    assert earlier(contest(("1", None, "1"), ("0", "10", "0"), priority=101.0)) is PUBLISHER
+    assert earlier(contest(("1", "9", "1"), ("0", None, "0"))) is SUBSCRIBER
 
 
 @pytest.mark.parametrize("priority", [0.0, 101.0])
@@ -111,7 +119,7 @@ def test_unknown_resolver_is_refused_with_the_list_of_known_ones(resolver: str) 
         find_resolver(article(resolver))
 
     assert f'"{resolver}" for t' in str(refused.value)
-    assert "priority, publisher-wins, subscriber-wins, later-wins:COLUMN" in str(refused.value)
+    assert "upload-only, download-only, later-wins:COLUMN" in str(refused.value)
 
 
 def test_who_is_to_win_whatever_the_priorities() -> None:
