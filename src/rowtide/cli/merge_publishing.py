@@ -65,8 +65,9 @@ def add_article(
         str,
         typer.Option(
             help="Who wins a conflict: priority (of subscriptions; the publisher stands above all), publisher-wins, "
-            "subscriber-wins, later-wins:COLUMN, the higher value of a column, additive:COLUMN, whose changes add up, "
-            "or python:module.Class, a handler."
+            "subscriber-wins; by a column's values later-wins:COLUMN, earlier-wins, maximum, minimum, priority-column; "
+            "with values made of both additive:COLUMN, averaging, merge-text:COLUMN[:DELIMITER]; upload-only, "
+            "download-only; or python:module.Class, a handler."
         ),
     ] = "priority",
     where: Annotated[

@@ -3,13 +3,16 @@
 The nodes keep what triggers and the agent write; what they tell of it, how it is compared and what is decided is the
 product's own. The reference knows of each version which changes it has seen, as a set, and nothing of generations. What
 it says of two versions is what their lineages have to say; in the end all nodes have the same row, two more rounds move
-nothing, and each change is in the row, was overwritten by somebody who knew of it, or is in a conflict's record.
+nothing, and each change is in the row, was overwritten by somebody who knew of it, or is in a conflict's record. Where
+a resolver makes a value of two, a change counts as in the row if the row's version has seen it. Upload-only articles
+are left out: their nodes are not meant to have the same rows.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, product
 from typing import NamedTuple
@@ -17,9 +20,11 @@ from typing import NamedTuple
 import pytest
 
 from rowtide.merge.articles import Article, ArticleColumn
-from rowtide.merge.conflicts.resolution import Contest, Winner, combine, decide, resolve
+from rowtide.merge.conflicts.resolution import Contest, Winner, combine, decide, resolve, winner_of
 from rowtide.merge.conflicts.resolvers import find_resolver
+from rowtide.merge.session.directions import instead
 from rowtide.merge.session.exchange import taken
+from rowtide.merge.versions.bases import append
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Combine, Comparison, Conflict, ConflictKind, Join, Nothing, Take, compare
 from rowtide.merge.versions.composition import Composer, Contents, Tombstone
@@ -37,6 +42,8 @@ SYNCHRONISE, UPLOAD, DOWNLOAD = "synchronise", "upload", "download"
 REINITIALIZE = "reinitialize"
 LOST_UPLOAD, LOST_DOWNLOAD = "upload, its position lost", "download, its position lost"
 HALVES = (UPLOAD, DOWNLOAD, LOST_UPLOAD, LOST_DOWNLOAD)
+MAKING = ("additive", "averaging", "merge-text")
+"""The resolvers that make a value of two."""
 MOST_CHANGES = 2
 """Of users, at a node."""
 
@@ -196,6 +203,7 @@ class Model:
         sent = self.find_sent(world, sender, receiver)
         if sent is None:
             return world
+        world = world.with_replica(sender, keep_base(self.article, world.at(sender)))
         replica = world.at(receiver)
         known = self._composer(receiver, replica).known(
             is_live=replica.row is not None, contents=replica.contents, tombstone=replica.tombstone
@@ -226,6 +234,8 @@ class Model:
         theirs, hub = world.at(sender).history, world.at(HUB)
         if isinstance(said, Nothing):
             return world
+        if self.article.is_download_only:
+            return self.reject(world, sent, known, theirs)
         if isinstance(said, Take):
             return place(world, HUB, taken(sent, known, sender, PRIORITY), theirs)
         assert known is not None
@@ -233,10 +243,10 @@ class Model:
         won = hub.history
         if isinstance(said, Conflict) and sent.row != hub.row:
             contest = Contest(self.article, sent, known, hub.row, PRIORITY)
-            winner = find_resolver(self.article)(contest)
-            won, lost = (theirs, won) if winner is Winner.SUBSCRIBER else (won, theirs)
+            verdict = find_resolver(self.article)(contest)
+            won, lost = (theirs, won) if winner_of(verdict) is Winner.SUBSCRIBER else (won, theirs)
             world = world._replace(recorded=world.recorded | (lost.seen - won.seen))
-            write = resolve(contest, winner)
+            write = resolve(contest, verdict)
         elif isinstance(said, Combine):
             assert hub.row is not None
             won = won._replace(born=theirs.born if said.columns == PLACES else won.born)
@@ -245,6 +255,16 @@ class Model:
             won = won._replace(deleters=won.deleters | theirs.deleters)
             write = decide(sent, known, sent.row)
         return place(world, HUB, write, decided(won, theirs, hub.history, -world.decisions))
+
+    def reject(self, world: World, sent: RowChange, known: Known | None, theirs: History) -> World:
+        """Return the world after the hub has put its own version in the place of a subscriber's."""
+        hub = world.at(HUB)
+        if known is None and sent.row is None:
+            return world
+        lost = theirs.seen - hub.history.seen
+        world = world._replace(decisions=world.decisions + 1, recorded=world.recorded | lost)
+        history = decided(hub.history, theirs, hub.history, -world.decisions)
+        return place(world, HUB, instead(sent, known, hub.row), history)
 
     def _composer(self, node: int, replica: Replica) -> Composer:
         return Composer(self.article, node, replica.purged)
@@ -280,11 +300,20 @@ def update(replica: Replica, number: int, at: int) -> Replica:
     before, stamp, history = replica.contents, replica.closed + 1, replica.history
     stamps = Stamps({**(before.own_columns if before is not None else {}), at: stamp})
     received = (None, None, None) if before is None else (before.lineage, before.last, before.columns)
+    bases = None if before is None else before.bases
     return replica._replace(
         row=(*replica.row[:at], str(number), *replica.row[at + 1 :]),
-        contents=Contents(stamp, None, None, *received, stamps),
+        contents=Contents(stamp, None, None, *received, stamps, bases or json.dumps([[0, replica.row[0]]])),
         history=history._replace(seen=history.seen | {number}, touched=history.touched | {(at, number)}),
     )
+
+
+def keep_base(article: Article, replica: Replica) -> Replica:
+    """Return a node that is about to send its own change of a row, with the additive value that is sent."""
+    noted = replica.contents
+    if article.additive_column is None or noted is None or noted.bases is None or replica.row is None:
+        return replica
+    return replica._replace(contents=replace(noted, bases=append(noted.bases, noted.version, replica.row[0])))
 
 
 def insert(replica: Replica, number: int) -> Replica:
@@ -415,9 +444,11 @@ def all_worlds(model: Model, depth: int) -> Iterator[World]:
         level = following
 
 
-def is_kept(world: World, told: Told) -> bool:
+def is_kept(article: Article, world: World, told: Told) -> bool:
     """Tell whether a change is in the row, or was overwritten knowingly."""
     final = world.at(HUB)
+    if final.row is not None and told.place == 0 and article.resolver.startswith(MAKING):
+        return told.number in final.history.seen
     seen = {0: frozenset[int](), **{each.number: each.seen for each in world.told}}
     if final.row is None:
         deleters = {each for replica in world.replicas for each in replica.history.deleters}
@@ -434,14 +465,14 @@ def is_quiet(before: World, after: World) -> bool:
     )
 
 
-def require_rest(world: World, synchronise: Callable[[World, int], World]) -> None:
+def require_rest(article: Article, world: World, synchronise: Callable[[World, int], World]) -> None:
     """All have the same row, two more rounds move nothing, and what was lost is recorded."""
     assert len({replica.row for replica in world.replicas}) == 1, world
     after = world
     for subscriber in SUBSCRIBERS * 2:
         before, after = after, synchronise(after, subscriber)
         assert is_quiet(before, after), (before, after)
-    lost = {told.number for told in world.told if not is_kept(world, told)}
+    lost = {told.number for told in world.told if not is_kept(article, world, told)}
     assert lost <= world.recorded, (lost, world)
 
 
@@ -454,7 +485,7 @@ def require_rest_everywhere(model: Model, depth: int) -> None:
             world = synchronise(world, subscriber)  # noqa: PLW2901 - one world after another
         if world not in settled:
             settled.add(world)
-            require_rest(world, synchronise)
+            require_rest(model.article, world, synchronise)
     assert any(world.recorded for world in settled)
 
 
@@ -465,16 +496,30 @@ def require_rest_after(model: Model, steps: Sequence[Step]) -> None:
         after = model.run(world, step)
         assert after is not None, step
         world = after
-    require_rest(world, model.synchronise)
+    require_rest(model.article, world, model.synchronise)
 
 
 def article(resolver: str, *, tracks_columns: bool) -> Article:
-    columns = tuple(ArticleColumn(name, "text", is_nullable=True, key_ordinal=None) for name in "ab")
+    type_text = "text" if resolver.startswith("merge-text") else "bigint"
+    columns = tuple(ArticleColumn(name, type_text, is_nullable=True, key_ordinal=None) for name in "ab")
     return Article("t", "", "t", 1, columns, column_tracking=tracks_columns, resolver=resolver)
 
 
+LESS_OFTEN = (
+    "publisher-wins",
+    "download-only",
+    "later-wins:a",
+    "earlier-wins:a",
+    "maximum:a",
+    "minimum:a",
+    "priority-column:a",
+    "additive:a",
+    "averaging:a",
+    "merge-text:a:;",
+)
 RESOLVERS = pytest.mark.parametrize(
-    "resolver", [pytest.param("publisher-wins", marks=pytest.mark.exhaustive), "subscriber-wins", "priority"]
+    "resolver",
+    ["subscriber-wins", "priority", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in LESS_OFTEN)],
 )
 SOAK = [pytest.mark.soak, pytest.mark.timeout(3600)]
 

@@ -44,10 +44,14 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """A row that neither side had wins; the loser is recorded as with any other resolution."""
+    """A row that neither side had wins; the loser is recorded as with any other resolution.
+
+    `renewed` are the positions of the columns that may have a value of neither, None for all.
+    """
 
     winner: Winner
     row: Row
+    renewed: frozenset[int] | None = None
 
 
 Verdict = Winner | Custom
@@ -68,7 +72,8 @@ def resolve(contest: Contest, verdict: Verdict) -> Write:
     row = contest.subscriber_row if is_sent else contest.publisher_row
     renewed: frozenset[int] = frozenset()
     if isinstance(verdict, Custom):
-        row, renewed = verdict.row, frozenset(range(len(verdict.row)))
+        row = verdict.row
+        renewed = frozenset(range(len(row))) if verdict.renewed is None else verdict.renewed
     tombstone = contest.sent.tombstone if is_sent else None
     priority = contest.priority or None if is_sent else contest.known.priority
     return decide(contest.sent, contest.known, row, priority=priority, tombstone=tombstone, renewed=renewed)

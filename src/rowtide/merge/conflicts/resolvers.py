@@ -137,12 +137,12 @@ def _with_value(
     sent, known = contest.subscriber_row, contest.publisher_row
     if sent is None or known is None or contest.is_of_keys:
         return winner
-    value = choose(contest, sent[place], known[place])
-    if value is None:
-        return winner
     row = list(sent if winner is Winner.SUBSCRIBER else known)
+    value = choose(contest, sent[place], known[place])
+    if value in (None, row[place]):
+        return winner
     row[place] = value
-    return Custom(winner, tuple(row))
+    return Custom(winner, tuple(row), frozenset({place}))
 
 
 def _averages(column: ArticleColumn, place: int, _option: str) -> Resolver:

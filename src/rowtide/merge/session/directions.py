@@ -24,10 +24,10 @@ def uploaded(sent: RowChange, known: Known, publisher_row: Row | None, origin: i
     return taken(sent, known, origin, priority)._replace(lineage=included)
 
 
-def instead(change: RowChange, known: Known | None, row: Row | None) -> Write:
-    """Return a row as the hub's own change, in place of the received one."""
+def instead(change: RowChange, known: Known | None, row: Row | None, *, is_new: bool = False) -> Write:
+    """Return a row as the hub's own change, in place of the received one; `is_new`: it may have values of neither."""
     if known is not None:
-        return decide(change, known, row, renewed=frozenset(range(len(row or ()))))
+        return decide(change, known, row, renewed=frozenset(range(len(row or ())) if is_new else ()))
     withdrawn = withdrawal(change.rowguid, change.lineage, is_live=False)
     return withdrawn if row is None else withdrawn._replace(row=row, columns=change.columns)
 

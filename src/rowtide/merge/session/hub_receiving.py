@@ -195,7 +195,7 @@ class HubReceiver(NodeReceiver):
                 conflict_type = failure_type(change, is_upload=True, is_live=present is not None)
                 self.keep(article, change, conflict_type, "rejected", "the handler rejected it", winning_row=present)
             if action is not ActionOnDataChange.ACCEPT_DATA:
-                said.append(instead(change, known.get(write.rowguid), custom or present))
+                said.append(instead(change, known.get(write.rowguid), custom or present, is_new=True))
             else:
                 said.append(write)
         return said, rejected

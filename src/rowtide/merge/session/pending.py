@@ -57,7 +57,7 @@ def list_downloads(hub: Node, publication_name: str, subscriber: str | None = No
     Raises `MergePublicationUnknown`.
     """
     publication = get_publication(hub.connection, publication_name)
-    articles = list_articles(hub.connection, publication.pubid)
+    articles = [each for each in list_articles(hub.connection, publication.pubid) if not each.is_upload_only]
     found: list[PendingChanges] = []
     with hub.previewing() as preview:
         for subscription in list_subscriptions(hub.connection, publication.pubid):
@@ -84,13 +84,13 @@ def list_pending(
     again = list_retries(hub.connection, pairing.at_hub.nickname)
     uploads = Request(pairing.articles, up, pairing.hub, again, {})
     again = list_retries(subscriber.connection, pairing.hub)
-    downloads = Request(pairing.articles, down, pairing.at_hub.nickname, again, pairing.filters)
+    downloads = Request(pairing.going_down, down, pairing.at_hub.nickname, again, pairing.filters)
     with hub.previewing() as ours, subscriber.previewing() as theirs:
         sent = _read(theirs, uploads)
         if finds_conflicts:
             sent = _judged(sent, ours)
         found = _counted(*names, "upload", pairing.articles, sent, finds_conflicts=finds_conflicts)
-        return [*found, *_counted(*names, "download", pairing.articles, _read(ours, downloads))]
+        return [*found, *_counted(*names, "download", pairing.going_down, _read(ours, downloads))]
 
 
 Batches = Iterator[tuple[Article, Sequence[tuple[RowChange, str | None]]]]
