@@ -35,7 +35,7 @@ def test_the_row_with_the_value_that_wins_is_kept_whole(merged: Merge) -> None:
         merged.subscribers[0].execute(f"update {table} set name = 'sub', qty = {subscribers}")
     merged.settle()
 
-    assert {table: merged.hub.rows(table, "name") for table in CASES} == dict.fromkeys(CASES, [("sub",)])
+    assert {table: merged.hub.rows(table, "name") for table in CASES} == {table: [("sub",)] for table in CASES}
     merged.require_equal(*CASES, columns="id, name")
     assert {kind for kind, *_ in merged.conflicts()} == {ConflictType.UPDATE_CONFLICT}
     assert all(summary.is_quiet for summary in merged.settle())
@@ -77,7 +77,7 @@ def test_texts_are_merged_publishers_first(merged: Merge) -> None:
 
 
 @pytest.mark.parametrize("tracking", [{}, TRACKED], ids=["rows", "columns"])
-def test_a_subscribers_changes_of_a_download_only_article_are_undone(merged: Merge, tracking: dict[str, bool]) -> None:
+def test_changes_of_a_download_only_article_are_undone(merged: Merge, tracking: dict[str, bool]) -> None:
     begin(merged, {"price": "integer"}, "1, 'first', 5", price=tracking | {"resolver": "download-only"})
     merged.hub.execute("insert into price (id, qty) values (2, 6)", "insert into price (id, qty) values (3, 7)")
     merged.settle()
@@ -113,9 +113,7 @@ def test_rows_of_an_upload_only_article_go_up_and_stay_there(merged: Merge) -> N
 
 
 @pytest.mark.parametrize(("tracking", "kept"), [({}, "sub"), (TRACKED, "hub")], ids=["rows", "columns"])
-def test_a_device_wins_over_the_hub_once_in_an_upload_only_article(
-    merged: Merge, tracking: dict[str, bool], kept: str
-) -> None:
+def test_device_wins_once_in_an_upload_only_article(merged: Merge, tracking: dict[str, bool], kept: str) -> None:
     begin(merged, {"measured": "integer"}, "1, 'hub', 5", measured=tracking | {"resolver": "upload-only"})
     device = merged.subscribers[0]
     device.execute("insert into measured (id, name, qty) values (2, 'sub', 1)")
