@@ -89,9 +89,23 @@ def drop_subscription(
     ignore_subscriber: Annotated[
         bool, typer.Option("--ignore-subscriber", help="The subscriber is gone: change nothing there.")
     ] = False,
+    yes: Yes = False,
 ) -> None:
-    """End a subscription; its tables and rows stay (SQL Server: sp_dropmergesubscription)."""
-    connect(db).merge.drop_subscription(publication, subscriber, ignore_subscriber=ignore_subscriber)
+    """End a subscription; its tables and rows stay (SQL Server: sp_dropmergesubscription).
+
+    Changes that were never uploaded are listed first; `rowtide merge sync` brings them to the publisher.
+    """
+    merge = connect(db).merge
+    if ignore_subscriber:
+        from rowtide.merge.nodes.connecting import address
+
+        known = [each for each in merge.status(publication) if each.subscriber == address(subscriber)]
+        for each in known:
+            since = "its snapshot" if each.last_sync is None else f"{each.last_sync:%Y-%m-%d %H:%M}"
+            confirm_loss(f"what was changed at {each.subscriber} since {since}; how much is unknown", yes=yes)
+    elif unsent := merge.list_unsent(publication, subscriber):
+        confirm_loss(f"what was never uploaded: {'; '.join(map(str, unsent))}", yes=yes)
+    merge.drop_subscription(publication, subscriber, ignore_subscriber=ignore_subscriber)
     notes.print("Dropped.")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowtide.cli.merge_options import HubDb, Publication, SomePublication, SomeSubscriber
+from rowtide.cli.merge_options import HostName, HubDb, Login, Publication, SomePublication, SomeSubscriber, Subscriber
 from rowtide.cli.options import ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed, print_rows
 from rowtide.cli.progress import progress
@@ -17,6 +17,7 @@ from rowtide.cli.spark_options import Master, SparkConf, spark_request
 from rowtide.core.errors import RowtideError
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
+from rowtide.merge.articles import Partition
 
 if TYPE_CHECKING:
     from rowtide.merge.fan_out.synchronising import SyncOutcome
@@ -101,6 +102,32 @@ def sync(
     if any(outcome.error is not None for outcome in outcomes):
         raise typer.Exit(_FAILED)
     if any(outcome.refused for outcome in outcomes):
+        raise typer.Exit(_ROWS_REFUSED)
+
+
+@app.command(
+    epilog="Example: rowtide merge change-subscription shop --subscriber sqlite:///field.db --host-name south"
+    " --db postgresql://localhost/shop"
+)
+def change_subscription(
+    db: HubDb,
+    publication: Publication,
+    subscriber: Subscriber,
+    host_name: HostName = None,
+    login: Login = None,
+    form: ListingFormat = Format.TABLE,
+) -> None:
+    """Move a subscriber to another partition, losing nothing (SQL Server: sp_changemergesubscription).
+
+    Its changes are uploaded first; then rows leave and enter. After an interruption, `sync` continues. Exit code 2 if
+    rows were refused.
+    """
+    with _exchanging() as on_progress:
+        summary = connect(db).merge.change_subscription(
+            publication, subscriber, partition=Partition(host_name, login), on_progress=on_progress
+        )
+    _print_summary(summary, form)
+    if summary.refused:
         raise typer.Exit(_ROWS_REFUSED)
 
 

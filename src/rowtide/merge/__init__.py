@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rowtide.merge.session.history import Phase, Summary
     from rowtide.merge.session.pending import PendingChanges, PendingRow
     from rowtide.merge.session.synchronisation import Progress
+    from rowtide.merge.session.unsent import Unsent
     from rowtide.merge.status import MergeStatus
     from rowtide.merge.versions.changes import Row, RowChange, TombstoneType
 
@@ -76,6 +77,7 @@ __all__ = [
     "SyncOutcome",
     "TombstoneType",
     "Unreachable",
+    "Unsent",
     "Waiting",
     "Winner",
 ]
@@ -118,6 +120,7 @@ _HOMES = {
     "SyncOutcome": "rowtide.merge.fan_out.synchronising",
     "TombstoneType": "rowtide.merge.versions.changes",
     "Unreachable": "rowtide.merge.fan_out.pending",
+    "Unsent": "rowtide.merge.session.unsent",
     "Waiting": "rowtide.merge.articles",
     "Winner": "rowtide.merge.conflicts.resolution",
 }

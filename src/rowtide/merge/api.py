@@ -44,6 +44,7 @@ from rowtide.merge.inspection.validating import ArticleValidation, validate
 from rowtide.merge.nodes.connecting import address, open_node, open_subscriber
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_parts import Omission
+from rowtide.merge.publishing.moves import move, require_partition
 from rowtide.merge.publishing.publications import (
     ArticleOptions,
     add_article,
@@ -59,7 +60,8 @@ from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.session.pending import PendingChanges
 from rowtide.merge.session.purging import purge
-from rowtide.merge.session.synchronisation import Progress, upload
+from rowtide.merge.session.synchronisation import Progress, synchronise, upload
+from rowtide.merge.session.unsent import Unsent, list_unsent
 from rowtide.merge.status import MergeStatus, list_status
 
 if TYPE_CHECKING:
@@ -226,6 +228,36 @@ class MergeReplication(MergePublishing):
                 return
             with open_node(subscriber) as node:
                 drop_subscription(hub, node, publication, address(subscriber))
+
+    def list_unsent(self, publication: str, subscriber: str) -> Sequence[Unsent]:
+        """Return what a subscriber has changed and never uploaded, for each article that has any.
+
+        Nothing is returned of a subscriber without a subscription. Raises `MergePublicationUnknown`.
+        """
+        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+            return list_unsent(hub, node, publication)
+
+    def change_subscription(
+        self,
+        publication: str,
+        subscriber: str,
+        *,
+        partition: Partition,
+        on_progress: Progress = lambda _phase, _done, _all: None,
+    ) -> Summary:
+        """Move a subscriber to another partition (SQL Server: sp_changemergesubscription); return the last exchange.
+
+        Its changes are uploaded first; then rows leave and enter as in a synchronisation. If it is interrupted, the
+        next synchronisation or a repeat completes it. Raises `PartitionUnused`, `PartitionValueMissing`, and what
+        `sync` raises.
+        """
+        name = address(subscriber)
+        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+            pairing = pair(hub, node, publication, name)
+            chosen = require_partition(pairing, partition)
+            synchronise(hub, node, pairing, on_progress)
+            move(hub, pair(hub, node, publication, name), chosen)
+            return synchronise(hub, node, pair(hub, node, publication, name), on_progress)
 
     def sync(
         self, publication: str, subscriber: str, *, on_progress: Progress = lambda _phase, _done, _all: None

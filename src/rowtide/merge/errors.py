@@ -390,3 +390,13 @@ class SubscriptionExpired(DataLoss):
     subscriber: str
     last: str
     days: int
+
+
+@numbered
+class PartitionUnused(Invalid):
+    """A subscriber is to move to another partition, but all subscribers have all rows."""
+
+    number = 8060
+    fact = "no article of {publication} is filtered: its subscribers have all rows"
+    hint = "Filter articles with `rowtide merge add-article --where`, before the first subscription."
+    publication: str

@@ -42,23 +42,37 @@ def add_members(
 
 
 def mark(connection: Connection, subscriber: int, article: Article, marks: Marks, generation: int) -> None:
-    """Store the membership changes that a generation's enumeration found, before any row of it is sent."""
+    """Store the membership changes that a generation's enumeration found, before any row of it is sent.
+
+    A row that was leaving and belongs again stays marked until `confirm_members`: it is sent again after an
+    interruption, even if it was not changed since.
+    """
     add_members(connection, subscriber, article, marks.entering, generation)
     for chunk in _chunks(marks.relinked):
         of_row = _of(subscriber, article, []) & (partition_mappings.c.rowguid == bindparam("of_rowguid"))
         values = [{"of_rowguid": rowguid, "to_parent": parent} for rowguid, parent in chunk]
         relinked = update(partition_mappings).where(of_row)
-        connection.execute(
-            relinked.values(parent=bindparam("to_parent"), is_leaving=False, generation=generation), values
-        )
+        connection.execute(relinked.values(parent=bindparam("to_parent"), generation=generation), values)
     for leaving in _chunks(marks.leaving):
         connection.execute(update(partition_mappings).where(_of(subscriber, article, leaving)).values(is_leaving=True))
+
+
+def confirm_members(connection: Connection, subscriber: int, article: Article, rowguids: Iterable[str]) -> None:
+    """Store that the subscriber has received rows that were marked as leaving."""
+    for chunk in _chunks(rowguids):
+        connection.execute(update(partition_mappings).where(_of(subscriber, article, chunk)).values(is_leaving=False))
 
 
 def remove_members(connection: Connection, subscriber: int, article: Article, rowguids: Iterable[str]) -> None:
     """Remove rows from a subscriber's membership."""
     for chunk in _chunks(rowguids):
         connection.execute(delete(partition_mappings).where(_of(subscriber, article, chunk)))
+
+
+def list_members(connection: Connection, subscriber: int, article: Article) -> dict[str, str | None]:
+    """Return the rows of an article that a subscriber has, each with its parent's rowguid."""
+    listed = select(partition_mappings.c.rowguid, partition_mappings.c.parent)
+    return {row.rowguid: row.parent for row in connection.execute(listed.where(_of(subscriber, article, ())))}
 
 
 def remove_all_members(connection: Connection, subscriber: int, articles: Iterable[Article]) -> None:

@@ -336,11 +336,21 @@ def _enter_partition(hub: Node, articles: Sequence[Article], subscription: Subsc
     """Write the subscription with its partition, in the caller's transaction."""
     number = None
     if subscription.partition is not None:
-        number = add_partition(hub.connection, subscription.pubid, subscription.partition, is_explicit=False)
-        if any(article.partition_options is PartitionOptions.ONE_SUBSCRIBER for article in articles):
-            for earlier in list_subscribers(hub.connection, number):
-                remove_subscription(hub.connection, earlier)
+        number = take_partition(hub, articles, subscription, subscription.partition)
     put_subscription(hub.connection, subscription, partition_id=number)
+
+
+def take_partition(hub: Node, articles: Sequence[Article], subscription: Subscription, partition: Partition) -> int:
+    """Return the number of a partition for a subscription, in the caller's transaction.
+
+    With partition option 3, the partition's earlier subscriber loses its subscription.
+    """
+    number = add_partition(hub.connection, subscription.pubid, partition, is_explicit=False)
+    if any(article.partition_options is PartitionOptions.ONE_SUBSCRIBER for article in articles):
+        for earlier in list_subscribers(hub.connection, number):
+            if earlier != subscription.subid:
+                remove_subscription(hub.connection, earlier)
+    return number
 
 
 def _fill(

@@ -19,7 +19,7 @@ from rowtide.merge.errors import UploadNotComparable
 from rowtide.merge.nodes.node import Node, Request
 from rowtide.merge.partitions.candidates import Marks
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.partitions.partition_membership import mark, remove_members
+from rowtide.merge.partitions.partition_membership import confirm_members, mark, remove_members
 from rowtide.merge.progress import (
     SELECT_NODE,
     Purge,
@@ -105,10 +105,14 @@ class Uploaded:
 
 @dataclass(frozen=True, slots=True)
 class Downloaded:
-    """The hub's generation that the subscriber now has, and the rows that it no longer has, by article."""
+    """The hub's generation that the subscriber now has, and rows by article.
+
+    It no longer has those of `gone`; those of `returned` were leaving it, and it has them again.
+    """
 
     generation: int
     gone: dict[int, list[str]]
+    returned: dict[int, list[str]]
     receiver: SubscriberReceiver
 
 
@@ -188,7 +192,8 @@ def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_pr
         _transfer(spool, receiver, pairing.articles, phase, _counting(on_progress, "download"))
     if generation != pairing.at_subscriber.received or spool.changes:
         _advance(receiver, received=generation, source=pairing.hub)
-    return Downloaded(generation, _gone(marks, receiver, phase.refused), receiver)
+    returned = {nickname: [rowguid for rowguid, _ in each.relinked] for nickname, each in marks.items()}
+    return Downloaded(generation, _gone(marks, receiver, phase.refused), returned, receiver)
 
 
 def _tell_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[Article]) -> None:
@@ -332,5 +337,8 @@ def _part(
             gone = downloaded.gone.get(article.nickname)
             if gone:
                 remove_members(hub.connection, pairing.at_hub.nickname, article, gone)
+            returned = downloaded.returned.get(article.nickname)
+            if returned:
+                confirm_members(hub.connection, pairing.at_hub.nickname, article, returned)
         _tell_hub(hub, downloaded.receiver, pairing.articles)
         history.put()

@@ -1,0 +1,66 @@
+"""Move a subscriber to another partition (SQL Server: sp_changemergesubscription, hostname).
+
+The move is one transaction at the hub: the subscription gets the partition, rows that the subscriber has and that do
+not belong to it are marked as leaving, and those that it lacks as entering. The next synchronisation sends both, as it
+does with rows that moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rowtide.merge.articles import Article, Partition
+from rowtide.merge.errors import PartitionUnused
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.partitions.candidates import Marks
+from rowtide.merge.partitions.filters import bind_articles, require_values
+from rowtide.merge.partitions.partition_membership import drop_unused_partitions, list_members, mark
+from rowtide.merge.progress import set_subscription
+from rowtide.merge.publishing.subscriptions import take_partition
+from rowtide.merge.session.pairing import Pairing
+
+Parents = Mapping[str, str | None]
+"""Rows of an article, each with its parent's rowguid."""
+
+
+def require_partition(pairing: Pairing, given: Partition) -> Partition:
+    """Return the given values that the filters use. Raises `PartitionUnused`, `PartitionValueMissing`."""
+    if not any(article.is_filtered for article in pairing.articles):
+        raise PartitionUnused(pairing.publication.name)
+    return require_values(pairing.publication, pairing.articles, given)
+
+
+def move(hub: Node, pairing: Pairing, partition: Partition) -> None:
+    """Give a subscription another partition; its next synchronisation brings the rows there. Idempotent.
+
+    A synchronisation that is running ends with `SessionReplaced`. Raises `SessionReplaced`.
+    """
+    subscription = pairing.at_hub
+    filtered = [article for article in pairing.articles if article.is_filtered]
+    filters = bind_articles(pairing.articles, partition)
+    with hub.enumerating() as enumeration:
+        generation = enumeration.generation
+        belonging = {
+            article: dict(pair for batch in enumeration.members(filters[article.nickname]) for pair in batch)
+            for article in filtered
+        }
+    with hub.transaction():
+        hub.require_session(subscription)
+        number = take_partition(hub, pairing.articles, subscription, partition)
+        set_subscription(hub.connection, subscription.subid, partition_id=number, session=subscription.session + 1)
+        for article, rows in belonging.items():
+            _mark(hub, subscription.nickname, article, rows, generation)
+        drop_unused_partitions(hub.connection, pairing.publication.pubid)
+
+
+def _mark(hub: Node, subscriber: int, article: Article, belonging: Parents, generation: int) -> None:
+    known = list_members(hub.connection, subscriber, article)
+    entering = [(rowguid, parent) for rowguid, parent in belonging.items() if rowguid not in known]
+    marks = Marks(
+        entering=entering,
+        relinked=[pair for pair in belonging.items() if known.get(pair[0], pair[1]) != pair[1]],
+        leaving=[rowguid for rowguid in known if rowguid not in belonging],
+    )
+    mark(hub.connection, subscriber, article, marks, generation)
+    # A row that is marked is judged by the next synchronisation, whether it was changed or not.
+    mark(hub.connection, subscriber, article, Marks(leaving=[rowguid for rowguid, _ in entering]), generation)
