@@ -84,6 +84,14 @@ def add_article(
             "which may not move rows out of it.",
         ),
     ] = 0,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME...",
+            help="The columns that subscribers have, separated by commas; the key is always among them.",
+            show_default="all",
+        ),
+    ] = None,
     *,
     column_tracking: Annotated[
         bool,
@@ -113,6 +121,7 @@ def add_article(
             compensate_for_errors=compensate_for_errors,
             where=where,
             partition_options=PartitionOptions(partition_options),
+            columns=None if columns is None else [name.strip() for name in columns.split(",")],
         )
     tell(f"Added: article {article.name}.", dry_run=dry_run)
 

@@ -103,14 +103,16 @@ class MergePublishing:
         compensate_for_errors: bool = False,
         where: str | None = None,
         partition_options: PartitionOptions = PartitionOptions.OVERLAPPING,
+        columns: Sequence[str] | None = None,
     ) -> Article:
         """Publish a table and start tracking its changes (SQL Server: sp_addmergearticle).
 
         `where` is a row filter: a condition over the table's columns, host_name() and suser_name(). `resolver` takes
-        the values of `--resolver`. Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`,
-        `MergeArticleExists`, `ResolverUnknown`, `FilterRefused`, `SubscriptionsLeft`.
+        the values of `--resolver`. `columns` are the published ones, beside the key; None for all. Raises
+        `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`, `ColumnsRefused`,
+        `ResolverUnknown`, `ResolverRefused`, `FilterRefused`, `SubscriptionsLeft`.
         """
-        options = ArticleOptions(column_tracking, resolver, compensate_for_errors, where, partition_options)
+        options = ArticleOptions(column_tracking, resolver, compensate_for_errors, where, partition_options, columns)
         with self._altering(publication) as hub:
             return add_article(hub, publication, table, options)
 

@@ -104,7 +104,8 @@ class Article:
     `table_in_files` is its name in SQLite files if a table of another schema has its own there. `last_number` is the
     last number given to a column; `table_id` and `fingerprint` are what the hub's catalogue said of the table when the
     definition was made, `shape` the parts of its columns and its checks (`table_changes`). `is_dropped`: it has been
-    dropped, and stays until each subscriber has uploaded what it had changed.
+    dropped, and stays until each subscriber has uploaded what it had changed. `vertical_partition`: the table has
+    columns that are not published.
     """
 
     name: str
@@ -126,6 +127,7 @@ class Article:
     fingerprint: str = ""
     shape: str = ""
     is_dropped: bool = False
+    vertical_partition: bool = False
 
     @property
     def file_table(self) -> str:

@@ -100,6 +100,17 @@ class ResolverRefused(Invalid):
 
 
 @numbered
+class ColumnsRefused(Invalid):
+    """--columns does not fit the table."""
+
+    number = 8091
+    fact = "table {table} cannot be published with these columns: {reason}"
+    hint = "The hub fills columns that are not published with their defaults or NULL when a subscriber inserts a row."
+    table: str
+    reason: str
+
+
+@numbered
 class SessionReplaced(RowtideError):
     """Another synchronisation of the same subscription has begun."""
 

@@ -21,12 +21,14 @@ class PartKind(Enum):
     INDEX = "index"
     COLLATION = "collation"
     EXCLUSION = "exclusion constraint"
+    UNIQUE = "unique key"
+    FOREIGN_KEY = "foreign key"
     TRIGGER = "trigger"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a table, named as in its database.
+    """A part of a table, named as in its database; keys are parts in omissions alone.
 
     `sql` is the expression of a default, a generated column or a check, the terms of an index, the name of a collation;
     `where` the condition of a partial index; `type_text` the type of a generated column, a `PostgreSQL` name;

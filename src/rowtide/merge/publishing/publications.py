@@ -41,6 +41,7 @@ from rowtide.merge.partitions import partition_membership
 from rowtide.merge.partitions.expressions import functions_of
 from rowtide.merge.partitions.filters import bind, read_filter, read_join, require_values
 from rowtide.merge.progress import list_subscriptions
+from rowtide.merge.publishing.vertical_partitions import choose_columns
 
 _NICKNAME_BITS = 31
 
@@ -54,6 +55,7 @@ class ArticleOptions:
     compensate_for_errors: bool = False
     where: str | None = None
     partition_options: PartitionOptions = PartitionOptions.OVERLAPPING
+    columns: Sequence[str] | None = None
 
 
 def add_publication(hub: Node, name: str, *, retention_days: int) -> Publication:
@@ -72,7 +74,7 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     """Publish a table and track its changes (SQL Server: sp_addmergearticle); a repeat completes an interrupted call.
 
     Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`,
-    `ResolverUnknown`, `ResolverRefused`, `FilterRefused`, `SubscriptionsLeft`.
+    `ColumnsRefused`, `ResolverUnknown`, `ResolverRefused`, `FilterRefused`, `SubscriptionsLeft`.
     """
     publication = get_publication(hub.connection, publication_name)
     _require_no_subscriptions(hub, publication)
@@ -230,21 +232,23 @@ def _name_apart(described: TableDescription, merged: Iterable[Article]) -> str:
 def _article(described: TableDescription, merged: Article | None, options: ArticleOptions, name_apart: str) -> Article:
     if not any(column.key_ordinal for column in described.columns):
         raise MergeKeyMissing(described.name)
+    columns = choose_columns(described, options.columns)
     return Article(
         name=merged.name if merged is not None else name_apart or described.table,
         schema=described.schema,
         table=described.table,
         nickname=merged.nickname if merged is not None else 1 + secrets.randbits(_NICKNAME_BITS - 1),
-        columns=described.columns,
+        columns=columns,
         column_tracking=options.column_tracking,
         resolver=options.resolver,
         compensate_for_errors=options.compensate_for_errors,
         subset_filter=options.where,
         partition_options=options.partition_options,
         table_in_files=merged.table_in_files if merged is not None else name_apart,
+        vertical_partition=columns != described.columns,
         unique_columns=tuple(
             column.name
-            for column in described.columns
+            for column in columns
             if column.key_ordinal
             or any(column.name in key for key in described.unique_keys)
             or any(part.is_unique and part.names(column.name) for part in described.parts)
@@ -274,6 +278,12 @@ def _require_new(hub: Node, publication: Publication, article: Article, merged: 
     if merged is not None and merged.column_tracking != article.column_tracking:
         reason = "another publication has it with" + ("out" if article.column_tracking else "") + " column tracking"
         raise MergeArticleExists(article.qualified_name, reason)
+    if merged is None:
+        return
+    if (merged.vertical_partition or article.vertical_partition) and merged.columns != article.columns:
+        raise MergeArticleExists(article.qualified_name, "another publication has it with other columns")
+    if merged.is_upload_only != article.is_upload_only:
+        raise MergeArticleExists(article.qualified_name, "only one of two publications would have it as upload-only")
 
 
 def _is_preserved(hub: Node, article: Article, *, is_merged: bool) -> bool:

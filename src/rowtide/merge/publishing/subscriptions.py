@@ -53,6 +53,7 @@ from rowtide.merge.progress import (
     set_subscription,
 )
 from rowtide.merge.publishing.publications import forget_publication
+from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.session.exchange import Attempt, taken
 from rowtide.merge.session.pairing import Pairing, has_met, require_original
 from rowtide.merge.session.receiving import SubscriberReceiver
@@ -362,8 +363,10 @@ def _fill(
     """
     articles = snapshot.articles
     put_publication(subscriber.connection, publication)
-    described = [(article, hub.tables.describe(article.qualified_name)) for article in articles]
-    omissions = subscriber.tables.make(described, present=snapshot.shared)
+    restricted = [(article, restrict(article, hub.tables.describe(article.qualified_name))) for article in articles]
+    tables = [(article, described) for article, (described, _) in restricted]
+    omissions = [omission for _, (_, unpublished) in restricted for omission in unpublished]
+    omissions += subscriber.tables.make(tables, present=snapshot.shared)
     subscriber.defer_constraints()
     for article in snapshot.new_articles:
         subscriber.tables.load(article, _told(article, snapshot.rows(article), on_progress))

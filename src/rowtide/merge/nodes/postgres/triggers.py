@@ -106,7 +106,10 @@ def _append(article: Article, kind: Logged, source: str, *, names: str = "", val
 
 
 def _update(article: Article) -> str:
-    """Return the statement that logs updates: the changed columns, and the old value of an additive column."""
+    """Return the statement that logs updates: the changed columns, and the old value of an additive column.
+
+    Updates of unpublished columns alone are left out.
+    """
     names = values = ""
     if article.column_tracking:
         pairs = (tuple(f"row({row}.{quote(column.name)})::record" for row in "on") for column in article.columns)
@@ -115,5 +118,9 @@ def _update(article: Article) -> str:
     if article.additive_column is not None:
         names += ", base, ordinal"
         values += f", (o.{quote(article.additive_column.name)})::text, nextval('{LOG_ORDER}')"
-    joined = f" join old_rows o on o.{ROWGUID} = n.{ROWGUID}" if names else ""
+    where = ""
+    if article.vertical_partition:
+        old, new = (f"row({', '.join(f'{row}.{quote(column.name)}' for column in article.columns)})" for row in "on")
+        where = f" where {old}::record operator(pg_catalog.*<>) {new}::record"
+    joined = f" join old_rows o on o.{ROWGUID} = n.{ROWGUID}{where}" if names or where else ""
     return _append(article, Logged.UPDATED, f"new_rows n{joined}", names=names, values=values)

@@ -162,7 +162,7 @@ def _clause(
         case PartKind.COLLATION:
             found = _COLLATIONS.get(part.sql)
             return (f" collate {found}", None) if found else (None, ON_ANOTHER_DATABASE)
-        case PartKind.EXCLUSION:
+        case PartKind.EXCLUSION | PartKind.UNIQUE | PartKind.FOREIGN_KEY:
             return None, ON_ANOTHER_DATABASE
         case PartKind.DEFAULT | PartKind.CHECK | PartKind.GENERATED:
             type_text = part.type_text or (types[part.name].type_text if part.name in types else "")

@@ -26,7 +26,7 @@ def trigger_statements(article: Article, table: Table) -> dict[str, str]:
     bodies = {
         "ins": (f"after insert on {quoted}", _logged(article, Logged.INSERTED)),
         "upd": (
-            f"after update of {', '.join(displacement.written_columns)} on {quoted}",
+            f"after update of {', '.join(_written(article, table, displacement))} on {quoted}",
             _logged(article, Logged.UPDATED),
         ),
         "del": (f"after delete on {quoted}", _logged(article, Logged.DELETED, row="old")),
@@ -77,6 +77,14 @@ def _logged(article: Article, kind: Logged, *, row: str = "new") -> str:
 def _is_changed(column: ArticleColumn) -> str:
     name = quote(column.name)
     return f"(old.{name} collate binary is not new.{name} or typeof(old.{name}) <> typeof(new.{name}))"
+
+
+def _written(article: Article, table: Table, displacement: Displacement) -> list[str]:
+    """Return the names that a logged update can set: not those of unpublished columns."""
+    published = {column.name for column in article.columns}
+    unpublished = {quote(column.name) for column in table.columns if column.name not in published}
+    names = displacement.written_columns
+    return [name for name in names if not article.vertical_partition or name not in unpublished]
 
 
 def _displaced(article: Article, table: str, condition: str) -> str:
