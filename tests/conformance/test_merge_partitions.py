@@ -13,8 +13,6 @@ from rowtide.merge.catalogue import get_publication, list_articles, set_definiti
 from rowtide.merge.errors import (
     FilterRefused,
     FiltersChanged,
-    JoinFilterRefused,
-    MergeArticleUnknown,
     PartitionValueMissing,
     StoredFilterRefused,
 )
@@ -384,24 +382,3 @@ def test_a_subscription_gives_what_the_filters_ask_for(merged: Merge) -> None:
 
     with pytest.raises(PartitionValueMissing, match="--login"):
         merged.merge.add_subscription(PUBLICATION, merged.subscribers[0].url, **NORTH)
-
-
-def test_join_filters_have_one_level_and_articles_that_are_there(merged: Merge) -> None:
-    merged.hub.execute(CUSTOMER, ORDERS, "create table item (id integer primary key, order_id integer)")
-    merged.merge.add_publication(PUBLICATION)
-    for table in ("customer", "orders", "item"):
-        merged.merge.add_article(PUBLICATION, table)
-    merged.merge.add_filter(PUBLICATION, "orders", "customer", FOLLOWS)
-
-    with pytest.raises(JoinFilterRefused, match="join filter itself"):
-        merged.merge.add_filter(PUBLICATION, "item", "orders", "item.order_id = orders.id")
-    with pytest.raises(JoinFilterRefused, match="same article"):
-        merged.merge.add_filter(PUBLICATION, "item", "item", "item.id = item.id")
-    with pytest.raises(JoinFilterRefused, match="row filters"):
-        merged.merge.add_filter(PUBLICATION, "item", "customer", "item.id = host_name()")
-    with pytest.raises(FilterRefused):
-        merged.merge.add_filter(PUBLICATION, "item", "customer", "item.nothing = customer.id")
-    with pytest.raises(MergeArticleUnknown):
-        merged.merge.add_filter(PUBLICATION, "item", "nothing", "1 = 1")
-    with pytest.raises(JoinFilterRefused, match="parent"):
-        merged.merge.drop_article(PUBLICATION, "customer")

@@ -294,7 +294,9 @@ class JoinFilterRefused(Invalid):
 
     number = 8026
     fact = "{child} cannot be filtered by {parent}: {reason}"
-    hint = "A join filter has one level: the parent is an article with a row filter, or none, of the same publication."
+    hint = (
+        "A join filter is a condition over columns of two articles of one publication, each with its table before it."
+    )
     child: str
     parent: str
     reason: str

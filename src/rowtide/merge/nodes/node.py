@@ -135,8 +135,8 @@ class Enumeration(Protocol):
         Rows to be sent again are included.
         """
 
-    def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, str | None]]]:
-        """Yield batches of the rowguids of all rows of an article in a partition, each with its parent's."""
+    def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, tuple[str, ...]]]]:
+        """Yield batches of the rowguids of all rows of an article in a partition, each with `Candidate.parents`."""
 
     def rows(self, article: Article, row_filter: RowFilter | None = None) -> Iterator[Sequence[tuple[str, Row]]]:
         """Yield batches of all rows of an article, or of those in a partition, each with its rowguid; by rowguid."""

@@ -2,19 +2,18 @@
 
 The hub stores which rows each subscriber with filtered articles has (partition membership). Membership is evaluated in
 the snapshot of a generation, for three kinds of rows: those changed, those that join to a changed parent, and those
-that the subscriber has because of a changed parent. The decisions are pure; `candidates` is the query.
+that the subscriber has because of a changed parent. The decisions are pure; `descent` has the query.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Self
 
-from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.partitions.filters import ROW, RowFilter, belongs, children, parent
-from rowtide.merge.versions.apply import Tables, applied_rows, join_applied
+from rowtide.merge.partitions.belonging import read_parents
 
 SqlValue = str | int | float | bytes | None
 
@@ -36,6 +35,7 @@ class Candidate:
     """A row that may have entered or left a partition, or changed in it.
 
     `is_changed`: since the last synchronisation; `is_own`: by the subscriber itself; `is_asked`: to be sent again.
+    `parents` are the rows by which it belongs if it does not by itself: one of them, or all in a circle of articles.
     """
 
     rowguid: str
@@ -43,7 +43,7 @@ class Candidate:
     is_changed: bool
     is_own: bool
     belongs: bool
-    parent: str | None
+    parents: tuple[str, ...]
     membership: Membership | None
     is_asked: bool
 
@@ -58,7 +58,7 @@ class Candidate:
             is_changed=_is(row[2]),
             is_own=_is(row[3]),
             belongs=_is(row[4]),
-            parent=_text(row[5]),
+            parents=read_parents(_text(row[5])),
             membership=None
             if generation is None
             else Membership(int(generation), _text(member_parent), _is(is_leaving)),
@@ -71,7 +71,7 @@ CANDIDATE_COLUMNS = (
     "is_changed",
     "is_own",
     "belongs",
-    "parent",
+    "parents",
     "generation",
     "member_parent",
     "is_leaving",
@@ -109,13 +109,16 @@ def judge(candidate: Candidate, since: int) -> Move:
 class Marks:
     """Partition membership to store for an article's candidates; `entering` and `relinked` have the parents' rowguids.
 
-    Rows in `leaving` and `buried` remain members until the subscriber has confirmed them.
+    Rows in `leaving` and `buried` remain members until the subscriber has confirmed them. `following` are rows whose
+    parents are known once all candidates are: those that follow rows of the same circle of articles.
     """
 
+    is_circular: bool = False
     entering: list[tuple[str, str | None]] = field(default_factory=list)
     relinked: list[tuple[str, str | None]] = field(default_factory=list)
     leaving: list[str] = field(default_factory=list)
     buried: list[str] = field(default_factory=list)
+    following: dict[str, Candidate] = field(default_factory=dict)
 
     @property
     def is_any(self) -> bool:
@@ -130,86 +133,47 @@ class Marks:
         elif move is Move.LEAVE:
             self.leaving.append(candidate.rowguid)
         elif candidate.is_live and candidate.belongs:
-            if membership is None:
-                self.entering.append((candidate.rowguid, candidate.parent))
-            elif membership.is_leaving or membership.parent != candidate.parent:
-                self.relinked.append((candidate.rowguid, candidate.parent))
+            if self.is_circular and candidate.parents:
+                self.following[candidate.rowguid] = candidate
+            else:
+                self._link(candidate, candidate.parents[0] if candidate.parents else None)
+
+    def link(self, chosen: Mapping[str, str]) -> None:
+        """Take the parents of the rows that follow others of their circle."""
+        for rowguid, candidate in self.following.items():
+            self._link(candidate, chosen[rowguid])
+        self.following.clear()
+
+    def _link(self, candidate: Candidate, parent: str | None) -> None:
+        membership = candidate.membership
+        if membership is None:
+            self.entering.append((candidate.rowguid, parent))
+        elif membership.is_leaving or membership.parent != parent:
+            self.relinked.append((candidate.rowguid, parent))
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The database's table names and rowguid syntax; `window` builds the condition that a stamp is after a generation.
+def choose_parents(parents: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return for each row the one of its parents that is nearest to a row that belongs for another reason.
 
-    `of_table` is the condition on a table's number beside a window. `is_beside` is set if the log is applied to a
-    temporary table, whose rows are all users' changes.
+    Such a row is one without parents here. Chains of chosen parents therefore end: a row that loses the reason for its
+    membership is found from the row at the end of its chain.
     """
-
-    tables: Tables
-    mappings: str
-    table_of: Callable[[Article], str]
-    literal: Callable[[str], str]
-    window: Callable[[str], str]
-    of_table: str
-    is_beside: bool = field(kw_only=True)
-
-
-def candidates(row_filter: RowFilter, destination: int, asked: Sequence[str], names: Names) -> str:
-    """Return the query of an article's candidates, by rowguid; see `Candidate.read` for its columns."""
-    nickname = row_filter.article.nickname
-    is_live = f"{ROW}.{ROWGUID} is not null"
-    is_asked = f"k.{ROWGUID} in ({', '.join(map(names.literal, asked))})" if asked else "false"
-    beside, alone = ("n.rowguid is not null or ", "n.rowguid is null and ") if names.is_beside else ("", "")
-    is_changed, is_own = (
-        f"{applied}case when {is_live} then coalesce({of_row}, false) else coalesce({of_tombstone}, false) end"
-        for applied, of_row, of_tombstone in (
-            (beside, names.window("c.stamp"), names.window("d.stamp")),
-            (alone, f"c.origin = {destination}", f"d.origin = {destination}"),
-        )
-    )
-    of_subscriber = f"m.replnickname = {destination} and m.tablenick = {nickname} and m.rowguid = k.{ROWGUID}"
-    return (
-        f"select k.{ROWGUID}, {is_live} as is_live, {is_changed} as is_changed, {is_own} as is_own, "
-        f"coalesce({belongs(row_filter, names.table_of)}, false) as belongs, "
-        f"{parent(row_filter, names.table_of)} as parent, m.generation, m.parent as member_parent, m.is_leaving, "
-        f"{is_asked} as is_asked "
-        f"from ({' union '.join(_sources(row_filter, destination, asked, names))}) k "
-        f"{names.tables.join(names.table_of(row_filter.article), ROW, f'{ROW}.{ROWGUID} = k.{ROWGUID}')}"
-        f"{names.tables.join_metadata(nickname, 'k')}"
-        f"{join_applied(nickname, is_beside=names.is_beside)}"
-        f"{names.tables.join(names.mappings, 'm', of_subscriber)}order by k.{ROWGUID}"
-    )
-
-
-def members(row_filter: RowFilter, table_of: Callable[[Article], str]) -> str:
-    """Return the query of the rowguids of all rows of an article in a partition, each with its parent's."""
-    return (
-        f"select {ROW}.{ROWGUID}, {parent(row_filter, table_of)} from {table_of(row_filter.article)} as {ROW} "
-        f"where {belongs(row_filter, table_of)}"
-    )
-
-
-def _sources(row_filter: RowFilter, destination: int, asked: Sequence[str], names: Names) -> list[str]:
-    nickname = row_filter.article.nickname
-    # As its index has it; see `definitions`.
-    leaving = f"tablenick = {nickname} and is_leaving and replnickname + 0 = {destination}"
-    sources = [_changed(nickname, names), f"select rowguid from {names.mappings} where {leaving}"]
-    sources += [f"select {names.literal(rowguid)}" for rowguid in asked]
-    for join in row_filter.joins:
-        changed = _changed(join.parent.nickname, names)
-        sources.append(children(row_filter, join, changed, names.tables, names.table_of))
-        # As its index has it; see `definitions`.
-        by_parent = f"m.parent = k.rowguid and m.tablenick = {nickname} and m.replnickname + 0 = {destination}"
-        found = names.tables.join(names.mappings, "m", by_parent)
-        sources.append(f"select m.rowguid from ({changed}) k {found}where m.rowguid is not null")
-    return sources
-
-
-def _changed(nickname: int, names: Names) -> str:
-    changed = " union ".join(
-        f"select rowguid from {table} where {names.of_table} = {nickname} and {names.window('stamp')}"
-        for table in (names.tables.contents, names.tables.tombstone)
-    )
-    return changed + (applied_rows(nickname) if names.is_beside else "")
+    followers: dict[str, list[str]] = {}
+    chosen: dict[str, str] = {}
+    for row, listed in parents.items():
+        outside = next((parent for parent in listed if parent not in parents), None)
+        if outside is not None:
+            chosen[row] = outside
+        for parent in listed:
+            followers.setdefault(parent, []).append(row)
+    reached = deque(chosen)
+    while reached:
+        parent = reached.popleft()
+        for row in followers.get(parent, ()):
+            if row not in chosen:
+                chosen[row] = parent
+                reached.append(row)
+    return chosen
 
 
 def _is(value: SqlValue) -> bool:

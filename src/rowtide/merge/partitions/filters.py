@@ -1,4 +1,4 @@
-"""Row filters and join filters of articles, as conditions in the hub's SQL. Pure.
+"""Row filters and join filters of articles, bound to a partition. Pure.
 
 Only the hub's database evaluates a filter, as SQL written from the parsed expression. The values of `host_name()` and
 `suser_name()` are literals in it, from the subscription: where the agent runs, and under which user, does not matter.
@@ -6,7 +6,7 @@ Only the hub's database evaluates a filter, as SQL written from the parsed expre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -22,40 +22,95 @@ from rowtide.merge.partitions.expressions import (
     functions_of,
     read_expression,
 )
-from rowtide.merge.versions.apply import Tables
 
-ROW = "rowtide_row"
-"""Alias of the evaluated row in queries; no table or column of a filter may have this name."""
-_PARENTS = "rowtide_parents"
+PARENT = "parent"
+"""What a join condition calls the parent's table if its name is the child's too, as where a table follows itself."""
 _OPTIONS = {SubscriberValue.HOST_NAME: "--host-name", SubscriberValue.SUSER_NAME: "--login"}
 
 
 @dataclass(frozen=True, slots=True)
 class BoundJoin:
-    """A join filter bound to a partition: a row belongs if a row of the parent that belongs satisfies `condition`."""
+    """A join filter as SQL: a row belongs if a row of the parent that belongs satisfies `condition`.
+
+    `name` is the parent's table in the condition.
+    """
 
     parent: Article
+    name: str
     condition: str
-    parent_condition: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class RowFilter:
-    """The rows of an article in a partition: those of its own condition, and those of each join."""
+class Level:
+    """The filters of one article: its rows are those of its own condition, and those of each join; without any, all."""
 
     article: Article
     condition: str | None
     joins: tuple[BoundJoin, ...]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows belong to each partition."""
+        return self.condition is None and not self.joins
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """An article; or articles that follow each other in a circle, and so does one that follows itself."""
+
+    levels: tuple[Level, ...]
+    is_circular: bool
+
+    def has(self, article: Article) -> bool:
+        """Whether an article is one of the circle."""
+        return self.is_circular and any(level.article.nickname == article.nickname for level in self.levels)
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """The rows of an article in a partition.
+
+    A row belongs if a row that satisfies its own article's condition is reachable from it over joins to parents: the
+    least fixed point of the filters, so that no circle of rows belongs by itself. `groups` are those of the article and
+    of all that it follows, parents first; the article's own is the last.
+    """
+
+    article: Article
+    groups: tuple[Group, ...]
+
+    @property
+    def is_circular(self) -> bool:
+        """Whether rows may follow rows of the same article, directly or over others."""
+        return self.groups[-1].is_circular
+
+    @property
+    def level(self) -> Level:
+        """The article's own filters."""
+        return self.find(self.article)[1]
+
+    def find(self, article: Article) -> tuple[Group, Level]:
+        """Return the filters of the article or of one that it follows, with their group."""
+        return next(
+            (group, level)
+            for group in self.groups
+            for level in group.levels
+            if level.article.nickname == article.nickname
+        )
+
 
 def read_filter(article: Article) -> Expression | None:
     """Return the row filter of an article; None if it has none. Raises `FilterRefused`."""
-    return None if article.subset_filter is None else _read(article, article.subset_filter, article)
+    return None if article.subset_filter is None else _read(article, article.subset_filter, (article.table, article))
 
 
 def read_join(child: Article, parent: Article, condition: str) -> Expression:
     """Return a join filter between a child and its parent. Raises `FilterRefused`."""
-    return _read(child, condition, child, parent)
+    return _read(child, condition, (child.table, child), (parent_name(child, parent), parent))
+
+
+def parent_name(child: Article, parent: Article) -> str:
+    """Return what a join condition calls the parent's table: its name, or `parent` if that is the child's too."""
+    return PARENT if child.table.lower() == parent.table.lower() else parent.table
 
 
 def functions_in(article: Article) -> frozenset[SubscriberValue]:
@@ -78,22 +133,20 @@ def require_values(publication: Publication, articles: Iterable[Article], given:
 
 
 def bind_articles(articles: Sequence[Article], partition: Partition | None) -> dict[int, RowFilter]:
-    """Return a partition's filters, by article nickname; unfiltered articles are left out."""
-    bound = {article.nickname: bind_article(article, articles, partition or Partition()) for article in articles}
-    return {nickname: each for nickname, each in bound.items() if each is not None}
+    """Return a partition's filters, by article nickname; unfiltered articles are left out.
 
-
-def bind_article(article: Article, articles: Sequence[Article], partition: Partition) -> RowFilter | None:
-    """Return a partition's filter of an article; None if subscribers have all rows. Raises `StoredFilterRefused`."""
-    if not article.is_filtered:
-        return None
-    parents = {each.name: each for each in articles}
+    Raises `StoredFilterRefused`.
+    """
+    named = {article.name: article for article in articles}
     with _stored():
-        return RowFilter(
-            article,
-            _bind_own(article, partition),
-            tuple(_bind_join(article, join, parents[join.parent], partition) for join in article.filtering_joins),
-        )
+        levels = [_bind_level(article, named, partition or Partition()) for article in articles]
+    by_nickname = {level.article.nickname: level for level in levels}
+    reach = {nickname: frozenset(_followed(by_nickname, nickname) | {nickname}) for nickname in by_nickname}
+    return {
+        nickname: RowFilter(level.article, tuple(_groups(nickname, by_nickname, reach)))
+        for nickname, level in by_nickname.items()
+        if not level.is_whole
+    }
 
 
 def bind(expression: Expression, partition: Partition) -> str:
@@ -105,42 +158,10 @@ def bind(expression: Expression, partition: Partition) -> str:
     return as_sql(expression, given)
 
 
-def belongs(row_filter: RowFilter, table_of: Callable[[Article], str]) -> str:
-    """Return the condition that row `ROW` belongs to the partition; null or false for a row that does not exist."""
-    article = row_filter.article
-    terms = [] if row_filter.condition is None else [row_filter.condition]
-    terms += [f"exists (select 1 from {_fitting(join, table_of)})" for join in row_filter.joins]
-    return f"exists (select 1 {_of_row(article, table_of)} and ({' or '.join(terms)}))"
-
-
-def parent(row_filter: RowFilter, table_of: Callable[[Article], str]) -> str:
-    """Return the expression of the rowguid of the parent by which row `ROW` belongs to the partition; null if none."""
-    article = row_filter.article
-    found = [
-        f"(select {_name(join.parent)}.{ROWGUID} from {_fitting(join, table_of)} limit 1)" for join in row_filter.joins
-    ]
-    if not found:
-        return "null"
-    chosen = found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
-    return f"(select {chosen} {_of_row(article, table_of)})"
-
-
-def children(
-    row_filter: RowFilter, join: BoundJoin, parents: str, tables: Tables, table_of: Callable[[Article], str]
-) -> str:
-    """Return the query of the rowguids of rows that join to any of some parents, given as a query of rowguids."""
-    child, other = _name(row_filter.article), _name(join.parent)
-    found = tables.join(table_of(join.parent), other, f"{other}.{ROWGUID} = {_PARENTS}.{ROWGUID}")
-    return (
-        f"select {child}.{ROWGUID} from ({parents}) {_PARENTS} {found}, {table_of(row_filter.article)} as {child} "
-        f"where {join.condition}"
-    )
-
-
-def _read(article: Article, condition: str, *articles: Article) -> Expression:
-    tables = (ScopeTable(each.table, (*(column.name for column in each.columns), ROWGUID)) for each in articles)
+def _read(article: Article, condition: str, *tables: tuple[str, Article]) -> Expression:
+    scope = (ScopeTable(name, (*(column.name for column in of.columns), ROWGUID)) for name, of in tables)
     try:
-        return read_expression(condition, Scope(tuple(tables)))
+        return read_expression(condition, Scope(tuple(scope)))
     except FilterUnreadable as error:
         reason = f"at character {error.place}, {error.reason}"
         raise FilterRefused(article.qualified_name, condition, reason) from None
@@ -155,28 +176,32 @@ def _stored() -> Iterator[None]:
         raise StoredFilterRefused(error.article, error.condition, error.reason) from None
 
 
-def _bind_own(article: Article, partition: Partition) -> str | None:
+def _bind_level(article: Article, named: Mapping[str, Article], partition: Partition) -> Level:
     expression = read_filter(article)
-    return None if expression is None else bind(expression, partition)
+    condition = None if expression is None else bind(expression, partition)
+    return Level(article, condition, tuple(_bind_join(article, join, named) for join in article.filtering_joins))
 
 
-def _bind_join(article: Article, join: JoinFilter, other: Article, partition: Partition) -> BoundJoin:
-    condition = bind(read_join(article, other, join.condition), Partition())
-    return BoundJoin(other, condition, _bind_own(other, partition))
+def _bind_join(article: Article, join: JoinFilter, named: Mapping[str, Article]) -> BoundJoin:
+    parent = named[join.parent]
+    condition = bind(read_join(article, parent, join.condition), Partition())
+    return BoundJoin(parent, parent_name(article, parent), condition)
 
 
-def _of_row(article: Article, table_of: Callable[[Article], str]) -> str:
-    """Return a condition in a subquery in which the filter's names can only mean its own table."""
-    return f"from {table_of(article)} as {_name(article)} where {_name(article)}.{ROWGUID} = {ROW}.{ROWGUID}"
+def _groups(nickname: int, levels: Mapping[int, Level], reach: Mapping[int, frozenset[int]]) -> Iterator[Group]:
+    """Yield the groups of an article and all that it follows, parents first; `reach` is each article with those."""
+    # Articles in one circle reach the same articles; one that follows others reaches all that they do, and more.
+    for reached in sorted({reach[each] for each in reach[nickname]}, key=len):
+        members = tuple(levels[each] for each in sorted(reached) if reach[each] == reached)
+        own = {level.article.nickname for level in members}
+        yield Group(members, any(join.parent.nickname in own for level in members for join in level.joins))
 
 
-def _fitting(join: BoundJoin, table_of: Callable[[Article], str]) -> str:
-    """Return the condition on the parent, in a scope in which its columns are the innermost."""
-    condition = join.condition
-    if join.parent_condition is not None:
-        condition += f" and {join.parent_condition}"
-    return f"{table_of(join.parent)} as {_name(join.parent)} where {condition}"
-
-
-def _name(article: Article) -> str:
-    return '"' + article.table.replace('"', '""') + '"'
+def _followed(levels: Mapping[int, Level], nickname: int) -> set[int]:
+    """Return the articles that one follows, directly or over others; itself only in a circle."""
+    found: set[int] = set()
+    following = {join.parent.nickname for join in levels[nickname].joins}
+    while following:
+        found |= following
+        following = {join.parent.nickname for each in following for join in levels[each].joins} - found
+    return found

@@ -52,7 +52,7 @@ def mark(connection: Connection, subscriber: int, article: Article, marks: Marks
         of_row = _of(subscriber, article, []) & (partition_mappings.c.rowguid == bindparam("of_rowguid"))
         values = [{"of_rowguid": rowguid, "to_parent": parent} for rowguid, parent in chunk]
         relinked = update(partition_mappings).where(of_row)
-        connection.execute(relinked.values(parent=bindparam("to_parent"), generation=generation), values)
+        connection.execute(relinked.values(parent=bindparam("to_parent")), values)
     for leaving in _chunks(marks.leaving):
         connection.execute(update(partition_mappings).where(_of(subscriber, article, leaving)).values(is_leaving=True))
 

@@ -39,7 +39,7 @@ from rowtide.merge.handlers import find_handler
 from rowtide.merge.nodes.node import Node, TableDescription
 from rowtide.merge.partitions import partition_membership
 from rowtide.merge.partitions.expressions import functions_of
-from rowtide.merge.partitions.filters import bind, read_filter, read_join, require_values
+from rowtide.merge.partitions.filters import PARENT, bind, parent_name, read_filter, read_join, require_values
 from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.vertical_partitions import choose_columns
 
@@ -109,7 +109,6 @@ def add_filter(hub: Node, publication_name: str, child: str, join: JoinFilter) -
     listed = list_articles(hub.connection, publication.pubid)
     of_child, of_parent = (find_article(publication, listed, name) for name in (child, join.parent))
     join = replace(join, parent=of_parent.name)
-    _require_one_level(listed, of_child, of_parent)
     _check_join(hub, of_child, of_parent, join)
     filtered = replace(of_child, join_filters=(*of_child.join_filters, join))
     with hub.transaction():
@@ -169,7 +168,8 @@ def drop_article(hub: Node, publication_name: str, name: str) -> None:
     _require_no_subscriptions(hub, publication)
     listed = list_articles(hub.connection, publication.pubid)
     article = find_article(publication, listed, name)
-    filtered = next((one for one in listed if article.name in (join.parent for join in one.join_filters)), None)
+    others = [one for one in listed if one != article]
+    filtered = next((one for one in others if article.name in (join.parent for join in one.join_filters)), None)
     if filtered is not None:
         raise JoinFilterRefused(filtered.name, article.name, "it is the parent, and would be there no more")
     with hub.transaction():
@@ -217,6 +217,10 @@ def _check_filter(hub: Node, article: Article) -> None:
 
 def _check_join(hub: Node, child: Article, parent: Article, join: JoinFilter) -> None:
     """Raise `FilterRefused` or `JoinFilterRefused` if the hub cannot evaluate a join filter."""
+    if parent_name(child, parent) == child.table.lower():
+        raise JoinFilterRefused(
+            child.name, parent.name, f"no condition tells {PARENT}, the child, from {PARENT}, the parent"
+        )
     expression = read_join(child, parent, join.condition)
     if functions_of(expression):
         raise JoinFilterRefused(child.name, parent.name, "host_name() and suser_name() belong into row filters")
@@ -254,20 +258,6 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
             or any(part.is_unique and part.names(column.name) for part in described.parts)
         ),
     )
-
-
-def _require_one_level(listed: Sequence[Article], child: Article, parent: Article) -> None:
-    reason = None
-    if child == parent:
-        reason = "it is the same article"
-    elif child.table == parent.table:
-        reason = f"both tables are called {child.table}, and no filter could distinguish them"
-    elif parent.join_filters:
-        reason = "the parent has a join filter itself"
-    elif any(child.name == join.parent for one in listed for join in one.join_filters):
-        reason = "it is the parent of another join filter"
-    if reason is not None:
-        raise JoinFilterRefused(child.name, parent.name, reason)
 
 
 def _require_new(hub: Node, publication: Publication, article: Article, merged: Article | None) -> None:
@@ -308,8 +298,9 @@ def _order(hub: Node, publication: Publication) -> None:
 
 
 def in_order(described: Mapping[Article, TableDescription]) -> Sequence[Article]:
-    """Return articles with referenced tables and filter parents first; articles in a cycle by name."""
-    parents = {article: _parents(article, described) for article in described}
+    """Return articles with referenced tables first, then filter parents; articles in a cycle by name."""
+    referenced = {article: _referenced(article, described) for article in described}
+    parents = {article: referenced[article] | _joined(article, referenced) for article in described}
     waiting = sorted(described, key=lambda article: article.name)
     ordered: list[Article] = []
     while waiting:
@@ -320,11 +311,16 @@ def in_order(described: Mapping[Article, TableDescription]) -> Sequence[Article]
     return ordered
 
 
-def _parents(article: Article, described: Mapping[Article, TableDescription]) -> set[Article]:
-    referenced = {reference.referenced_table for reference in described[article].references}
-    joined = {join.parent for join in article.join_filters}
-    found = (each for each in described if each.qualified_name in referenced or each.name in joined)
-    return {each for each in found if each != article}
+def _referenced(article: Article, described: Mapping[Article, TableDescription]) -> set[Article]:
+    names = {reference.referenced_table for reference in described[article].references}
+    return {each for each in described if each.qualified_name in names and each != article}
+
+
+def _joined(article: Article, referenced: Mapping[Article, set[Article]]) -> set[Article]:
+    """Return the parents of an article's join filters, without those that reference it: foreign keys order first."""
+    names = {join.parent for join in article.join_filters}
+    found = {each for each in referenced if each.name in names and each != article}
+    return {each for each in found if article not in _ancestors(each, referenced)}
 
 
 def _ancestors(article: Article, parents: Mapping[Article, set[Article]]) -> set[Article]:

@@ -11,7 +11,7 @@ from typing import Self
 from rowtide.core.errors import FileNotWritable
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node import Request, Sending
-from rowtide.merge.partitions.candidates import Marks, Move, judge
+from rowtide.merge.partitions.candidates import Marks, Move, choose_parents, judge
 from rowtide.merge.versions.bases import append
 from rowtide.merge.versions.changes import RowChange, TombstoneType
 from rowtide.merge.versions.lineage import Change
@@ -76,10 +76,20 @@ class Outgoing:
             for batch in self._upserts(article):
                 spool.put(article, batch)
                 self._note_bases(article, batch)
+        self._link_circles()
         for article in reversed(self.request.articles):
             for batch in self._deletes(article):
                 spool.put(article, batch)
         return spool
+
+    def _link_circles(self) -> None:
+        """Choose the parents of rows in circles of articles, once all candidates are known."""
+        following = {
+            rowguid: each.parents for marks in self.marks.values() for rowguid, each in marks.following.items()
+        }
+        chosen = choose_parents(following)
+        for marks in self.marks.values():
+            marks.link(chosen)
 
     def _note_bases(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Collect the sent values of an additive column: later changes start from them."""
@@ -111,7 +121,7 @@ class Outgoing:
 
     def _entering(self, article: Article) -> Iterator[Sequence[RowChange]]:
         """Yield the partition's rows that are new to the destination, and collect membership changes of others."""
-        marks = self.marks[article.nickname] = Marks()
+        marks = self.marks[article.nickname] = Marks(self.request.filters[article.nickname].is_circular)
         leaving: list[RowChange] = []
         buried: list[RowChange] = []
         for batch in self.sending.entering(article):

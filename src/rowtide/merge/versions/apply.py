@@ -35,6 +35,14 @@ class Logged(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a recursive query: the columns that it finds, and what follows the row that it starts from."""
+
+    found: str
+    rest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tables:
     """The database's table names, and its syntax for looking up and removing single rows."""
 
@@ -45,10 +53,23 @@ class Tables:
     """A left join of each row on the left to its row in a table, if any."""
     removal: str = "delete from {table} where tablenick = {nickname} and rowguid in ({rows})"
     """Deletes an article's rows from a table, by a query of rowguids."""
+    step_from: str = "{name} {row}"
+    """What a step of a recursive query reads from, with the rows found so far as `row`."""
+    steps: tuple[str, str] = ("{steps}", " union ")
+    """The part of a recursive query `name` that its steps are, and what joins them."""
+    listing: str = "group_concat({})"
+    """The aggregate that joins texts by commas."""
 
     def join(self, table: str, alias: str, condition: str) -> str:
         """Return the join that looks up, for each row on the left, the rows that satisfy a condition on an index."""
         return self.lookup.format(table=table, alias=alias, condition=condition)
+
+    def recursive(self, name: str, columns: str, first: str, row: str, steps: Sequence[Step]) -> str:
+        """Return the definition of a recursive query: rows `first`, and what each step finds from a row `row`."""
+        pattern, joined = self.steps
+        begun = self.step_from.format(name=name, row=row)
+        written = joined.join(f"select {step.found} from {begun} {step.rest}" for step in steps)
+        return f"{name} ({columns}) as ({first} union {pattern.format(name=name, row=row, steps=written)})"
 
     def join_metadata(self, nickname: int, row: str) -> str:
         """Return the joins of contents as `c` and tombstones as `d` to rows, without joining a table to itself."""

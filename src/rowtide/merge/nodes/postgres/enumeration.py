@@ -16,10 +16,12 @@ from rowtide.databases.postgres.quoting import quote, quote_literal, quote_quali
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA, partition_mappings
 from rowtide.merge.nodes.postgres.generations import Generations, window_since
-from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, sent, table_of, uuid_array
-from rowtide.merge.nodes.postgres.system_tables import CONTENTS, OF_TABLE, TABLES, TOMBSTONE
-from rowtide.merge.partitions.candidates import Candidate, Names, candidates, members
-from rowtide.merge.partitions.filters import ROW, RowFilter, belongs
+from rowtide.merge.nodes.postgres.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.system_tables import CONTENTS, OF_TABLE, TOMBSTONE
+from rowtide.merge.partitions.belonging import ROW, belongs, members, read_parents
+from rowtide.merge.partitions.candidates import Candidate
+from rowtide.merge.partitions.descent import Names, candidates
+from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row, RowChange
 from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.lineage import Change, include
@@ -60,9 +62,8 @@ class PostgresEnumeration:
         self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
     ) -> Iterator[Sequence[Candidate]]:
         names = Names(
-            TABLES,
+            FILTERING,
             quote_qualified(SCHEMA, partition_mappings.name),
-            table_of,
             lambda rowguid: f"{quote_literal(rowguid)}::uuid",
             window_since(self.generations, since),
             OF_TABLE,
@@ -71,12 +72,13 @@ class PostgresEnumeration:
         for batch in self._read(candidates(row_filter, destination, asked, names)):
             yield [Candidate.read(row) for row in batch]
 
-    def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, str | None]]]:
-        return self._read(members(row_filter, table_of))
+    def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, tuple[str, ...]]]]:
+        for batch in self._read(members(row_filter, FILTERING)):
+            yield [(rowguid, read_parents(listed)) for rowguid, listed in batch]
 
     def rows(self, article: Article, row_filter: RowFilter | None = None) -> Iterator[Sequence[tuple[str, Row]]]:
         names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
-        condition = "" if row_filter is None else f"where {belongs(row_filter, table_of)}"
+        condition = "" if row_filter is None else f"where {belongs(row_filter, FILTERING)}"
         for batch in self._stream(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
             yield [(row[0], sent(article, row[1:])) for row in batch]
 

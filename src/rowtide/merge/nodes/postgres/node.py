@@ -37,7 +37,7 @@ from rowtide.merge.nodes.postgres.apply import (
 )
 from rowtide.merge.nodes.postgres.enumeration import PostgresEnumeration
 from rowtide.merge.nodes.postgres.generations import Generations, close_generation, newer_generations, take_generations
-from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.sending import APPLYING, UNKNOWN_LINES, Closing, PostgresSending, apply_alone
 from rowtide.merge.nodes.postgres.sequences import sequences_request
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG
@@ -61,7 +61,8 @@ from rowtide.merge.nodes.postgres.writing import (
 )
 from rowtide.merge.nodes.retry import retry_busy
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
-from rowtide.merge.partitions.filters import ROW, RowFilter, belongs
+from rowtide.merge.partitions.belonging import ROW, belongs
+from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.progress import SELECT_NODE
 from rowtide.merge.versions.changes import Known, Row, Write
 from rowtide.merge.versions.composition import Composer
@@ -70,6 +71,8 @@ from rowtide.merge.versions.row_metadata import MetadataReader
 _MANY = 1000
 """Number of log entries after which the agent vacuums and analyzes at once, without waiting for autovacuum."""
 _BEGIN = ("begin isolation level repeatable read", f"set local {AGENT_SETTING} = 'on'")
+_PLANNING = {"jit": "off"}
+"""Conditions over several joins are expected to cost much and cost little: compiling them takes seconds."""
 _NOT_DURABLE = "set local synchronous_commit = off"
 SUBSCRIPTIONS, REPLINFO, ARTICLES = (
     quote_qualified(SCHEMA, table.name) for table in (subscriptions, replinfo, articles)
@@ -86,7 +89,7 @@ class UnexpectedLines(Exception):
 
 def open_node(url: str | DatabaseUrl) -> PostgresNode:
     """Connect to the database that a URL names. Raises `ConnectionFailed`."""
-    settings = PINNED_SETTINGS | WHOLE_TABLES
+    settings = PINNED_SETTINGS | WHOLE_TABLES | _PLANNING
     return PostgresNode(open_batching_engine(url, application_name="rowtide merge", settings=settings))
 
 
@@ -474,7 +477,7 @@ class PostgresNode:
         listed = f"{ROWGUID} = any(%s::uuid[]) and not "
         query = f"select {ROWGUID} from {table_of(row_filter.article)} as {ROW} where {listed}"
         # What the user wrote is no place for parameters of ours: a percent sign in it is itself.
-        condition = belongs(row_filter, table_of).replace("%", "%%")
+        condition = belongs(row_filter, FILTERING).replace("%", "%%")
         return [row[0] for row in self._read(query + condition, [uuid_array(rowguids)])]
 
     def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:

@@ -15,6 +15,7 @@ from rowtide.merge.articles import Article
 from rowtide.merge.nodes.postgres.generations import Generations
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, TABLES, TOMBSTONE
 from rowtide.merge.nodes.untyped_values import as_read_from_server, untyped_places
+from rowtide.merge.partitions.belonging import FilterDialect
 from rowtide.merge.versions.apply import Tables
 from rowtide.merge.versions.changes import Row, TombstoneType
 from rowtide.merge.versions.composition import Contents, Tombstone
@@ -23,6 +24,9 @@ from rowtide.merge.versions.composition import Contents, Tombstone
 def table_of(article: Article) -> str:
     """Return the quoted name of an article's table; a name without a schema is resolved by search_path."""
     return quote_qualified(article.schema, article.table) if article.schema else quote(article.table)
+
+
+FILTERING = FilterDialect(TABLES, table_of)
 
 
 def uuid_array(rowguids: Sequence[str]) -> str:

@@ -29,9 +29,10 @@ from rowtide.merge.nodes.postgres.generations import (
     take_generations,
     window_since,
 )
-from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, table_of, uuid_array
-from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, OF_TABLE, TABLES, TOMBSTONE
-from rowtide.merge.partitions.candidates import CANDIDATE_COLUMNS, Candidate, Names, candidates
+from rowtide.merge.nodes.postgres.row_metadata import FILTERING, PostgresReader, uuid_array
+from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, OF_TABLE, TOMBSTONE
+from rowtide.merge.partitions.candidates import CANDIDATE_COLUMNS, Candidate
+from rowtide.merge.partitions.descent import Names, candidates
 from rowtide.merge.versions.changes import RowChange
 from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import MetadataReader
@@ -252,9 +253,8 @@ class PostgresSending:
 
     def _candidates(self, nickname: int, asked: Sequence[str]) -> str:
         names = Names(
-            TABLES,
+            FILTERING,
             quote_qualified(SCHEMA, partition_mappings.name),
-            table_of,
             lambda rowguid: f"{quote_literal(rowguid)}::uuid",
             self._is_new,
             OF_TABLE,

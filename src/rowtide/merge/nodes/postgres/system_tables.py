@@ -30,7 +30,9 @@ _REMOVAL = (
     "delete from {table} where ctid = any (array(select o.ctid from ({rows}) n, lateral (select m.ctid from {table} m "
     "where m.tablenick = {nickname} and m.rowguid = n.rowguid offset 0) o))"
 )
-TABLES = Tables(CONTENTS, TOMBSTONE, LOG, _LOOKUP, _REMOVAL)
+# Here a recursive query may be named once in itself.
+_STEPS = ("select rowtide_step.* from {name} {row} cross join lateral ({steps}) rowtide_step", " union all ")
+TABLES = Tables(CONTENTS, TOMBSTONE, LOG, _LOOKUP, _REMOVAL, "(select) rowtide_one", _STEPS, "string_agg({}, ',')")
 
 # `origin` is the node that a version came from, null for a change of this one's.
 _COLUMNS = {

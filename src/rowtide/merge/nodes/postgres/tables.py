@@ -33,6 +33,7 @@ from rowtide.merge.nodes.postgres.triggers import (
 from rowtide.merge.nodes.postgres.writing import load
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.nodes.untyped_values import server_type
+from rowtide.merge.partitions.filters import parent_name
 from rowtide.merge.versions.changes import Row
 
 MAKER = "rowtide merge replication"
@@ -163,7 +164,7 @@ class PostgresTables:
         )
 
     def check_join(self, child: Article, join: JoinFilter, parent: Article, condition: str) -> None:
-        tables = f"{table_of(child)}, {table_of(parent)}"
+        tables = f"{table_of(child)}, {table_of(parent)} as {quote(parent_name(child, parent))}"
         self._check(child, join.condition, f"select 1 from {tables} where {condition} limit 0")
 
     def _check(self, article: Article, written: str, *statements: str) -> None:

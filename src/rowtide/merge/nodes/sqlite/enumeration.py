@@ -20,10 +20,12 @@ from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.catalogue import list_merged
 from rowtide.merge.definitions import genhistory, partition_mappings
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
-from rowtide.merge.nodes.sqlite.row_metadata import READER, read_asked, table_of
-from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, TABLES, TOMBSTONE
-from rowtide.merge.partitions.candidates import Candidate, Names, candidates, members
-from rowtide.merge.partitions.filters import ROW, RowFilter, belongs
+from rowtide.merge.nodes.sqlite.row_metadata import FILTERING, READER, read_asked, table_of
+from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, TOMBSTONE
+from rowtide.merge.partitions.belonging import ROW, belongs, members, read_parents
+from rowtide.merge.partitions.candidates import Candidate
+from rowtide.merge.partitions.descent import Names, candidates
+from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row, RowChange
 from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.lineage import Change, include
@@ -87,9 +89,8 @@ class SqliteEnumeration:
         self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
     ) -> Iterator[Sequence[Candidate]]:
         names = Names(
-            TABLES,
+            FILTERING,
             partition_mappings.name,
-            table_of,
             quote_literal,
             lambda stamp: f"{stamp} > {since} and {stamp} <= {self.generation}",
             "tablenick",
@@ -98,12 +99,13 @@ class SqliteEnumeration:
         for batch in self._read(candidates(row_filter, destination, asked, names)):
             yield [Candidate.read(row) for row in batch]
 
-    def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, str | None]]]:
-        return self._read(members(row_filter, table_of))
+    def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, tuple[str, ...]]]]:
+        for batch in self._read(members(row_filter, FILTERING)):
+            yield [(rowguid, read_parents(listed)) for rowguid, listed in batch]
 
     def rows(self, article: Article, row_filter: RowFilter | None = None) -> Iterator[Sequence[tuple[str, Row]]]:
         names = ", ".join([ROWGUID, *read_columns(article, ROW)])
-        condition = "" if row_filter is None else f"where {belongs(row_filter, table_of)}"
+        condition = "" if row_filter is None else f"where {belongs(row_filter, FILTERING)}"
         for batch in self._read(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
             yield [(row[0], READER.values(article, row[1:])) for row in batch]
 

@@ -28,12 +28,21 @@ from rowtide.merge.nodes.sqlite.apply import apply_beside, apply_log, is_logged
 from rowtide.merge.nodes.sqlite.dependents import has_dependents
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
-from rowtide.merge.nodes.sqlite.row_metadata import READER, decode, find_key_holder, read_asked, read_rows, table_of
+from rowtide.merge.nodes.sqlite.row_metadata import (
+    FILTERING,
+    READER,
+    decode,
+    find_key_holder,
+    read_asked,
+    read_rows,
+    table_of,
+)
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS
 from rowtide.merge.nodes.sqlite.tables import SqliteTables
 from rowtide.merge.nodes.sqlite.writing import write, write_temporary
 from rowtide.merge.nodes.unique_swap import temporary_values
-from rowtide.merge.partitions.filters import ROW, RowFilter, belongs
+from rowtide.merge.partitions.belonging import ROW, belongs
+from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.progress import require_session
 from rowtide.merge.versions.changes import Known, Row, Write
 from rowtide.merge.versions.composition import Composer
@@ -264,7 +273,7 @@ class SqliteNode:
                 self._session.execute("release merge_rows")
 
     def outside(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:
-        listed = f"{ROWGUID} in (select value from json_each(?)) and not {belongs(row_filter, table_of)}"
+        listed = f"{ROWGUID} in (select value from json_each(?)) and not {belongs(row_filter, FILTERING)}"
         query = f"select {ROWGUID} from {table_of(row_filter.article)} as {ROW} where {listed}"
         return [row[0] for row in self._session.execute(query, (json.dumps(list(rowguids)),))]
 

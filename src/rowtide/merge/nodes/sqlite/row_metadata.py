@@ -16,6 +16,7 @@ from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.own_columns import decode_own_columns
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, TABLES, TOMBSTONE
+from rowtide.merge.partitions.belonging import FilterDialect
 from rowtide.merge.versions.apply import Tables
 from rowtide.merge.versions.changes import Row, TombstoneType
 from rowtide.merge.versions.composition import Contents, Tombstone
@@ -27,6 +28,9 @@ decode = methodcaller("decode", "utf-8", "surrogateescape")
 def table_of(article: Article) -> str:
     """Return the quoted name of an article's table."""
     return quote(article.file_table)
+
+
+FILTERING = FilterDialect(TABLES, table_of)
 
 
 @dataclass(frozen=True, slots=True)

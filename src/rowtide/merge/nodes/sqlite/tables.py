@@ -27,6 +27,7 @@ from rowtide.merge.nodes.sqlite.rowguid import (
 from rowtide.merge.nodes.sqlite.triggers import trigger_names, trigger_statements
 from rowtide.merge.nodes.sqlite.writing import load
 from rowtide.merge.nodes.table_parts import Omission
+from rowtide.merge.partitions.filters import parent_name
 from rowtide.merge.versions.changes import Row
 
 Transaction = Callable[[], AbstractContextManager[None]]
@@ -133,7 +134,7 @@ class SqliteTables:
         )
 
     def check_join(self, child: Article, join: JoinFilter, parent: Article, condition: str) -> None:
-        tables = f"{quote(child.file_table)}, {quote(parent.file_table)}"
+        tables = f"{quote(child.file_table)}, {quote(parent.file_table)} as {quote(parent_name(child, parent))}"
         self._check(child, join.condition, f"select 1 from {tables} where {condition} limit 0")
 
     def _check(self, article: Article, written: str, *statements: str) -> None:

@@ -1,0 +1,145 @@
+"""Conditions and queries in the hub's SQL of the rows that belong to a partition. Pure.
+
+Where no article follows itself, a condition is nested once for each level; in a circle of articles it is a recursive
+query over the rows that a row follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.partitions.filters import BoundJoin, Group, Level, RowFilter
+from rowtide.merge.versions.apply import Step, Tables
+
+ROW = "rowtide_row"
+"""Alias of the evaluated row in queries; no table or column of a filter may have this name."""
+_UP = "rowtide_up"
+"""The rows that a row follows in a circle, with itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterDialect:
+    """The SQL of the hub's database: of lookups and recursive queries, and of an article's table."""
+
+    tables: Tables
+    table_of: Callable[[Article], str]
+
+    def named(self, article: Article, name: str | None = None) -> str:
+        """Return an article's table under its name in filters, or another one."""
+        return f"{self.table_of(article)} as {quoted(name or article.table)}"
+
+
+def belongs(row_filter: RowFilter, dialect: FilterDialect) -> str:
+    """Return the condition that row `ROW` belongs to the partition; null or false for a row that does not exist."""
+    return f"exists (select 1 {_of_row(row_filter, dialect)} and {_member(row_filter, row_filter.article, dialect)})"
+
+
+def parents(row_filter: RowFilter, dialect: FilterDialect) -> str:
+    """Return the expression of the parents by which row `ROW` belongs to the partition; null if it does by itself.
+
+    It is one rowguid, or in a circle of articles all of them, separated by commas.
+    """
+    group, level = row_filter.find(row_filter.article)
+    found = [
+        f"(select {_rowguid(join.name)} from {_fitting(row_filter, join, dialect)} limit 1)"
+        for join in level.joins
+        if not group.has(join.parent)
+    ]
+    circle = [
+        f"select {_rowguid(join.name)} as rowguid from {_fitting(row_filter, join, dialect)}"
+        for join in level.joins
+        if group.has(join.parent)
+    ]
+    if circle:
+        listed = dialect.tables.listing.format("rowtide_parent.rowguid")
+        found.append(f"(select {listed} from ({' union all '.join(circle)}) rowtide_parent)")
+    if not found:
+        return "null"
+    chosen = found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
+    if level.condition is not None:
+        chosen = f"case when {level.condition} then null else {chosen} end"
+    return f"(select {chosen} {_of_row(row_filter, dialect)})"
+
+
+def members(row_filter: RowFilter, dialect: FilterDialect) -> str:
+    """Return the query of the rowguids of all rows of an article in a partition, each with `parents`."""
+    return (
+        f"select {ROW}.{ROWGUID}, {parents(row_filter, dialect)} from {dialect.table_of(row_filter.article)} as {ROW} "
+        f"where {belongs(row_filter, dialect)}"
+    )
+
+
+def read_parents(listed: str | None) -> tuple[str, ...]:
+    """Return the rowguids that `parents` lists."""
+    return () if listed is None else tuple(str(listed).split(","))
+
+
+def quoted(name: str) -> str:
+    """Return a name of a filter in quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _of_row(row_filter: RowFilter, dialect: FilterDialect) -> str:
+    """Return a condition in a subquery in which the filter's names can only mean its own table."""
+    article = row_filter.article
+    return f"from {dialect.named(article)} where {quoted(article.table)}.{ROWGUID} = {ROW}.{ROWGUID}"
+
+
+def _member(row_filter: RowFilter, article: Article, dialect: FilterDialect) -> str:
+    """Return the condition that the row of an article's table, under its name, belongs to the partition."""
+    group, level = row_filter.find(article)
+    if level.is_whole:
+        return "true"
+    if not group.is_circular:
+        return f"({' or '.join(_reasons(row_filter, group, level, dialect))})"
+    first = f"select {article.nickname}, {quoted(article.table)}.{ROWGUID}"
+    steps = [_step(of, join, dialect) for of in group.levels for join in of.joins if group.has(join.parent)]
+    climbed = dialect.tables.recursive(_UP, "tablenick, rowguid", first, "k", steps)
+    ends = " or ".join(_end(row_filter, group, of, dialect) for of in group.levels)
+    return f"exists (with recursive {climbed} select 1 from {_UP} where {ends})"
+
+
+def _reasons(row_filter: RowFilter, group: Group, level: Level, dialect: FilterDialect) -> Iterator[str]:
+    """Yield the conditions by which a row belongs, without those of a circle."""
+    if level.condition is not None:
+        yield level.condition
+    for join in level.joins:
+        if not group.has(join.parent):
+            yield f"exists (select 1 from {_fitting(row_filter, join, dialect)})"
+
+
+def _step(level: Level, join: BoundJoin, dialect: FilterDialect) -> Step:
+    """Return the step from a row to those that it follows by a join."""
+    child, name = level.article, quoted(level.article.table)
+    found = dialect.tables.join(dialect.table_of(child), name, f"{name}.{ROWGUID} = k.rowguid")
+    is_found = f"k.tablenick = {child.nickname} and {name}.{ROWGUID} is not null and {join.condition}"
+    return Step(
+        f"{join.parent.nickname}, {quoted(join.name)}.{ROWGUID}",
+        f"{found}, {dialect.named(join.parent, join.name)} where {is_found}",
+    )
+
+
+def _end(row_filter: RowFilter, group: Group, level: Level, dialect: FilterDialect) -> str:
+    """Return the condition that a row found by steps belongs by itself, or by a join that leaves the circle."""
+    reasons = list(_reasons(row_filter, group, level, dialect)) or ["false"]
+    name = quoted(level.article.table)
+    found = f"{dialect.named(level.article)} where {name}.{ROWGUID} = {_UP}.rowguid"
+    return (
+        f"({_UP}.tablenick = {level.article.nickname} and exists (select 1 from {found} and ({' or '.join(reasons)})))"
+    )
+
+
+def _fitting(row_filter: RowFilter, join: BoundJoin, dialect: FilterDialect) -> str:
+    """Return the parent's rows that a join finds and that belong, in a scope in which its columns are the innermost."""
+    member = _member(row_filter, join.parent, dialect)
+    if member != "true" and join.name != join.parent.table:
+        # Its own filters call the table by its name.
+        own = f"{quoted(join.parent.table)}.{ROWGUID} = {quoted(join.name)}.{ROWGUID}"
+        member = f"exists (select 1 from {dialect.named(join.parent)} where {own} and {member})"
+    return f"{dialect.named(join.parent, join.name)} where {join.condition} and {member}"
+
+
+def _rowguid(name: str) -> str:
+    return f"cast({quoted(name)}.{ROWGUID} as text)"
