@@ -7,7 +7,6 @@ that the subscriber has because of a changed parent. The decisions are pure; `de
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -150,30 +149,6 @@ class Marks:
             self.entering.append((candidate.rowguid, parent))
         elif membership.is_leaving or membership.parent != parent:
             self.relinked.append((candidate.rowguid, parent))
-
-
-def choose_parents(parents: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return for each row the one of its parents that is nearest to a row that belongs for another reason.
-
-    Such a row is one without parents here. Chains of chosen parents therefore end: a row that loses the reason for its
-    membership is found from the row at the end of its chain.
-    """
-    followers: dict[str, list[str]] = {}
-    chosen: dict[str, str] = {}
-    for row, listed in parents.items():
-        outside = next((parent for parent in listed if parent not in parents), None)
-        if outside is not None:
-            chosen[row] = outside
-        for parent in listed:
-            followers.setdefault(parent, []).append(row)
-    reached = deque(chosen)
-    while reached:
-        parent = reached.popleft()
-        for row in followers.get(parent, ()):
-            if row not in chosen:
-                chosen[row] = parent
-                reached.append(row)
-    return chosen
 
 
 def _is(value: SqlValue) -> bool:

@@ -13,6 +13,7 @@ from rowtide.merge.articles import Article, Partition
 from rowtide.merge.errors import PartitionUnused
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.candidates import Marks
+from rowtide.merge.partitions.chains import link_members
 from rowtide.merge.partitions.filters import bind_articles, require_values
 from rowtide.merge.partitions.partition_membership import drop_unused_partitions, list_members, mark
 from rowtide.merge.progress import set_subscription
@@ -40,16 +41,18 @@ def move(hub: Node, pairing: Pairing, partition: Partition) -> None:
     filters = bind_articles(pairing.articles, partition)
     with hub.enumerating() as enumeration:
         generation = enumeration.generation
-        belonging = {
-            article: dict(pair for batch in enumeration.members(filters[article.nickname]) for pair in batch)
-            for article in filtered
-        }
+        belonging = link_members(
+            {
+                article: [pair for batch in enumeration.members(filters[article.nickname]) for pair in batch]
+                for article in filtered
+            }
+        )
     with hub.transaction():
         hub.require_session(subscription)
         number = take_partition(hub, pairing.articles, subscription, partition)
         set_subscription(hub.connection, subscription.subid, partition_id=number, session=subscription.session + 1)
         for article, rows in belonging.items():
-            _mark(hub, subscription.nickname, article, rows, generation)
+            _mark(hub, subscription.nickname, article, dict(rows), generation)
         drop_unused_partitions(hub.connection, pairing.publication.pubid)
 
 

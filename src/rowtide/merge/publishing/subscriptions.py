@@ -37,7 +37,7 @@ from rowtide.merge.errors import (
 )
 from rowtide.merge.nodes.node import Enumeration, Node
 from rowtide.merge.nodes.table_parts import Omission
-from rowtide.merge.partitions.candidates import choose_parents
+from rowtide.merge.partitions.chains import link_members
 from rowtide.merge.partitions.filters import RowFilter, bind_articles, require_values
 from rowtide.merge.partitions.partition_membership import (
     add_members,
@@ -311,13 +311,12 @@ class Snapshot:
     def members(self) -> dict[Article, list[tuple[str, str | None]]]:
         """Return the rowguids of the filtered articles' rows, each with its parent's."""
         filtered = [(article, self.filters[article.nickname]) for article in self.articles if article.is_filtered]
-        found = {
-            article: [pair for batch in self.enumeration.members(row_filter) for pair in batch]
-            for article, row_filter in filtered
-        }
-        following = {rowguid: parents for pairs in found.values() for rowguid, parents in pairs if parents}
-        chosen = choose_parents(following)
-        return {article: [(rowguid, chosen.get(rowguid)) for rowguid, _ in pairs] for article, pairs in found.items()}
+        return link_members(
+            {
+                article: [pair for batch in self.enumeration.members(row_filter) for pair in batch]
+                for article, row_filter in filtered
+            }
+        )
 
 
 def _hold(

@@ -11,7 +11,8 @@ from typing import Self
 from rowtide.core.errors import FileNotWritable
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node import Request, Sending
-from rowtide.merge.partitions.candidates import Marks, Move, choose_parents, judge
+from rowtide.merge.partitions.candidates import Marks, Move, judge
+from rowtide.merge.partitions.chains import choose_parents
 from rowtide.merge.versions.bases import append
 from rowtide.merge.versions.changes import RowChange, TombstoneType
 from rowtide.merge.versions.lineage import Change
