@@ -20,6 +20,7 @@ def test_rows_in_a_circle_lead_out_of_it() -> None:
 
 
 def test_all_rows_of_a_partition_are_linked() -> None:
-    found = {"customer": [("a", ()), ("b", ("a",))], "orders": [("o", ("b",))]}
+    customers: list[tuple[str, tuple[str, ...]]] = [("a", ()), ("b", ("a",))]
 
-    assert link_members(found) == {"customer": [("a", None), ("b", "a")], "orders": [("o", "b")]}
+    found = link_members({"customer": customers, "orders": [("o", ("b",))]})
+    assert found == {"customer": [("a", None), ("b", "a")], "orders": [("o", "b")]}
