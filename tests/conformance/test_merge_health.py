@@ -39,7 +39,11 @@ def test_a_subscription_is_well_once_it_was_synchronised(merged: Merge) -> None:
 def test_subscription_not_synchronised_for_long_has_expired(merged: Merge) -> None:
     begin(merged)
     merged.settle()
-    table = "rowtide_merge.sysmergesubscriptions" if "postgresql" in merged.hub.url else "sysmergesubscriptions"
+    table = (
+        "rowtide_merge.sysmerge_stored_subscriptions"
+        if "postgresql" in merged.hub.url
+        else "sysmerge_stored_subscriptions"
+    )
     url = address(merged.subscribers[0].url)
     merged.hub.execute(f"update {table} set last_sync_date = '2020-01-01 00:00' where subscriber_server = '{url}'")
     expired = subscription(merged)

@@ -38,7 +38,7 @@ def begin(merged: Merge, **options: object) -> None:
 def metadata(member: Member) -> int:
     """Return how many rows of metadata a member has."""
     prefix = "rowtide_merge." if not isinstance(member, FileMember) else ""
-    tables = (f'{prefix}"MSmerge_contents"', f'{prefix}"MSmerge_tombstone"')
+    tables = (f'{prefix}"MSmerge_stored_contents"', f'{prefix}"MSmerge_stored_tombstone"')
     return sum(int(member.execute(f"select count(*) from {table}")[0][0]) for table in tables)
 
 

@@ -52,7 +52,7 @@ def held(merged: Merge) -> list[tuple[Any, ...]]:
     """Return which rows the hub says that its subscribers have, by the order of the subscribers."""
     prefix = "" if isinstance(merged.hub, FileMember) else "rowtide_merge."
     return merged.hub.execute(
-        f'select tablenick, count(*) from {prefix}"MSmerge_current_partition_mappings" group by tablenick'
+        f'select tablenick, count(*) from {prefix}"MSmerge_stored_partition_mappings" group by tablenick'
     )
 
 

@@ -25,15 +25,15 @@ def catalogue(member: Member) -> list[tuple[object, ...]]:
     """All objects of a database, and what is published."""
     if isinstance(member, FileMember):
         objects = member.execute("select type, name, sql from sqlite_schema order by 1, 2")
-        published = "sysmergearticles"
+        published = "sysmerge_stored_articles"
     else:
         objects = member.execute(
             "select 'r', oid::regclass::text, relnatts::text from pg_class where relnamespace::regnamespace::text in "
             "('public', 'rowtide_merge') union all select 't', tgrelid::regclass::text, tgname::text from "
             "pg_trigger where not tgisinternal order by 1, 2, 3"
         )
-        published = "rowtide_merge.sysmergearticles"
-    if any("sysmergearticles" in str(row) for row in objects):
+        published = "rowtide_merge.sysmerge_stored_articles"
+    if any("sysmerge_stored_articles" in str(row) for row in objects):
         objects = [*objects, *member.execute(f"select name, nickname, definition from {published} order by 1")]
     return objects
 
@@ -59,7 +59,7 @@ def test_a_rehearsed_publication_is_not_there(merged: Merge) -> None:
     rehearsal = merged.merge.rehearsal()
     rehearsal.add_publication("shop")
 
-    assert any("sysmergepublications" in statement for statement in rehearsal.statements)
+    assert any("sysmerge_stored_publications" in statement for statement in rehearsal.statements)
     assert catalogue(merged.hub) == before
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from rowtide.merge.articles import (
@@ -30,6 +30,7 @@ from rowtide.merge.fan_out.synchronising import (
     synchronise_in_threads,
     synchronise_named,
 )
+from rowtide.merge.inspection.documented import read_table
 from rowtide.merge.inspection.explaining import RowReplica, explain
 from rowtide.merge.inspection.listings import (
     MergeArticle,
@@ -82,8 +83,13 @@ class MergePublishing:
 
     @contextmanager
     def _altering(self, publication: str | None = None) -> Iterator[Node]:
-        with open_node(self.url) if publication is None else self._open_hub(publication) as hub:
+        with self._opened(publication) as hub:
             yield hub
+            if hub.tables.is_prepared():
+                hub.tables.renew_views()
+
+    def _opened(self, publication: str | None) -> AbstractContextManager[Node]:
+        return open_node(self.url) if publication is None else self._open_hub(publication)
 
     def add_publication(self, name: str, *, retention_days: int = DEFAULT_RETENTION_DAYS) -> Publication:
         """Create a publication (SQL Server: sp_addmergepublication). 0 days of retention means no limit.
@@ -177,7 +183,7 @@ class MergeRehearsal(MergePublishing):
 
     @contextmanager
     def _altering(self, publication: str | None = None) -> Iterator[Node]:
-        with super()._altering(publication) as hub, hub.rehearsing(self.statements):
+        with self._opened(publication) as hub, hub.rehearsing(self.statements):
             yield hub
 
 
@@ -412,6 +418,14 @@ class MergeReplication(MergePublishing):
         """Return the sessions of past synchronisations, newest first. Raises `MergePublicationUnknown`."""
         with open_node(self.url) as hub:
             return list_sessions(hub, publication) if _knows(hub, publication) else ()
+
+    def read_table(self, name: str) -> Sequence[Mapping[str, object]]:
+        """Return the rows of a table that SQL Server documents, such as MSmerge_contents, by column.
+
+        What the agent has yet to look at counts already. Raises `DocumentedTableUnknown`.
+        """
+        with open_node(self.url) as node:
+            return read_table(node, name)
 
     def list_row_replicas(self, table: str, rowguid: str) -> Sequence[RowReplica]:
         """Return what each node is known to have of a row, and why (SQL Server: sp_showrowreplicainfo).

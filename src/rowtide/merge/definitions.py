@@ -1,7 +1,8 @@
 """The tables in which each node stores its publications, subscriptions and progress; the same on every database.
 
-Names are SQL Server's (specification 3.6). On PostgreSQL they are in the schema `rowtide_merge`. `MSmerge_contents` and
-`MSmerge_tombstone`, which triggers write, are created by each database's own statements.
+Where SQL Server documents a table, its name is that of a view with the documented columns, and the table below it has
+`stored` in its name; see `documented`. On PostgreSQL they are in the schema `rowtide_merge`. The stored contents
+and tombstones are created by each database's own statements.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable, Executable
 SCHEMA = "rowtide_merge"
 """The tables' schema, on databases that have schemas."""
 
+CONTENTS = "MSmerge_stored_contents"
+TOMBSTONE = "MSmerge_stored_tombstone"
+
 metadata = MetaData()
 
 _ROWGUID = Text().with_variant(UUID(as_uuid=False), "postgresql")
@@ -46,7 +50,7 @@ replinfo = Table(
 )
 
 publications = Table(
-    "sysmergepublications",
+    "sysmerge_stored_publications",
     metadata,
     Column("pubid", Text, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
@@ -56,7 +60,7 @@ publications = Table(
 )
 
 articles = Table(
-    "sysmergearticles",
+    "sysmerge_stored_articles",
     metadata,
     Column("pubid", Text, primary_key=True),
     Column("name", Text, primary_key=True),
@@ -70,7 +74,7 @@ articles = Table(
 )
 
 subscriptions = Table(
-    "sysmergesubscriptions",
+    "sysmerge_stored_subscriptions",
     metadata,
     Column("subid", Text, primary_key=True),
     Column("pubid", Text, nullable=False),
@@ -109,7 +113,7 @@ schema_changes = Table(
 )
 
 genhistory = Table(
-    "MSmerge_genhistory",
+    "MSmerge_stored_genhistory",
     metadata,
     Column("nickname", BigInteger, primary_key=True, comment="of the node whose generation it is"),
     Column("generation", BigInteger, primary_key=True),
@@ -120,7 +124,7 @@ genhistory = Table(
 )
 
 partition_groups = Table(
-    "MSmerge_partition_groups",
+    "MSmerge_stored_partition_groups",
     metadata,
     Column("partition_id", Integer, primary_key=True, autoincrement=True),
     Column("pubid", Text, nullable=False),
@@ -130,7 +134,7 @@ partition_groups = Table(
 )
 
 partition_mappings = Table(
-    "MSmerge_current_partition_mappings",
+    "MSmerge_stored_partition_mappings",
     metadata,
     Column("replnickname", BigInteger, primary_key=True, comment="of the subscriber that has the row"),
     Column("tablenick", Integer, primary_key=True),

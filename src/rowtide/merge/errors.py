@@ -413,3 +413,27 @@ class PartitionUnused(Invalid):
     fact = "no article of {publication} is filtered: its subscribers have all rows"
     hint = "Filter articles with `rowtide merge add-article --where`, before the first subscription."
     publication: str
+
+
+@numbered
+class NodeOutdated(RowtideError):
+    """The node's metadata are of another build, and may not be completed with this connection."""
+
+    number = 8080
+    fact = "the metadata of {name} are of another build, and cannot be completed: {reason}"
+    hint = (
+        "Run `rowtide merge status` once on the primary, as the role that owns the metadata, or with rights to write."
+    )
+    name: str
+    reason: str
+
+
+@numbered
+class DocumentedTableUnknown(NotFound):
+    """SQL Server documents no such table of merge, or it has no counterpart here."""
+
+    number = 8081
+    fact = "there is no table {name}"
+    hint = "Choose one of {names}."
+    name: str
+    names: str

@@ -25,7 +25,7 @@ from rowtide.merge.versions.lineage import Change, Lineage
 pytestmark = pytest.mark.live
 
 OTHER = 9
-CONTENTS = 'insert into rowtide_merge."MSmerge_contents" (tablenick, rowguid, stamp) values (%s, %s, 1)'
+CONTENTS = 'insert into rowtide_merge."MSmerge_stored_contents" (tablenick, rowguid, stamp) values (%s, %s, 1)'
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_metadata_written_concurrently_make_the_node_busy(hub: Member) -> None:
         (article,) = list_merged(node.connection)
         node.apply_log()
         hub.execute("update item set name = 'untouched' where id = 1", 'delete from rowtide_merge."MSmerge_log"')
-        hub.execute('delete from rowtide_merge."MSmerge_contents"')
+        hub.execute('delete from rowtide_merge."MSmerge_stored_contents"')
         rowguid = hub.rowguid("item", 1)
         last = Change(OTHER, 3)
         version = (Lineage((last,)).encode(), last.encode(), None, OTHER, frozenset[int](), TombstoneType.USER)

@@ -311,7 +311,13 @@ class NodeTables(Protocol):
         """Create the metadata tables that do not exist."""
 
     def is_prepared(self) -> bool:
-        """Whether the metadata tables exist."""
+        """Whether the metadata tables exist; those of an earlier build are completed. Raises `NodeOutdated`."""
+
+    def read_documented(self, name: str) -> Sequence[Mapping[str, object]]:
+        """Return the rows of one of `documented`, by column, as the node is now."""
+
+    def renew_views(self) -> None:
+        """Make the documented tables say what publications, articles and filters now are."""
 
     def find_original(self) -> Original | None:
         """Return the database in which the metadata was created, if it is another one that may still exist."""

@@ -35,6 +35,7 @@ from rowtide.merge.nodes.postgres.apply import (
     look_again,
     tidy,
 )
+from rowtide.merge.nodes.postgres.completing import FORM, form
 from rowtide.merge.nodes.postgres.enumeration import PostgresEnumeration
 from rowtide.merge.nodes.postgres.generations import Generations, close_generation, newer_generations, take_generations
 from rowtide.merge.nodes.postgres.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
@@ -106,6 +107,8 @@ class PostgresNode:
         self._generations = Generations()
         self._own = 0
         self._is_ahead = False
+        self._is_complete = False
+        """Whether the metadata are known to have this build's form."""
         self._is_log_known = False
         """Whether the log has no other entries than those of `_logged`, as far as is known."""
         self._merged: tuple[Article, ...] = ()
@@ -128,15 +131,21 @@ class PostgresNode:
         return translated()
 
     def read_together(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
+        requests = [*map(self._compile, statements), *(() if self._is_complete else ((FORM, None),))]
         try:
-            answers = self._session.read(*map(self._compile, statements))
+            answers = self._session.read(*requests)
         except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
-            # There are none, or those of an earlier build.
-            if not self.tables.is_prepared():
+            if self._is_complete or not self.tables.is_prepared():
                 return [[] for _ in statements]
-            answers = self._session.read(*map(self._compile, statements))
+            self._is_complete = True
+            return self.read_together(*statements)
+        if not self._is_complete:
+            (((written,),),) = answers[len(statements) :]
+            self._is_complete = True
+            if written != form():
+                self.tables.complete()
         names = [[str(column.key) for column in each.selected_columns] for each in statements]
-        return [[dict(zip(keys, row, strict=True)) for row in rows] for keys, rows in zip(names, answers, strict=True)]
+        return [[dict(zip(keys, row, strict=True)) for row in rows] for keys, rows in zip(names, answers, strict=False)]
 
     def read_ahead(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
         logged: Select[Any] = select(literal_column("tablenick")).select_from(text(LOG)).distinct()
@@ -163,7 +172,7 @@ class PostgresNode:
         self._is_ahead = True
         return answers
 
-    def _compile(self, statement: Select[Any]) -> tuple[str, Mapping[str, Any]]:
+    def _compile(self, statement: Select[Any]) -> tuple[str, Mapping[str, Any] | None]:
         compiled = statement.compile(
             dialect=self.connection.dialect, schema_translate_map={None: SCHEMA}, render_schema_translate=True
         )

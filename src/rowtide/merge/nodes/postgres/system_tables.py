@@ -8,13 +8,14 @@ from __future__ import annotations
 from sqlalchemy import Connection, insert, select, text
 
 from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.merge import definitions
 from rowtide.merge.catalogue import new_nickname
-from rowtide.merge.definitions import SCHEMA, complete, metadata, replinfo
+from rowtide.merge.definitions import SCHEMA, metadata, replinfo
 from rowtide.merge.nodes.postgres.place import read_place
 from rowtide.merge.versions.apply import Tables
 
-CONTENTS = quote_qualified(SCHEMA, "MSmerge_contents")
-TOMBSTONE = quote_qualified(SCHEMA, "MSmerge_tombstone")
+CONTENTS = quote_qualified(SCHEMA, definitions.CONTENTS)
+TOMBSTONE = quote_qualified(SCHEMA, definitions.TOMBSTONE)
 LOG = quote_qualified(SCHEMA, "MSmerge_log")
 """Users' changes since the log was last applied; `columns` has one boolean per column: whether it was changed."""
 LOG_ORDER = quote_qualified(SCHEMA, "MSmerge_log_order")
@@ -42,6 +43,11 @@ _COLUMNS = {
     ),
     TOMBSTONE: "type smallint not null, origin bigint, priority double precision, lineage bytea, last bytea",
 }
+COLUMN_DEFINITIONS = {
+    table: _COLUMNS[quote_qualified(SCHEMA, table)].split(", ")
+    for table in (definitions.CONTENTS, definitions.TOMBSTONE)
+}
+"""The columns of contents and tombstones that may be added to, by table."""
 _INDEXES = {CONTENTS: "MSmerge_contents_stamp", TOMBSTONE: "MSmerge_tombstone_stamp"}
 
 
@@ -70,14 +76,6 @@ def create(connection: Connection) -> None:
         connection.execute(insert(replinfo).values(nickname=new_nickname(), place=read_place(connection)))
 
 
-def find_missing(connection: Connection) -> list[str] | None:
-    """Return the statements that add what a database of an earlier build lacks; None of a database without merge."""
-    present: dict[str, set[str]] = {}
-    for table, column in connection.execute(text(_COLUMNS_PRESENT)):
-        present.setdefault(table, set()).add(column)
-    return list(complete(present, connection.dialect, SCHEMA)) if replinfo.name in present else None
-
-
 def drop(connection: Connection) -> None:
     """Remove all tables, in the caller's transaction."""
     connection.execute(text(f"drop schema {SCHEMA} cascade"))
@@ -87,9 +85,3 @@ def forget(connection: Connection, nickname: int) -> None:
     """Remove the metadata of a table's rows, in the caller's transaction."""
     for table in (*_COLUMNS, LOG):
         connection.execute(text(f"delete from {table} where tablenick = :nickname"), {"nickname": nickname})
-
-
-_COLUMNS_PRESENT = f"""
-select c.relname::text, a.attname::text from pg_class c join pg_attribute a on a.attrelid = c.oid
-where c.relnamespace = to_regnamespace('{SCHEMA}') and c.relkind = 'r' and a.attnum > 0 and not a.attisdropped
-"""

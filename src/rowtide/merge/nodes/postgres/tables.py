@@ -8,18 +8,26 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
 
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table
-from rowtide.databases.postgres.quoting import quote, statement
+from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_made_here, is_uuid, make_rowguid
 from rowtide.databases.source_table import SourceTable
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
-from rowtide.merge.errors import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
+from rowtide.merge.definitions import SCHEMA
+from rowtide.merge.errors import (
+    ArticleTableNotFound,
+    FilterRefused,
+    NodeOutdated,
+    RowguidUnfit,
+    UnsupportedColumnType,
+)
 from rowtide.merge.nodes.node import Examination, Original, Reference, TableDescription, say_damage
-from rowtide.merge.nodes.postgres import place, system_tables
+from rowtide.merge.nodes.postgres import completing, place, system_tables
 from rowtide.merge.nodes.postgres.new_partitions import take_in_partitions
 from rowtide.merge.nodes.postgres.parts import collation_of, list_parts, make_parts
 from rowtide.merge.nodes.postgres.row_metadata import table_of
@@ -51,21 +59,33 @@ class PostgresTables:
         self._session = session
 
     def is_prepared(self) -> bool:
-        missing = system_tables.find_missing(self._connection)
-        if missing:
-            self.complete(missing)
-        return missing is not None
-
-    def complete(self, missing: Sequence[str]) -> None:
-        """Add what a database of an earlier build lacks."""
-        with self._session.transaction():
-            for each in missing:
-                self._run(each)
+        is_there, form = self._connection.execute(text(completing.STATE)).one()
+        if is_there and form != completing.form():
+            self.complete()
+        return bool(is_there)
 
     def prepare(self) -> None:
         with self._session.transaction():
-            system_tables.create(self._connection)
-        self.is_prepared()
+            if self._connection.execute(text(completing.FORM)).scalar() != completing.form():
+                completing.complete(self._connection)
+
+    def complete(self) -> None:
+        """Add what the metadata of an earlier build lack. Raises `NodeOutdated` if the role or the server may not."""
+        try:
+            with self._session.transaction():
+                completing.complete(self._connection)
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) in completing.OUTDATED:
+                raise NodeOutdated(self._session.info.dbname, " ".join(str(error.orig).split())) from error
+            raise
+
+    def read_documented(self, name: str) -> Sequence[Mapping[str, object]]:
+        found = self._connection.execute(text(f"select * from {quote_qualified(SCHEMA, name)}"))
+        return [dict(row) for row in found.mappings()]
+
+    def renew_views(self) -> None:
+        with self._session.transaction():
+            completing.renew_members(self._connection)
 
     def find_original(self) -> Original | None:
         return place.find_original(self._connection)

@@ -21,7 +21,7 @@ from rowtide.merge.catalogue import list_merged
 from rowtide.merge.definitions import genhistory, partition_mappings
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.row_metadata import FILTERING, READER, read_asked, table_of
-from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, TOMBSTONE
+from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, INDEXES, TOMBSTONE
 from rowtide.merge.partitions.belonging import ROW, belongs, members, read_parents
 from rowtide.merge.partitions.candidates import Candidate
 from rowtide.merge.partitions.descent import Names, candidates
@@ -122,7 +122,7 @@ class SqliteEnumeration:
         reading = self._reading(article)
         # Without this, SQLite scans all metadata of the table, because that is in the requested order.
         metadata = (
-            f"{table} indexed by {table}_stamp where tablenick = ? and stamp > ? and stamp <= ? and origin is not ?"
+            f"{table} indexed by {INDEXES[table]} where tablenick = ? and stamp > ? and stamp <= ? and origin is not ?"
         )
         statement = reading.select_window(metadata, is_live=is_live)
         for batch in self._read(statement, (article.nickname, since, self.generation, destination)):

@@ -20,10 +20,10 @@ from rowtide.databases.sqlite.errors import FileBusy, FileFailed
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged
-from rowtide.merge.errors import NOT_UTF_8, NodeBusy, RowsRefused
+from rowtide.merge.errors import NOT_UTF_8, NodeBusy, NodeOutdated, RowsRefused
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
 from rowtide.merge.nodes.node import Refusal, Request
-from rowtide.merge.nodes.sqlite import row_metadata, system_tables
+from rowtide.merge.nodes.sqlite import completing, row_metadata
 from rowtide.merge.nodes.sqlite.apply import apply_beside, apply_log, is_logged
 from rowtide.merge.nodes.sqlite.dependents import has_dependents
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
@@ -79,11 +79,13 @@ class SqliteNode:
             raise
 
     def _complete(self) -> None:
-        """Add the tables and columns that a file of an earlier version lacks, if the file may be written."""
-        if (missing := system_tables.find_missing(self.connection, self._session)) and os.access(self.path, os.W_OK):
-            with self.transaction():
-                for definition in missing:
-                    self._session.execute(definition)
+        """Give a file of another build this one's form. Raises `NodeOutdated` if it may not be written."""
+        if completing.is_complete(self._session) or not completing.is_there(self._session):
+            return
+        if not os.access(self.path, os.W_OK):
+            raise NodeOutdated(self.path, "the file may not be written")
+        with self.transaction():
+            completing.complete(self.connection, self._session)
 
     def close(self) -> None:
         """Close the file; an uncommitted transaction is rolled back."""

@@ -10,18 +10,21 @@ import sqlite3
 from sqlalchemy import Connection, insert, select
 
 from rowtide.databases.sqlite import clock
+from rowtide.merge import definitions
 from rowtide.merge.catalogue import new_nickname
-from rowtide.merge.definitions import complete, metadata, replinfo
+from rowtide.merge.definitions import metadata, replinfo
 from rowtide.merge.nodes.sqlite import exact_numbers
 from rowtide.merge.versions.apply import Tables
 
-CONTENTS = "MSmerge_contents"
-TOMBSTONE = "MSmerge_tombstone"
+CONTENTS = definitions.CONTENTS
+TOMBSTONE = definitions.TOMBSTONE
 LOG = "MSmerge_log"
 """Users' changes since the log was last applied, in order; `columns` has 1 for each changed column, else 0."""
 
 AGENT = "MSmerge_agent"
 """Has a row while the agent writes, by which programs' triggers can leave its writes out."""
+
+INDEXES = {CONTENTS: "MSmerge_contents_stamp", TOMBSTONE: "MSmerge_tombstone_stamp"}
 
 TABLES = Tables(CONTENTS, TOMBSTONE, LOG)
 
@@ -30,15 +33,15 @@ _COLUMNS = {
     CONTENTS: "origin integer, priority real, lineage blob, last blob, colv blob, own_columns text, bases text",
     TOMBSTONE: "type integer not null, origin integer, priority real, lineage blob, last blob",
 }
-_DEFINITIONS = {
-    exact_numbers.EXACT: exact_numbers.DEFINITION,
-    AGENT: f"create table if not exists {AGENT} (is_writing integer not null)",
-}
-
-_COLUMNS_PRESENT = (
-    "select t.name, c.name from main.sqlite_schema t, pragma_table_info(t.name) c "
-    "where t.type = 'table' and (t.name like 'MSmerge%' or t.name like 'sysmerge%')"
+DEFINITIONS = (
+    exact_numbers.DEFINITION,
+    f"create table if not exists {AGENT} (is_writing integer not null)",
+    (
+        f"create table if not exists {LOG} "
+        "(tablenick integer not null, rowguid text not null, kind integer not null, columns text, base text)"
+    ),
 )
+"""The statements that create the tables whose columns are never added to."""
 
 
 def create(connection: Connection, session: sqlite3.Connection) -> None:
@@ -50,26 +53,15 @@ def create(connection: Connection, session: sqlite3.Connection) -> None:
             f"create table if not exists {table} (tablenick integer not null, rowguid text not null, "
             f"stamp integer not null, {columns}, primary key (tablenick, rowguid)) without rowid"
         )
-        session.execute(f"create index if not exists {table}_stamp on {table} (tablenick, stamp)")
-    for definition in _DEFINITIONS.values():
+        session.execute(f"create index if not exists {INDEXES[table]} on {table} (tablenick, stamp)")
+    for definition in DEFINITIONS:
         session.execute(definition)
-    session.execute(
-        f"create table if not exists {LOG} "
-        "(tablenick integer not null, rowguid text not null, kind integer not null, columns text, base text)"
-    )
     if connection.execute(select(replinfo.c.nickname)).first() is None:
         connection.execute(insert(replinfo).values(nickname=new_nickname()))
 
 
-def find_missing(connection: Connection, session: sqlite3.Connection) -> list[str]:
-    """Return the statements that add what a file of an earlier version lacks; none of a file without merge."""
-    present: dict[str, set[str]] = {}
-    for table, column in session.execute(_COLUMNS_PRESENT):
-        present.setdefault(table, set()).add(column)
-    if CONTENTS not in present:
-        return []
-    made = [definition for table, definition in _DEFINITIONS.items() if table not in present]
-    return [*made, *complete(present, connection.dialect)]
+COLUMN_DEFINITIONS = {table: columns.split(", ") for table, columns in _COLUMNS.items()}
+"""The columns of contents and tombstones that may be added to, by table."""
 
 
 def drop(connection: Connection, session: sqlite3.Connection) -> None:

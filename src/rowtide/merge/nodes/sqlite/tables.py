@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection
@@ -16,7 +16,8 @@ from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.definitions import replinfo
 from rowtide.merge.errors import ArticleTableNotFound, FilterRefused
 from rowtide.merge.nodes.node import Examination, Original, Reference, TableDescription, say_damage
-from rowtide.merge.nodes.sqlite import system_tables
+from rowtide.merge.nodes.sqlite import completing, system_tables
+from rowtide.merge.nodes.sqlite.documented_tables import make_views
 from rowtide.merge.nodes.sqlite.making import list_parts, make_table, read_statement
 from rowtide.merge.nodes.sqlite.rowguid import (
     add_rowguid,
@@ -45,11 +46,21 @@ class SqliteTables:
         self._transaction = transaction
 
     def prepare(self) -> None:
-        with self._transaction():
-            system_tables.create(self._connection, self._session)
+        if not completing.is_complete(self._session):
+            with self._transaction():
+                completing.complete(self._connection, self._session)
 
     def is_prepared(self) -> bool:
         return find_table(self._session, replinfo.name) is not None
+
+    def read_documented(self, name: str) -> Sequence[Mapping[str, object]]:
+        make_views(self._connection, self._session)
+        found = self._session.execute(f"select * from temp.{quote(name)}")
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found]
+
+    def renew_views(self) -> None:
+        """Do nothing: the file's views name no article."""
 
     def find_original(self) -> Original | None:
         """Return None: a moved file cannot be distinguished from a copy."""
@@ -59,6 +70,7 @@ class SqliteTables:
         """See `find_original`."""
 
     def remove(self) -> None:
+        completing.drop_views(self._session)
         system_tables.drop(self._connection, self._session)
 
     def describe(self, name: str) -> TableDescription:

@@ -1,0 +1,60 @@
+"""The SQL of the documented tables that differs between databases."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rowtide.merge.definitions import publications
+
+
+class Dialect(Protocol):
+    """The SQL that differs between databases."""
+
+    @property
+    def pending(self) -> str:
+        """The query of rows with log entries: tablenick, rowguid, is_live (1 or 0) and stamp."""
+
+    @property
+    def members(self) -> str:
+        """The query of rows in partitions.
+
+        Its columns are pubid, partition_id, tablenick, rowguid, parent, and, 1 or 0, is_in: it is in the partition now,
+        is_held: a subscriber has it, is_changed: it has metadata.
+        """
+
+    @property
+    def open_generation(self) -> str:
+        """The number that the open generation will probably have."""
+
+    @property
+    def of_publisher(self) -> str:
+        """The name of the database, at the publisher."""
+
+    def name(self, table: str) -> str:
+        """Return the quoted name of a table or view."""
+
+    def generation_of(self, stamp: str) -> str:
+        """Return the generation of a stamp: a closed one, or the open one."""
+
+    def nicknames(self, query: str) -> str:
+        """Return an expression: a query's nicknames in ascending order, 12 hexadecimal digits each."""
+
+    def text(self, document: str, key: str) -> str:
+        """Return a field of a JSON object, as a text."""
+
+    def number(self, document: str, key: str) -> str:
+        """Return a field of a JSON object that is a number or a boolean, as an integer."""
+
+    def names_in(self, document: str, key: str) -> str:
+        """Return an expression: the names of the objects of a JSON array, separated by commas."""
+
+    def elements(self, document: str, key: str) -> str:
+        """Return what to join, to have the elements of a JSON array as `e.value`."""
+
+    def object_id(self, owner: str, table: str) -> str:
+        """Return the number that the database gives a table; null if it gives none."""
+
+
+def publication_number(dialect: Dialect, pubid: str) -> str:
+    """Return the number of a publication: its place by pubid."""
+    return f"(select count(*) from {dialect.name(publications.name)} q where q.pubid <= {pubid})"

@@ -1,0 +1,220 @@
+"""Queries of the documented tables of publications, articles, filters and subscriptions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rowtide.merge.definitions import articles, genhistory, publications, replinfo, subscriptions
+from rowtide.merge.documented.dialect import Dialect, publication_number
+
+
+def select_publications(dialect: Dialect) -> str:
+    listed, self = dialect.name(publications.name), dialect.name(replinfo.name)
+    of_publication = f"from {dialect.name(articles.name)} a where a.pubid = p.pubid and"
+    clause = f"lower({dialect.text('a.definition', 'subset_filter')})"
+    joins = dialect.elements("a.definition", "join_filters")
+    is_filtered = f"({clause} is not null or exists (select 1 from {joins}))"
+    is_dynamic = f"({clause} like '%host_name(%' or {clause} like '%suser_name(%')"
+    columns = {
+        "publisher": f"case when p.publisher = self.nickname then {dialect.of_publisher} end",
+        "publisher_db": None,
+        "name": "p.name",
+        "retention": "p.retention",
+        "retention_period_unit": "0",
+        "publication_type": f"case when exists (select 1 {of_publication} {is_filtered}) then 1 else 0 end",
+        "pubid": "p.pubid",
+        "parentid": None,
+        "sync_mode": "0",
+        "allow_push": "1",
+        "allow_pull": "0",
+        "allow_anonymous": "0",
+        "centralized_conflicts": "1",
+        "decentralized_conflicts": "0",
+        "snapshot_ready": "1",
+        "dynamic_filters": f"case when exists (select 1 {of_publication} {is_dynamic}) then 1 else 0 end",
+        "conflict_retention": None,
+        "keep_before_values": "0",
+        "validate_subscriber_info": None,
+        "backward_comp_level": None,
+        "max_concurrent_merge": "0",
+        "max_concurrent_dynamic_snapshots": "0",
+        "use_partition_groups": "1",
+        "dynamic_filters_function_list": None,
+        "partition_id_eval_proc": None,
+        "publication_number": publication_number(dialect, "p.pubid"),
+        "replicate_ddl": None,
+        "allow_web_synchronization": "0",
+        "allow_partition_realignment": "1",
+        "generation_leveling_threshold": "0",
+        "automatic_reinitialization_policy": "0",
+    }
+    return f"select {_listed(columns)} from {listed} p cross join {self} self"
+
+
+_UNUSED_OF_ARTICLES = (
+    "ins_conflict_proc",
+    "insert_proc",
+    "update_proc",
+    "select_proc",
+    "metadata_select_proc",
+    "delete_proc",
+    "schema_option",
+)
+
+
+def select_articles(dialect: Dialect) -> str:
+    field, number = dialect.text, dialect.number
+    document = "a.definition"
+    columns: dict[str, str | None] = {
+        "name": "a.name",
+        "type": "10",
+        "objid": dialect.object_id(field(document, "schema"), field(document, "table")),
+        "sync_objid": None,
+        "view_type": "0",
+        "artid": None,
+        "pre_creation_command": None,
+        "pubid": "a.pubid",
+        "nickname": "a.nickname",
+        "column_tracking": "a.column_tracking",
+        "status": "2",
+        "conflict_table": "'MSmerge_conflicts_info'",
+        "article_resolver": "a.article_resolver",
+        **dict.fromkeys(_UNUSED_OF_ARTICLES),
+        "destination_object": field(document, "table"),
+        "destination_owner": field(document, "schema"),
+        "resolver_clsid": None,
+        "subset_filterclause": field(document, "subset_filter"),
+        "missing_col_count": "0",
+        "missing_cols": None,
+        "excluded_cols": None,
+        "columns": dialect.names_in(document, "columns"),
+        "deleted_cols": None,
+        "resolver_info": None,
+        "view_sel_proc": None,
+        "gen_cur": dialect.open_generation,
+        "vertical_partition": "0",
+        "identity_support": None,
+        "before_image_objid": None,
+        "before_view_objid": None,
+        "verify_resolver_signature": None,
+        "allow_interactive_resolver": "0",
+        "fast_multicol_updateproc": "1",
+        "check_permissions": "0",
+        "maxversion_at_cleanup": None,
+        "processing_order": "a.processing_order",
+        "upload_options": f"coalesce({number(document, 'upload_options')}, 0)",
+        "published_in_tran_pub": None,
+        "lightweight": "0",
+        "delete_tracking": "1",
+        "compensate_for_errors": f"coalesce({number(document, 'compensate_for_errors')}, 0)",
+        "pub_range": None,
+        "range": None,
+        "threshold": None,
+        "stream_blob_columns": "0",
+        "preserve_rowguidcol": "a.preserve_rowguidcol",
+    }
+    return f"select {_listed(columns)} from {dialect.name(articles.name)} a"
+
+
+def select_filters(dialect: Dialect) -> str:
+    listed, element = dialect.name(articles.name), "e.value"
+    columns = {
+        "filtername": f"a.name || '_' || {dialect.text(element, 'parent')}",
+        "join_filterid": None,
+        "pubid": "a.pubid",
+        "artid": None,
+        "art_nickname": "a.nickname",
+        "join_articlename": dialect.text(element, "parent"),
+        "join_nickname": f"(select o.nickname from {listed} o where o.pubid = a.pubid and o.name = "
+        f"{dialect.text(element, 'parent')})",
+        "join_unique_key": f"coalesce({dialect.number(element, 'unique_key')}, 0)",
+        "expand_proc": None,
+        "join_filterclause": dialect.text(element, "condition"),
+        "filter_type": f"coalesce({dialect.number(element, 'filter_type')}, 1)",
+    }
+    return f"select {_listed(columns)} from {listed} a cross join {dialect.elements('a.definition', 'join_filters')}"
+
+
+_OF_NO_SUBSCRIPTION = (
+    "recgen",
+    "recguid",
+    "sentgen",
+    "sentguid",
+    "last_sync_date",
+    "last_sync_status",
+    "last_sync_summary",
+    "partition_id",
+)
+
+
+def select_subscriptions(dialect: Dialect) -> str:
+    """Return the query of a publication's nodes: its publisher, and the subscribers that this node knows."""
+    listed, self = dialect.name(publications.name), dialect.name(replinfo.name)
+    closed, subscribed = dialect.name(genhistory.name), dialect.name(subscriptions.name)
+    here = "p.publisher = self.nickname"
+    last_made = f"(select max(h.coldate) from {closed} h where h.nickname = self.nickname)"
+
+    def guid(nickname: str, generation: str) -> str:
+        return f"(select h.guidsrc from {closed} h where h.nickname = {nickname} and h.generation = {generation})"
+
+    def columns(own: Mapping[str, str], *, is_here: str) -> str:
+        values: dict[str, str | None] = {
+            "subscriber_server": None,
+            "db_name": None,
+            "pubid": "p.pubid",
+            "datasource_type": "0",
+            "subid": None,
+            "replnickname": None,
+            "replicastate": None,
+            "status": "1",
+            "subscriber_type": "1",
+            "subscription_type": "0",
+            "sync_type": "1",
+            "description": None,
+            "priority": None,
+            **dict.fromkeys(("recgen", "recguid", "sentgen", "sentguid")),
+            "schemaversion": None,
+            "schemaguid": None,
+            "last_validated": None,
+            "attempted_validate": None,
+            **dict.fromkeys(("last_sync_date", "last_sync_status", "last_sync_summary")),
+            "metadatacleanuptime": f"case when {is_here} then self.metadatacleanuptime end",
+            "partition_id": None,
+            "cleanedup_unsent_changes": "0",
+            "replica_version": None,
+            "last_makegeneration_datetime": f"case when {is_here} then {last_made} end",
+        }
+        return _listed(values | dict(own))
+
+    publisher = {
+        "subscriber_server": f"case when {here} then {dialect.of_publisher} end",
+        "subid": "p.pubid",
+        "replnickname": "p.publisher",
+        "priority": "100.0",
+    }
+    subscriber = {
+        "subscriber_server": "s.subscriber_server",
+        "subid": "s.subid",
+        "replnickname": f"case when {here} then s.replnickname else self.nickname end",
+        "replicastate": "s.replicastate",
+        "subscriber_type": "s.subscriber_type",
+        "priority": "s.priority",
+        "recgen": "s.recgen",
+        "recguid": guid("s.replnickname", "s.recgen"),
+        "sentgen": "s.sentgen",
+        "sentguid": guid("self.nickname", "s.sentgen"),
+        "last_sync_date": "s.last_sync_date",
+        "last_sync_status": "s.last_sync_status",
+        "last_sync_summary": "s.last_sync_summary",
+        "partition_id": "s.partition_id",
+    }
+    both = f"from {listed} p cross join {self} self"
+    # The first half gives the columns of the second their types.
+    return (
+        f"select {columns(subscriber, is_here=f'not {here}')} {both} join {subscribed} s on s.pubid = p.pubid "
+        f"union all select {columns(publisher, is_here=here)} {both}"
+    )
+
+
+def _listed(columns: Mapping[str, str | None]) -> str:
+    return ", ".join(f'{value or "null"} as "{name}"' for name, value in columns.items())

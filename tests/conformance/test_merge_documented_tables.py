@@ -1,0 +1,215 @@
+"""How merge replication tracks changes, as SQL Server's documentation says it, sentence by sentence.
+
+Each test quotes the sentences that it checks. Rows are seen at once, without an agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
+from fixtures.merged import KINDS, live_if_a_server, open_members
+from rowtide.merge.api import MergeReplication
+from rowtide.merge.articles import Partition, PartitionOptions
+
+ITEM = "create table item (id integer primary key, name varchar(20))"
+CUSTOMER = "create table customer (id integer primary key, region varchar(10), name varchar(20))"
+ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note varchar(20))"
+FOLLOWS = "orders.customer_id = customer.id"
+NORTH, SOUTH = {"partition": Partition("north")}, {"partition": Partition("south")}
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(
+            kinds, id=name, marks=[*live_if_a_server(kinds), *([pytest.mark.exhaustive] if name == "file hub" else [])]
+        )
+        for name, kinds in KINDS.items()
+    ]
+)
+def merged(request: pytest.FixtureRequest) -> Iterator[Merge]:
+    """A hub and two subscribers: all have `item`; one has the customers of the north, one of the south."""
+    with ExitStack() as opened:
+        members = open_members(request, opened, request.param)
+        merged = Merge(members[0], members[1:])
+        merged.hub.execute(ITEM, CUSTOMER, ORDERS, "insert into customer values (1, 'north', 'a'), (2, 'south', 'b')")
+        merged.hub.execute("insert into orders values (10, 1, 'n'), (20, 2, 's')", "insert into item values (1, 'i')")
+        merged.merge.add_publication(PUBLICATION)
+        merged.merge.add_article(PUBLICATION, "item")
+        merged.merge.add_article(PUBLICATION, "customer", where="region = host_name()")
+        merged.merge.add_article(PUBLICATION, "orders")
+        merged.merge.add_filter(PUBLICATION, "orders", "customer", FOLLOWS)
+        for subscriber, options in zip(merged.subscribers, (NORTH, SOUTH), strict=True):
+            merged.merge.add_subscription(PUBLICATION, subscriber.url, **options)
+        yield merged
+
+
+def read(member: Member, table: str) -> Rows:
+    """Return the rows of a documented table, with rowguids as texts."""
+    rows = MergeReplication(member.url).read_table(table)
+    return [{name: str(value) if name == "rowguid" else value for name, value in row.items()} for row in rows]
+
+
+def of_row(member: Member, table: str, rowguid: str) -> Rows:
+    return [row for row in read(member, table) if row["rowguid"] == rowguid]
+
+
+def regions(merged: Merge, table: str, rowguid: str) -> list[str]:
+    """Return the partitions that a mapping table has for a row, by their value of host_name()."""
+    groups = {row["partition_id"]: row["HOST_NAME_FN"] for row in read(merged.hub, "MSmerge_partition_groups")}
+    return sorted(groups[row["partition_id"]] for row in of_row(merged.hub, table, rowguid))
+
+
+def test_changes_of_unfiltered_tables_are_tracked(merged: Merge) -> None:
+    for member in merged.members[:2]:
+        _insert_and_update(member)
+        _delete(member)
+
+
+def _insert_and_update(member: Member) -> None:
+    # "Merge replication uses these triggers and system tables: MSmerge_ins_<GUID>, MSmerge_upd_<GUID>,
+    # MSmerge_del_<GUID>; MSmerge_contents, MSmerge_tombstone, MSmerge_genhistory."
+    nickname = next(row["nickname"] for row in read(member, "sysmergearticles") if row["name"] == "item")
+    found = (
+        "select name from sqlite_schema where type = 'trigger'"
+        if isinstance(member, FileMember)
+        else "select tgname from pg_trigger"
+    )
+    triggers = {name for (name,) in member.execute(found)}
+    assert {f"MSmerge_{kind}_{nickname}" for kind in ("ins", "upd", "del")} <= triggers
+    # "When an insert or update occurs, the trigger fires, and a row is inserted into MSmerge_contents. The column
+    # rowguid contains the GUID for the inserted or updated row."
+    assert read(member, "MSmerge_contents") == []
+    member.execute("insert into item (id, name) values (7, 'new')", "update item set name = 'changed' where id = 1")
+    both = {member.rowguid("item", 1), member.rowguid("item", 7)}
+    contents = read(member, "MSmerge_contents")
+    assert {(row["tablenick"], row["rowguid"]) for row in contents} == {(nickname, rowguid) for rowguid in both}
+    # "If subsequent updates occur, the row in MSmerge_contents is updated to reflect this."
+    member.execute("update item set name = 'again' where id = 7")
+    assert len(read(member, "MSmerge_contents")) == len(contents)
+    # "Subsequent changes are added to one or more open generations."
+    (open_one,) = [row for row in read(member, "MSmerge_genhistory") if row["genstatus"] == 0]
+    assert {row["generation"] for row in read(member, "MSmerge_contents")} == {open_one["generation"]}
+    assert (open_one["art_nick"], open_one["changecount"], open_one["guidsrc"]) == (nickname, 2, None)
+
+
+def _delete(member: Member) -> None:
+    # "When a delete occurs, a row is inserted into MSmerge_tombstone. The column rowguid contains the GUID for the
+    # deleted row."
+    rowguid = member.rowguid("item", 7)
+    member.execute("delete from item where id = 7")
+    (buried,) = of_row(member, "MSmerge_tombstone", rowguid)
+    assert buried["type"] == 1
+    # "If the deleted row is referenced in MSmerge_contents, the row is deleted from MSmerge_contents."
+    assert of_row(member, "MSmerge_contents", rowguid) == []
+
+
+def test_changes_of_filtered_tables_are_tracked(merged: Merge) -> None:
+    _partitions(merged)
+    _insert_to_partition(merged)
+    _move(merged)
+    _delete_from_partition(merged)
+
+
+def _partitions(merged: Merge) -> None:
+    # "MSmerge_partition_groups contains one row for each partition defined in a publication. Partitions can be defined
+    # explicitly, or created automatically when a Subscriber synchronizes that requires a partition without an entry."
+    merged.merge.add_partition(PUBLICATION, Partition("east"))
+    groups = {row["HOST_NAME_FN"]: row for row in read(merged.hub, "MSmerge_partition_groups")}
+    assert {name: bool(row["is_explicit"]) for name, row in groups.items()} == {
+        "north": False,
+        "south": False,
+        "east": True,
+    }
+    (publication,) = read(merged.hub, "sysmergepublications")
+    assert {row["publication_number"] for row in groups.values()} == {publication["publication_number"]}
+    assert (publication["dynamic_filters"], publication["publication_type"]) == (1, 1)
+    (join,) = read(merged.hub, "sysmergesubsetfilters")
+    assert (join["filtername"], join["join_filterclause"]) == ("orders_customer", FOLLOWS)
+
+
+def _insert_to_partition(merged: Merge) -> None:
+    # "When an insert occurs, in addition to data in MSmerge_contents, a partition mapping is added in
+    # MSmerge_current_partition_mappings for each partition to which the row belongs."
+    hub = merged.hub
+    hub.execute("insert into customer (id, region, name) values (3, 'south', 'c'), (4, 'nowhere', 'd')")
+    hub.execute("insert into orders (id, customer_id, note) values (30, 3, 'x')")
+    for table, key, expected in (("customer", 3, ["south"]), ("orders", 30, ["south"]), ("customer", 4, [])):
+        rowguid = hub.rowguid(table, key)
+        assert len(of_row(hub, "MSmerge_contents", rowguid)) == 1
+        assert regions(merged, "MSmerge_current_partition_mappings", rowguid) == expected
+        assert regions(merged, "MSmerge_past_partition_mappings", rowguid) == []
+    # "When an update occurs, if a partition mapping does not exist, one is added."
+    rowguid = hub.rowguid("customer", 2)
+    assert regions(merged, "MSmerge_current_partition_mappings", rowguid) == []
+    hub.execute("update customer set name = 'B' where id = 2")
+    assert regions(merged, "MSmerge_current_partition_mappings", rowguid) == ["south"]
+
+
+def _move(merged: Merge) -> None:
+    # "If the update resulted in a row moving from one partition to another, a row is updated in
+    # MSmerge_current_partition_mappings and a row is added to MSmerge_past_partition_mappings." So it is for "related
+    # rows in other tables".
+    hub = merged.hub
+    hub.execute("update customer set region = 'south' where id = 1", "update orders set note = 'n2' where id = 10")
+    for table, key in (("customer", 1), ("orders", 10)):
+        rowguid = hub.rowguid(table, key)
+        assert regions(merged, "MSmerge_current_partition_mappings", rowguid) == ["south"]
+        assert regions(merged, "MSmerge_past_partition_mappings", rowguid) == ["north"]
+        (past,) = of_row(hub, "MSmerge_past_partition_mappings", rowguid)
+        assert past["generation"] == of_row(hub, "MSmerge_contents", rowguid)[0]["generation"]
+
+
+def _delete_from_partition(merged: Merge) -> None:
+    # "When a delete occurs, in addition to a row in MSmerge_tombstone, a row is deleted from
+    # MSmerge_current_partition_mappings and a row is added to MSmerge_past_partition_mappings."
+    hub = merged.hub
+    rowguid = hub.rowguid("orders", 20)
+    hub.execute("delete from orders where id = 20")
+    assert len(of_row(hub, "MSmerge_tombstone", rowguid)) == 1
+    assert regions(merged, "MSmerge_current_partition_mappings", rowguid) == []
+    assert regions(merged, "MSmerge_past_partition_mappings", rowguid) == ["south"]
+    # Once all subscribers of the partition have been told, nothing is past any more.
+    merged.settle()
+    assert read(hub, "MSmerge_past_partition_mappings") == []
+    assert merged.subscribers[0].rows("customer", "id") == []
+    assert merged.subscribers[1].rows("orders", "id") == [(10,), (30,)]
+
+
+@pytest.mark.exhaustive
+def test_partitions_of_one_subscriber_have_no_mappings(merged: Merge) -> None:
+    # "If nonoverlapping partitions with a single subscription per partition (a value of 3 for @partition_options) are
+    # used, MSmerge_current_partition_mappings and MSmerge_past_partition_mappings are not used."
+    hub = merged.hub
+    hub.execute("create table visit (id integer primary key, region varchar(10))")
+    merged.merge.add_publication("own")
+    options = PartitionOptions.ONE_SUBSCRIBER
+    merged.merge.add_article("own", "visit", where="region = host_name()", partition_options=options)
+    merged.merge.add_partition("own", Partition("north"))
+    hub.execute("insert into visit (id, region) values (1, 'north')")
+    assert len(of_row(hub, "MSmerge_contents", hub.rowguid("visit", 1))) == 1
+    assert of_row(hub, "MSmerge_current_partition_mappings", hub.rowguid("visit", 1)) == []
+
+
+def test_subscriptions_have_a_row_for_each_node(merged: Merge) -> None:
+    # "In the publication database, sysmergesubscriptions contains one row for the Publisher and one row for each
+    # Subscriber. In a subscription database, this table typically contains a row for the Subscriber and a row for the
+    # Publisher."
+    merged.settle(1)
+    at_hub = {row["subid"]: row for row in read(merged.hub, "sysmergesubscriptions")}
+    (publication,) = read(merged.hub, "sysmergepublications")
+    assert len(at_hub) == 3
+    assert at_hub[publication["pubid"]]["priority"] == 100
+    for subscriber in merged.subscribers:
+        own = {row["subid"]: row for row in read(subscriber, "sysmergesubscriptions")}
+        assert len(own) == 2
+        assert publication["pubid"] in own
+        (subid,) = set(own) - {publication["pubid"]}
+        # "A record of the last generations of changes that a node has sent and received."
+        assert own[subid]["replnickname"] == at_hub[subid]["replnickname"]
+        assert own[subid]["recgen"] == at_hub[subid]["sentgen"] > 0
