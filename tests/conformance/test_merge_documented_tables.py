@@ -20,7 +20,7 @@ ITEM = "create table item (id integer primary key, name varchar(20))"
 CUSTOMER = "create table customer (id integer primary key, region varchar(10), name varchar(20))"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note varchar(20))"
 FOLLOWS = "orders.customer_id = customer.id"
-NORTH, SOUTH = {"partition": Partition("north")}, {"partition": Partition("south")}
+NORTH, SOUTH = Partition("north"), Partition("south")
 Rows = list[dict[str, Any]]
 
 
@@ -44,15 +44,14 @@ def merged(request: pytest.FixtureRequest) -> Iterator[Merge]:
         merged.merge.add_article(PUBLICATION, "customer", where="region = host_name()")
         merged.merge.add_article(PUBLICATION, "orders")
         merged.merge.add_filter(PUBLICATION, "orders", "customer", FOLLOWS)
-        for subscriber, options in zip(merged.subscribers, (NORTH, SOUTH), strict=True):
-            merged.merge.add_subscription(PUBLICATION, subscriber.url, **options)
+        for subscriber, partition in zip(merged.subscribers, (NORTH, SOUTH), strict=True):
+            merged.merge.add_subscription(PUBLICATION, subscriber.url, partition=partition)
         yield merged
 
 
 def read(member: Member, table: str) -> Rows:
-    """Return the rows of a documented table, with rowguids as texts."""
-    rows = MergeReplication(member.url).read_table(table)
-    return [{name: str(value) if name == "rowguid" else value for name, value in row.items()} for row in rows]
+    """Return the rows of a documented table."""
+    return [dict(row) for row in MergeReplication(member.url).read_table(table).rows]
 
 
 def of_row(member: Member, table: str, rowguid: str) -> Rows:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from builders.merged_databases import PUBLICATION, Member, Merge, ServerMember
+from rowtide.merge.documented.names import RENAMED, view_names
 
 
 def forget_what_is_new(*members: Member) -> None:
+    """Let the metadata be those of the first build that stored them."""
     for member in members:
         prefix = "rowtide_merge." if isinstance(member, ServerMember) else ""
+        names = (*view_names(), *(() if prefix else ("MSmerge_form",)))
+        drops = [f'drop view if exists {prefix}"{name}"{" cascade" * bool(prefix)}' for name in names]
+        renames = [f'alter table {prefix}"{new}" rename to "{old}"' for old, new in RENAMED.items()]
         member.execute(
+            *drops,
+            *renames,
             f"drop table {prefix}sysmergeschemachange",
             f"alter table {prefix}sysmergesubscriptions drop column schemaversion",
             f"alter table {prefix}sysmergepublications drop column replicate_ddl",
+            *(["comment on schema rowtide_merge is null"] if prefix else []),
         )
 
 

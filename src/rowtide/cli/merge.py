@@ -11,6 +11,7 @@ from rowtide.cli import (
     merge_status,
     merge_subscribing,
     merge_synchronising,
+    merge_tables,
 )
 
 app = typer.Typer(rich_markup_mode=None)
@@ -20,3 +21,4 @@ app.add_typer(merge_subscribing.app)
 app.add_typer(merge_synchronising.app)
 app.add_typer(merge_conflicts.app)
 app.add_typer(merge_status.app)
+app.add_typer(merge_tables.app)

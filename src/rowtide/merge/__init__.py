@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rowtide.merge.conflicts.resolving import KeptConflict
     from rowtide.merge.fan_out.pending import Unreachable
     from rowtide.merge.fan_out.synchronising import SyncAllProgress, SyncOutcome
+    from rowtide.merge.inspection.documented import DocumentedTable
     from rowtide.merge.inspection.explaining import RowReplica
     from rowtide.merge.inspection.listings import MergeArticle, MergeFilter, MergePublication
     from rowtide.merge.inspection.sessions import MergeSession
@@ -44,6 +45,7 @@ __all__ = [
     "ArticleColumn",
     "ArticleValidation",
     "Counts",
+    "DocumentedTable",
     "FilterType",
     "JoinFilter",
     "KeptConflict",
@@ -87,6 +89,7 @@ _HOMES = {
     "ArticleColumn": "rowtide.merge.articles",
     "ArticleValidation": "rowtide.merge.inspection.validating",
     "Counts": "rowtide.merge.session.exchange",
+    "DocumentedTable": "rowtide.merge.inspection.documented",
     "FilterType": "rowtide.merge.articles",
     "JoinFilter": "rowtide.merge.articles",
     "KeptConflict": "rowtide.merge.conflicts.resolving",

@@ -30,7 +30,7 @@ from rowtide.merge.fan_out.synchronising import (
     synchronise_in_threads,
     synchronise_named,
 )
-from rowtide.merge.inspection.documented import read_table
+from rowtide.merge.inspection.documented import DocumentedTable, read_table
 from rowtide.merge.inspection.explaining import RowReplica, explain
 from rowtide.merge.inspection.listings import (
     MergeArticle,
@@ -85,8 +85,7 @@ class MergePublishing:
     def _altering(self, publication: str | None = None) -> Iterator[Node]:
         with self._opened(publication) as hub:
             yield hub
-            if hub.tables.is_prepared():
-                hub.tables.renew_views()
+            _renew_views(hub)
 
     def _opened(self, publication: str | None) -> AbstractContextManager[Node]:
         return open_node(self.url) if publication is None else self._open_hub(publication)
@@ -185,6 +184,7 @@ class MergeRehearsal(MergePublishing):
     def _altering(self, publication: str | None = None) -> Iterator[Node]:
         with self._opened(publication) as hub, hub.rehearsing(self.statements):
             yield hub
+            _renew_views(hub)
 
 
 class MergeReplication(MergePublishing):
@@ -419,8 +419,8 @@ class MergeReplication(MergePublishing):
         with open_node(self.url) as hub:
             return list_sessions(hub, publication) if _knows(hub, publication) else ()
 
-    def read_table(self, name: str) -> Sequence[Mapping[str, object]]:
-        """Return the rows of a table that SQL Server documents, such as MSmerge_contents, by column.
+    def read_table(self, name: str) -> DocumentedTable:
+        """Return a table that SQL Server documents, such as MSmerge_contents.
 
         What the agent has yet to look at counts already. Raises `DocumentedTableUnknown`.
         """
@@ -436,6 +436,11 @@ class MergeReplication(MergePublishing):
             if not node.tables.is_prepared():
                 raise ArticleTableNotFound(table)
             return explain(node, table, rowguid)
+
+
+def _renew_views(hub: Node) -> None:
+    if hub.tables.is_prepared():
+        hub.tables.renew_views()
 
 
 def _knows(node: Node, publication: str | None) -> bool:

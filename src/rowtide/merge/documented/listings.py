@@ -42,7 +42,7 @@ def select_publications(dialect: Dialect) -> str:
         "dynamic_filters_function_list": None,
         "partition_id_eval_proc": None,
         "publication_number": publication_number(dialect, "p.pubid"),
-        "replicate_ddl": None,
+        "replicate_ddl": "p.replicate_ddl",
         "allow_web_synchronization": "0",
         "allow_partition_realignment": "1",
         "generation_leveling_threshold": "0",
@@ -135,18 +135,6 @@ def select_filters(dialect: Dialect) -> str:
     return f"select {_listed(columns)} from {listed} a cross join {dialect.elements('a.definition', 'join_filters')}"
 
 
-_OF_NO_SUBSCRIPTION = (
-    "recgen",
-    "recguid",
-    "sentgen",
-    "sentguid",
-    "last_sync_date",
-    "last_sync_status",
-    "last_sync_summary",
-    "partition_id",
-)
-
-
 def select_subscriptions(dialect: Dialect) -> str:
     """Return the query of a publication's nodes: its publisher, and the subscribers that this node knows."""
     listed, self = dialect.name(publications.name), dialect.name(replinfo.name)
@@ -203,6 +191,8 @@ def select_subscriptions(dialect: Dialect) -> str:
         "recguid": guid("s.replnickname", "s.recgen"),
         "sentgen": "s.sentgen",
         "sentguid": guid("self.nickname", "s.sentgen"),
+        "schemaversion": "s.schemaversion",
+        "schemaguid": "s.schemaguid",
         "last_sync_date": "s.last_sync_date",
         "last_sync_status": "s.last_sync_status",
         "last_sync_summary": "s.last_sync_summary",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from psycopg import sql
@@ -79,9 +80,10 @@ class PostgresTables:
                 raise NodeOutdated(self._session.info.dbname, " ".join(str(error.orig).split())) from error
             raise
 
-    def read_documented(self, name: str) -> Sequence[Mapping[str, object]]:
+    def read_documented(self, name: str) -> tuple[tuple[str, ...], Sequence[Sequence[object]]]:
         found = self._connection.execute(text(f"select * from {quote_qualified(SCHEMA, name)}"))
-        return [dict(row) for row in found.mappings()]
+        rows = [[str(value) if isinstance(value, UUID) else value for value in row] for row in found]
+        return tuple(found.keys()), rows
 
     def renew_views(self) -> None:
         with self._session.transaction():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection
@@ -53,11 +53,10 @@ class SqliteTables:
     def is_prepared(self) -> bool:
         return find_table(self._session, replinfo.name) is not None
 
-    def read_documented(self, name: str) -> Sequence[Mapping[str, object]]:
+    def read_documented(self, name: str) -> tuple[tuple[str, ...], Sequence[Sequence[object]]]:
         make_views(self._connection, self._session)
         found = self._session.execute(f"select * from temp.{quote(name)}")
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row, strict=True)) for row in found]
+        return tuple(column[0] for column in found.description), found.fetchall()
 
     def renew_views(self) -> None:
         """Do nothing: the file's views name no article."""
