@@ -10,12 +10,12 @@ from rowtide.merge.session.pending import PendingChanges
 ITEM = "create table item (id integer primary key, name varchar(20), qty integer)"
 ROWS = "insert into item (id, name) values (1, 'a'), (2, 'b'), (3, 'c')"
 METADATA = (
-    "MSmerge_contents",
-    "MSmerge_tombstone",
-    "MSmerge_genhistory",
-    "MSmerge_current_partition_mappings",
+    "MSmerge_stored_contents",
+    "MSmerge_stored_tombstone",
+    "MSmerge_stored_genhistory",
+    "MSmerge_stored_partition_mappings",
     "MSmerge_log",
-    "sysmergesubscriptions",
+    "sysmerge_stored_subscriptions",
 )
 
 
