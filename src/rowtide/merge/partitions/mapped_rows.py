@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rowtide.merge.articles import ROWGUID, Article, Partition, PartitionOptions
 from rowtide.merge.definitions import partition_mappings, subscriptions
 from rowtide.merge.documented.names import CONTENTS_VIEW
 from rowtide.merge.errors import StoredFilterRefused
-from rowtide.merge.partitions.filters import ROW, RowFilter, belongs, bind_article
+from rowtide.merge.partitions.belonging import ROW, FilterDialect, belongs
+from rowtide.merge.partitions.filters import RowFilter, bind_articles
 
 NOBODY = (
     "select null as pubid, null as partition_id, null as tablenick, null as rowguid, null as parent, 0 as is_in, "
@@ -20,13 +21,13 @@ NOBODY = (
 
 @dataclass(frozen=True, slots=True)
 class MappedRows:
-    """The database's names, as in `Names`; `name` quotes the name of a table or view of ours.
+    """Writes the queries for a database; `name` quotes the name of a table or view of ours.
 
     `rowguid_type` is the type of `rowguid`.
     """
 
     name: Callable[[str], str]
-    table_of: Callable[[Article], str]
+    dialect: FilterDialect
     rowguid_type: str
 
     def query(self, row_filter: RowFilter, pubid: str, partition_id: str) -> str:
@@ -50,22 +51,24 @@ class MappedRows:
         )
         return (
             f"select {pubid} as pubid, {partition_id} as partition_id, {article.nickname} as tablenick, k.rowguid, "
-            f"k.parent, case when {belongs(row_filter, self.table_of)} then 1 else 0 end as is_in, k.is_held, "
+            f"k.parent, case when {belongs(row_filter, self.dialect)} then 1 else 0 end as is_in, k.is_held, "
             f"k.is_changed from ({known}) k "
-            f"left join {self.table_of(article)} {ROW} on {ROW}.{ROWGUID} = k.rowguid"
+            f"left join {self.dialect.table_of(article)} {ROW} on {ROW}.{ROWGUID} = k.rowguid"
         )
 
 
-def mapped_filters(articles: Sequence[Article], partition: Partition) -> Iterator[RowFilter]:
-    """Yield the filters of a publication's articles in a partition, of those whose rows may be in several.
+def mapped_filters(articles: Sequence[Article], partition: Partition) -> list[RowFilter]:
+    """Return the filters of a publication's articles in a partition, of those whose rows may be in several.
 
-    Rows of an article whose partitions have one subscriber each are in no mapping table.
+    Rows of an article whose partitions have one subscriber each are in no mapping table. Filters that are refused by
+    now map nothing.
     """
-    for article in articles:
-        if article.partition_options is not PartitionOptions.ONE_SUBSCRIBER:
-            try:
-                bound = bind_article(article, articles, partition)
-            except StoredFilterRefused:
-                continue
-            if bound is not None:
-                yield bound
+    try:
+        bound = bind_articles(articles, partition)
+    except StoredFilterRefused:
+        return []
+    return [
+        row_filter
+        for row_filter in bound.values()
+        if row_filter.article.partition_options is not PartitionOptions.ONE_SUBSCRIBER
+    ]

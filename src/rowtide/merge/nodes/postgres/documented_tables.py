@@ -13,7 +13,7 @@ from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_
 from rowtide.merge.articles import Article, Partition
 from rowtide.merge.definitions import SCHEMA, articles, genhistory, partition_groups, replinfo
 from rowtide.merge.documented.queries import documented_queries
-from rowtide.merge.nodes.postgres.row_metadata import table_of
+from rowtide.merge.nodes.postgres.row_metadata import FILTERING
 from rowtide.merge.nodes.postgres.system_tables import LOG
 from rowtide.merge.partitions.mapped_rows import MappedRows, mapped_filters
 
@@ -111,7 +111,7 @@ def members_statement(published: Mapping[str, Sequence[Article]]) -> str:
     `published` has the articles of each publication that is published here, by its pubid. What fails in the end is a
     query for one partition: its filter's text is written when the function runs, as the agent writes it.
     """
-    rows = MappedRows(lambda name: quote_qualified(SCHEMA, name), table_of, "uuid")
+    rows = MappedRows(lambda name: quote_qualified(SCHEMA, name), FILTERING, "uuid")
     groups = quote_qualified(SCHEMA, partition_groups.name)
     loops = []
     for pubid, listed in published.items():

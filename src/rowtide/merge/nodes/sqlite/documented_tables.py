@@ -20,7 +20,7 @@ from rowtide.merge.catalogue import list_articles, list_merged
 from rowtide.merge.definitions import genhistory, partition_groups, replinfo
 from rowtide.merge.documented.names import MAPPINGS
 from rowtide.merge.documented.queries import documented_queries
-from rowtide.merge.nodes.sqlite.row_metadata import table_of
+from rowtide.merge.nodes.sqlite.row_metadata import FILTERING, table_of
 from rowtide.merge.nodes.sqlite.system_tables import LOG
 from rowtide.merge.partitions.mapped_rows import NOBODY, MappedRows, mapped_filters
 from rowtide.merge.versions.apply import Logged
@@ -87,7 +87,7 @@ def make_views(connection: Connection, session: sqlite3.Connection) -> None:
     """Make all documented tables for a session, as temporary views that read the merged tables; again if they exist."""
     there = {name for (name,) in session.execute("select name from main.sqlite_schema where type = 'table'")}
     found = [article for article in list_merged(connection) if article.file_table in there]
-    rows = MappedRows(quote, table_of, "text")
+    rows = MappedRows(quote, FILTERING, "text")
     members = [
         rows.query(row_filter, quote_literal(group.pubid), str(group.partition_id))
         for group in connection.execute(select(partition_groups))
