@@ -104,6 +104,14 @@ def add_article(
             help="What the publisher does not take is undone at the subscriber, instead of being tried again.",
         ),
     ] = False,
+    record_conflict_detection: Annotated[
+        bool,
+        typer.Option("--record-conflict-detection", help="Any concurrent changes of a logical record conflict."),
+    ] = False,
+    record_conflict_resolution: Annotated[
+        bool,
+        typer.Option("--record-conflict-resolution", help="The whole logical record of the winner remains."),
+    ] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Publish a table and track its changes (SQL Server: sp_addmergearticle).
@@ -122,6 +130,8 @@ def add_article(
             where=where,
             partition_options=PartitionOptions(partition_options),
             columns=None if columns is None else [name.strip() for name in columns.split(",")],
+            record_conflict_detection=record_conflict_detection,
+            record_conflict_resolution=record_conflict_resolution,
         )
     tell(f"Added: article {article.name}.", dry_run=dry_run)
 

@@ -109,15 +109,27 @@ class MergePublishing:
         where: str | None = None,
         partition_options: PartitionOptions = PartitionOptions.OVERLAPPING,
         columns: Sequence[str] | None = None,
+        record_conflict_detection: bool = False,
+        record_conflict_resolution: bool = False,
     ) -> Article:
         """Publish a table and start tracking its changes (SQL Server: sp_addmergearticle).
 
         `where` is a row filter: a condition over the table's columns, host_name() and suser_name(). `resolver` takes
-        the values of `--resolver`. `columns` are the published ones, beside the key; None for all. Raises
+        the values of `--resolver`. `columns` are the published ones, beside the key; None for all. The last two are
+        those of the logical records that the article is the top of. Raises
         `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`, `ColumnsRefused`,
-        `ResolverUnknown`, `ResolverRefused`, `FilterRefused`, `SubscriptionsLeft`.
+        `ResolverUnknown`, `ResolverRefused`, `FilterRefused`, `RecordOptionsRefused`, `SubscriptionsLeft`.
         """
-        options = ArticleOptions(column_tracking, resolver, compensate_for_errors, where, partition_options, columns)
+        options = ArticleOptions(
+            column_tracking,
+            resolver,
+            compensate_for_errors,
+            where,
+            partition_options,
+            columns,
+            record_conflict_detection,
+            record_conflict_resolution,
+        )
         with self._altering(publication) as hub:
             return add_article(hub, publication, table, options)
 
@@ -135,7 +147,7 @@ class MergePublishing:
 
         `condition` qualifies each column with its table; `unique_key` promises that a child's row matches one row of
         the parent at most. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
-        `JoinFilterRefused`, `FilterRefused`, `SubscriptionsLeft`.
+        `JoinFilterRefused`, `FilterRefused`, `RecordLinkRefused`, `SubscriptionsLeft`.
         """
         with self._altering(publication) as hub:
             return add_filter(hub, publication, child, JoinFilter(parent, condition, unique_key, filter_type))

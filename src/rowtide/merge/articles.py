@@ -105,7 +105,8 @@ class Article:
     last number given to a column; `table_id` and `fingerprint` are what the hub's catalogue said of the table when the
     definition was made, `shape` the parts of its columns and its checks (`table_changes`). `is_dropped`: it has been
     dropped, and stays until each subscriber has uploaded what it had changed. `vertical_partition`: the table has
-    columns that are not published.
+    columns that are not published. `record_conflict_detection` and `record_conflict_resolution` are those of the
+    logical records that it is the top of.
     """
 
     name: str
@@ -128,6 +129,8 @@ class Article:
     shape: str = ""
     is_dropped: bool = False
     vertical_partition: bool = False
+    record_conflict_detection: bool = False
+    record_conflict_resolution: bool = False
 
     @property
     def file_table(self) -> str:

@@ -303,6 +303,32 @@ class JoinFilterRefused(Invalid):
 
 
 @numbered
+class RecordOptionsRefused(Invalid):
+    """An article's options of logical records contradict each other."""
+
+    number = 8120
+    fact = "article {article} cannot have these options of logical records: {reason}"
+    hint = "Detect conflicts of records only where they are resolved as records too."
+    article: str
+    reason: str
+
+
+@numbered
+class RecordLinkRefused(Invalid):
+    """Rows of two articles cannot be parts of one logical record."""
+
+    number = 8121
+    fact = "{child} cannot be in logical records of {parent}: {reason}"
+    hint = (
+        "A link is a foreign key without actions to a unique key. Each article has one link at most, and the options "
+        "of records are those of the top article."
+    )
+    child: str
+    parent: str
+    reason: str
+
+
+@numbered
 class RowOutsidePartition(RowsRefused):
     """A subscriber wrote a row outside its partition."""
 

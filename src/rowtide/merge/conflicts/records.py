@@ -31,6 +31,9 @@ class ConflictType(IntEnum):
     DOWNLOAD_DELETE_FAILED = 8
     UPLOAD_UPDATE_FAILED = 9
     DOWNLOAD_UPDATE_FAILED = 10
+    RECORD_DELETE_WINS_CONFLICT = 12
+    RECORD_UPDATE_CONFLICT = 13
+    RECORD_UPDATE_WINS_CONFLICT = 14
 
 
 _REASONS = {
@@ -38,6 +41,9 @@ _REASONS = {
     ConflictType.COLUMN_UPDATE_CONFLICT: "the same column was updated at both nodes",
     ConflictType.UPDATE_DELETE_WINS_CONFLICT: "a row that was deleted at one node was updated at the other: it is gone",
     ConflictType.UPDATE_WINS_DELETE_CONFLICT: "a row that was updated at one node was deleted at the other: it stays",
+    ConflictType.RECORD_DELETE_WINS_CONFLICT: "the other node's logical record remained, which does not have the row",
+    ConflictType.RECORD_UPDATE_CONFLICT: "the other node's logical record remained, in which the row is another",
+    ConflictType.RECORD_UPDATE_WINS_CONFLICT: "the other node's logical record remained, which has the row",
 }
 
 _INVALID = re.compile("[\ud800-\udfff]")

@@ -15,6 +15,7 @@ from rowtide.merge.conflicts.column_values import average, is_number, is_text, m
 from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Verdict, Winner
 from rowtide.merge.errors import ResolverRefused, ResolverUnknown
 from rowtide.merge.versions.bases import add_up
+from rowtide.merge.versions.changes import Known
 from rowtide.merge.versions.comparison import changed_apart
 from rowtide.merge.versions.lineage import Change
 
@@ -27,12 +28,17 @@ Value = str | None
 
 def by_priority(contest: Contest) -> Winner:
     """The higher priority wins; between equal priorities, the change of the node with the lower nickname."""
-    known = PUBLISHER_PRIORITY if contest.known.priority is None else contest.known.priority
+    known = priority_of(contest.known)
     if contest.priority != known:
         return Winner.SUBSCRIBER if contest.priority > known else Winner.PUBLISHER
     sent, last = Change.decode(contest.sent.last), contest.known.version.last
     assert last is not None
     return Winner.SUBSCRIBER if sent.nickname < last.nickname else Winner.PUBLISHER
+
+
+def priority_of(known: Known) -> float:
+    """Return the weight of the hub's version of a row."""
+    return PUBLISHER_PRIORITY if known.priority is None else known.priority
 
 
 def find_resolver(article: Article) -> Resolver:
@@ -51,6 +57,11 @@ def find_resolver(article: Article) -> Resolver:
         f"{PYTHON}:module.Class",
     ]
     raise ResolverUnknown(article.resolver, article.name, ", ".join(known))
+
+
+def is_for_records(article: Article) -> bool:
+    """Whether an article's resolver decides between sides, whatever the rows are, as for logical records."""
+    return article.resolver in _PLAIN
 
 
 def require_resolver(article: Article) -> None:

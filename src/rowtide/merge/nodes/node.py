@@ -15,6 +15,7 @@ from rowtide.merge.errors import RowsRefused
 from rowtide.merge.nodes.table_parts import Omission, Part
 from rowtide.merge.partitions.candidates import Candidate
 from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.partitions.links import Link
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 
 
@@ -265,6 +266,24 @@ class Node(Protocol):
 
         In a retry each row is tried alone, again for as long as others are taken; with `tries_together`, after all
         were tried as by `write_together`.
+        """
+
+    def read_parents(self, link: Link, children: Sequence[str]) -> Mapping[str, str]:
+        """Return the rowguid of each row's parent as the tables have it now; rows without one are left out."""
+
+    def read_children(self, link: Link, parents: Sequence[str]) -> Mapping[str, str]:
+        """Return the rowguids of the rows that have any of some parents, each with its parent's."""
+
+    def find_parents(self, link: Link, rows: Sequence[Row]) -> Sequence[str | None]:
+        """Return for each row, as it travels, the rowguid of the local row that its foreign key references, if any.
+
+        Not within a transaction.
+        """
+
+    def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
+        """Return the rowguids of tombstones after a generation that came not from a node.
+
+        Not within a transaction; the log is to be applied before.
         """
 
     def outside(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:

@@ -42,6 +42,7 @@ from rowtide.merge.partitions.expressions import functions_of
 from rowtide.merge.partitions.filters import PARENT, bind, parent_name, read_filter, read_join, require_values
 from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.vertical_partitions import choose_columns
+from rowtide.merge.publishing.record_links import require_record_options, require_records
 
 _NICKNAME_BITS = 31
 
@@ -56,6 +57,8 @@ class ArticleOptions:
     where: str | None = None
     partition_options: PartitionOptions = PartitionOptions.OVERLAPPING
     columns: Sequence[str] | None = None
+    record_conflict_detection: bool = False
+    record_conflict_resolution: bool = False
 
 
 def add_publication(hub: Node, name: str, *, retention_days: int) -> Publication:
@@ -74,7 +77,8 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     """Publish a table and track its changes (SQL Server: sp_addmergearticle); a repeat completes an interrupted call.
 
     Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`,
-    `ColumnsRefused`, `ResolverUnknown`, `ResolverRefused`, `FilterRefused`, `SubscriptionsLeft`.
+    `ColumnsRefused`, `ResolverUnknown`, `ResolverRefused`, `FilterRefused`, `RecordOptionsRefused`,
+    `SubscriptionsLeft`.
     """
     publication = get_publication(hub.connection, publication_name)
     _require_no_subscriptions(hub, publication)
@@ -82,6 +86,7 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     merged = {article.qualified_name: article for article in list_merged(hub.connection)}
     article = _article(described, merged.get(described.name), options, _name_apart(described, merged.values()))
     _require_new(hub, publication, article, merged.get(described.name))
+    require_record_options(article)
     if find_handler(article) is None:
         require_resolver(article)
     if article.is_upload_only and article.subset_filter is not None:
@@ -102,7 +107,8 @@ def add_filter(hub: Node, publication_name: str, child: str, join: JoinFilter) -
 
     The join names the parent as a user does.
 
-    Raises `MergePublicationUnknown`, `MergeArticleUnknown`, `JoinFilterRefused`, `FilterRefused`, `SubscriptionsLeft`.
+    Raises `MergePublicationUnknown`, `MergeArticleUnknown`, `JoinFilterRefused`, `FilterRefused`,
+    `RecordLinkRefused`, `SubscriptionsLeft`.
     """
     publication = get_publication(hub.connection, publication_name)
     _require_no_subscriptions(hub, publication)
@@ -111,6 +117,7 @@ def add_filter(hub: Node, publication_name: str, child: str, join: JoinFilter) -
     join = replace(join, parent=of_parent.name)
     _check_join(hub, of_child, of_parent, join)
     filtered = replace(of_child, join_filters=(*of_child.join_filters, join))
+    require_records(hub, [filtered if one == of_child else one for one in listed])
     with hub.transaction():
         set_definition(hub.connection, publication.pubid, filtered)
         _order(hub, publication)
@@ -250,6 +257,8 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
         partition_options=options.partition_options,
         table_in_files=merged.table_in_files if merged is not None else name_apart,
         vertical_partition=columns != described.columns,
+        record_conflict_detection=options.record_conflict_detection,
+        record_conflict_resolution=options.record_conflict_resolution,
         unique_columns=tuple(
             column.name
             for column in columns

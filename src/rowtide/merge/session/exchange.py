@@ -101,6 +101,20 @@ class Receiver(Protocol):
         """Raise `SessionReplaced` if another synchronisation has replaced this one; called in each transaction."""
 
 
+class Records(Protocol):
+    """The logical records of one direction; see `RecordTransfer`."""
+
+    refused: list[Refused]
+
+    def collect(self, nickname: int, changes: Sequence[RowChange]) -> bool: ...
+
+    def bring(self, following: Article | None = None) -> None: ...
+
+    def retry(self) -> None: ...
+
+    def finish(self) -> None: ...
+
+
 @dataclass(slots=True)
 class Transfer:
     """One direction of a synchronisation; `on_progress` receives the number of changes done."""
@@ -110,11 +124,35 @@ class Transfer:
     on_progress: Callable[[int], None] = lambda _changes: None
     counts: dict[str, Counts] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
+    records: Records | None = None
     _waiting: dict[tuple[int, str], Waiting] = field(default_factory=dict)
 
     def run(self, spool: Spool) -> None:
-        """Transfer all changes; at the end those that were refused, and those requested again after they were."""
+        """Transfer all changes; at the end those that were refused, and those requested again after they were.
+
+        Logical records come after the rows that they may reference, and before those that may reference them.
+        """
+        if self.records is None:
+            self._bring_rows(spool)
+            self._retry()
+            return
         for nickname, changes in spool.batches():
+            if self.records.collect(nickname, changes):
+                self.on_progress(len(changes))
+        self._bring_rows(spool)
+        self.records.bring()
+        self.records.retry()
+        self._retry()
+        self.records.finish()
+        self.refused += self.records.refused
+
+    def _bring_rows(self, spool: Spool) -> None:
+        for nickname, changes in spool.batches():
+            if self.records is not None:
+                if self.records.collect(nickname, ()):
+                    continue
+                is_deleting = changes[0].row is None
+                self.records.bring(None if is_deleting else self.articles[nickname])
             article, again = self.articles[nickname], set(self.receiver.again.get(nickname, ()))
             now = [change for change in changes if change.rowguid not in again]
             for change in changes if again else ():
@@ -123,7 +161,6 @@ class Transfer:
             if now:
                 self._bring(article, now)
             self.on_progress(len(changes))
-        self._retry()
 
     def _wait(self, article: Article, change: RowChange) -> None:
         key = (article.nickname, change.rowguid)
@@ -152,19 +189,20 @@ class Transfer:
         try:
             done = transact(self.receiver, work)
         finally:
-            self._count(parts[0][0], Counts(seconds=time.monotonic() - began))
+            self.count(parts[0][0], Counts(seconds=time.monotonic() - began))
         for (article, _), received in zip(parts, done, strict=True):
-            self._count(article, received.counts)
+            self.count(article, received.counts)
         return done
 
-    def _count(self, article: Article, counts: Counts) -> None:
+    def count(self, article: Article, counts: Counts) -> None:
+        """Add to an article's result."""
         self.counts.setdefault(article.name, Counts()).add(counts)
 
     def _retry(self) -> None:
         """Retry what waits, once: together with deferred constraints, then each; what is refused then is given up."""
         waiting = list(self._waiting.values())
         for article, _ in waiting:
-            self._count(article, Counts(retried=1))
+            self.count(article, Counts(retried=1))
         if not waiting or (not self.receiver.node.tries_together and self._are_taken_together(waiting)):
             return
         waiting = self._retry_exchanges(waiting)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from rowtide.merge.articles import Article, PartitionOptions, SubscriberType
+from rowtide.merge.conflicts.record_contests import is_live, withdrawal
 from rowtide.merge.conflicts.records import (
     ConflictRecord,
     ConflictType,
@@ -29,7 +30,7 @@ from rowtide.merge.session.directions import instead, uploaded, withdrawal
 from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, alike, count_writes, taken_alike
 from rowtide.merge.session.receiving import NodeReceiver, rowguids_of, split
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
-from rowtide.merge.versions.comparison import Combine, Conflict, Join, Nothing, Presence, Take, compare
+from rowtide.merge.versions.comparison import Combine, Conflict, Join, Nothing, Take, compare
 from rowtide.merge.versions.lineage import Change
 
 
@@ -77,7 +78,7 @@ class HubReceiver(NodeReceiver):
     def receive(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
         self.seen.clear()
         known = self.read_known(rowguids_of(parts))
-        decided = [self._decide(part, found) for part, found in zip(parts, known, strict=True)]
+        decided = [self.decide(part, found) for part, found in zip(parts, known, strict=True)]
         writes = [(part[0], each.writes) for part, each in zip(parts, decided, strict=True)]
         received = []
         for part, each, refusals in zip(parts, decided, self.write(writes, attempt), strict=True):
@@ -87,14 +88,14 @@ class HubReceiver(NodeReceiver):
                 if conflict.rowguid not in refusals:
                     record(self.node.connection, conflict)
             if article.nickname in self.filters:
-                self._keep_partition(article, accepted)
+                self.keep_partition(article, accepted)
             self.forget_retries(article, accepted)
             counts = count_writes([write for write in each.taken if write.rowguid not in refusals])
             counts.conflicts = each.rejected + sum(one.rowguid not in refusals for one in each.conflicts)
             received.append(Received(counts, refused))
         return received
 
-    def _decide(self, part: Part, known: Mapping[str, Known]) -> Decided:
+    def decide(self, part: Part, known: Mapping[str, Known]) -> Decided:
         """Return what to write of received changes."""
         article, changes = part
         if article.is_download_only:
@@ -104,14 +105,14 @@ class HubReceiver(NodeReceiver):
         for several, here in alike(changes, known):
             if here is None:
                 if several[0].row is not None:
-                    writes += self._taken(several, None)
+                    writes += self.taken(several, None)
                 continue
             said = compare(several[0].version, here.version)
             match said:
                 case Nothing():
                     pass
                 case Take():
-                    writes += self._taken(several, here)
+                    writes += self.taken(several, here)
                 case Join() | Combine() | Conflict():
                     contested += [(change, here, said) for change in several]
                 case _:
@@ -151,7 +152,7 @@ class HubReceiver(NodeReceiver):
             if (
                 holder is not None
                 and holder in here
-                and not _is_live(here.get(change.rowguid))
+                and not is_live(here.get(change.rowguid))
                 and not each.refusal.is_locked
             ):
                 contest = KeyContest(place, each, here.get(change.rowguid), holder, here[holder])
@@ -200,7 +201,7 @@ class HubReceiver(NodeReceiver):
                 said.append(write)
         return said, rejected
 
-    def _keep_partition(self, article: Article, changes: Sequence[RowChange]) -> None:
+    def keep_partition(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Store which rows the subscriber has now; refuse rows that it may not move out of its partition."""
         live = [change.rowguid for change in changes if change.row is not None]
         if article.partition_options is PartitionOptions.ONE_SUBSCRIBER and live:
@@ -213,7 +214,8 @@ class HubReceiver(NodeReceiver):
         gone = [change.rowguid for change in changes if change.row is None]
         remove_members(self.node.connection, self.source, article, gone)
 
-    def _taken(self, changes: Sequence[RowChange], known: Known | None) -> list[Write]:
+    def taken(self, changes: Sequence[RowChange], known: Known | None) -> list[Write]:
+        """Return what writes the subscriber's versions of rows that are known alike."""
         return taken_alike(changes, known, self.source, self.priority or None)
 
     def _settle(
@@ -334,7 +336,7 @@ class HubReceiver(NodeReceiver):
             for contest in contests
             for write in (
                 withdrawal(contest.holder, contest.held.version.lineage.encode(), is_live=True),
-                *self._taken([contest.refused.change], contest.known),
+                *self.taken([contest.refused.change], contest.known),
             )
         ]
         try:
@@ -376,7 +378,7 @@ class HubReceiver(NodeReceiver):
         for each in refused:
             change, error, here = each.change, each.error, known.get(each.change.rowguid)
             row = rows.get(change.rowguid)
-            conflict_type = failure_type(change, is_upload=True, is_live=_is_live(here))
+            conflict_type = failure_type(change, is_upload=True, is_live=is_live(here))
             self.keep(article, change, conflict_type, error.code, error.reason, winning_row=row)
             writes.append(instead(change, here, row))
         self.node.write(article, writes)
@@ -395,7 +397,3 @@ def _is_newer(change: RowChange, known: Known | None) -> bool:
     if known is None:
         return change.row is not None
     return not isinstance(compare(change.version, known.version), Nothing)
-
-
-def _is_live(known: Known | None) -> bool:
-    return known is not None and known.version.presence is Presence.LIVE

@@ -21,11 +21,15 @@ _BATCH_ROWS = 2000
 
 
 class Spool:
-    """A sender's changes in a temporary file, so that its snapshot can end before the receiver has written them."""
+    """A sender's changes in a temporary file, so that its snapshot can end before the receiver has written them.
+
+    `changes` is their number, `nicknames` are those of the articles that have any.
+    """
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `__exit__`
         self.changes = 0
+        self.nicknames: set[int] = set()
 
     def put(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Append a batch of an article's changes. Raises `FileNotWritable`."""
@@ -38,6 +42,7 @@ class Spool:
         except OSError as error:
             raise FileNotWritable(tempfile.gettempdir(), error.strerror or str(error)) from error
         self.changes += len(changes)
+        self.nicknames.add(article.nickname)
 
     def __enter__(self) -> Self:
         return self

@@ -19,6 +19,7 @@ from rowtide.merge.errors import UploadNotComparable
 from rowtide.merge.nodes.node import Node, Request
 from rowtide.merge.partitions.candidates import Marks
 from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.partitions.links import find_record_types
 from rowtide.merge.partitions.partition_membership import confirm_members, mark, remove_members
 from rowtide.merge.progress import (
     SELECT_NODE,
@@ -34,10 +35,13 @@ from rowtide.merge.progress import (
 from rowtide.merge.session.exchange import Receiver, Refused, Transfer
 from rowtide.merge.session.history import RUNNING, History, Phase, Summary, recorded
 from rowtide.merge.session.hub_receiving import HubReceiver
+from rowtide.merge.session.hub_records import hub_records
 from rowtide.merge.session.pairing import Pairing, require_ready, require_same_ends
 from rowtide.merge.session.purging import is_due, purge
 from rowtide.merge.session.receiving import SubscriberReceiver
+from rowtide.merge.session.record_transfer import RecordReceiver, RecordTransfer
 from rowtide.merge.session.spooling import Outgoing, Spool
+from rowtide.merge.session.subscriber_records import SubscriberRecords
 
 Progress = Callable[[str, int, int], None]
 """Called with the direction, the number of changes done, and their total."""
@@ -57,7 +61,7 @@ def synchronise(
     summary = Summary(pairing.at_hub.subscriber)
     with recorded(hub, pairing.at_hub.subid, summary, began, clock) as history:
         uploaded = _upload(hub, subscriber, pairing, state, summary.upload, on_progress)
-        downloaded = _download(hub, subscriber, pairing, summary.download, on_progress)
+        downloaded = _download(hub, subscriber, pairing, uploaded, summary.download, on_progress)
         _part(hub, subscriber, pairing, state, uploaded, downloaded, history)
     for node, purged in ((hub, state.purge), (subscriber, read_purge(subscriber.connection))):
         if is_due(purged):
@@ -166,9 +170,19 @@ def _upload(
         filters=pairing.filters,
     )
     since = min(pairing.at_subscriber.sent, pairing.at_hub.received)
+    tell = _counting(on_progress, "upload")
     with _read(subscriber, pairing.articles, since, pairing.hub, again, {}) as (generation, outgoing, spool):
         _keep_bases(subscriber, pairing, outgoing)
-        _transfer(spool, receiver, pairing.articles, phase, _counting(on_progress, "upload"))
+        records = hub_records(subscriber, receiver, pairing, spool)
+        _transfer(spool, receiver, pairing.articles, phase, tell, records)
+    while records is not None and records.wants_more:
+        asked = records.request()
+        with _read(subscriber, pairing.articles, generation, pairing.hub, asked, {}) as (generation, outgoing, spool):
+            _keep_bases(subscriber, pairing, outgoing)
+            _transfer(spool, receiver, pairing.articles, phase, tell, records)
+    if records is not None and records.wanted:
+        with _in_session(hub, pairing.at_hub):
+            records.request_later()
     if generation != pairing.at_hub.received or spool.changes:
         _advance(receiver, received=generation, source=source)
     receiver.conclude()
@@ -178,7 +192,9 @@ def _upload(
     return Uploaded(generation, receiver.has_refused)
 
 
-def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_progress: Progress) -> Downloaded:
+def _download(
+    hub: Node, subscriber: Node, pairing: Pairing, uploaded: Uploaded, phase: Phase, on_progress: Progress
+) -> Downloaded:
     """Download the hub's changes."""
     again = list_retries(subscriber.connection, pairing.hub)
     receiver = SubscriberReceiver(
@@ -189,7 +205,8 @@ def _download(hub: Node, subscriber: Node, pairing: Pairing, phase: Phase, on_pr
     with _read(hub, pairing.going_down, since, destination, again, pairing.filters) as (generation, outgoing, spool):
         marks = outgoing.marks
         _mark(hub, pairing, marks, generation)
-        _transfer(spool, receiver, pairing.articles, phase, _counting(on_progress, "download"))
+        records = SubscriberRecords(receiver, uploaded.generation)
+        _transfer(spool, receiver, pairing.articles, phase, _counting(on_progress, "download"), records)
     if generation != pairing.at_subscriber.received or spool.changes:
         _advance(receiver, received=generation, source=pairing.hub)
     returned = {nickname: [rowguid for rowguid, _ in each.relinked] for nickname, each in marks.items()}
@@ -232,8 +249,9 @@ def _transfer(
     articles: Sequence[Article],
     phase: Phase,
     on_progress: Callable[[int, int], None],
+    handling: RecordReceiver | None,
 ) -> None:
-    """Transfer a spool to a node."""
+    """Transfer a spool to a node, and add to the phase's result; `handling` is for logical records."""
     began = time.monotonic()
     done = 0
 
@@ -242,9 +260,13 @@ def _transfer(
         done += changes
         on_progress(done, spool.changes)
 
-    transfer = Transfer(receiver, {article.nickname: article for article in articles}, tell)
+    transfer = Transfer(receiver, {article.nickname: article for article in articles}, tell, phase.articles)
+    kinds = find_record_types(articles)
+    if kinds and handling is not None:
+        transfer.records = RecordTransfer(kinds, receiver, handling, transfer.count)
     transfer.run(spool)
-    phase.articles, phase.refused, phase.seconds = transfer.counts, transfer.refused, time.monotonic() - began
+    phase.refused += transfer.refused
+    phase.seconds += time.monotonic() - began
 
 
 def _keep_bases(subscriber: Node, pairing: Pairing, outgoing: Outgoing) -> None:

@@ -25,7 +25,7 @@ from rowtide.merge.catalogue import list_merged, read_nickname, read_purged, sel
 from rowtide.merge.definitions import SCHEMA, articles, genhistory, replinfo, subscriptions
 from rowtide.merge.errors import NOT_UTF_8, NodeBusy, RowsRefused, SessionReplaced
 from rowtide.merge.nodes.node import Refusal, Request
-from rowtide.merge.nodes.postgres import row_metadata
+from rowtide.merge.nodes.postgres import links, row_metadata
 from rowtide.merge.nodes.postgres.apply import (
     apply_beside,
     apply_log,
@@ -37,7 +37,13 @@ from rowtide.merge.nodes.postgres.apply import (
 )
 from rowtide.merge.nodes.postgres.completing import FORM, form
 from rowtide.merge.nodes.postgres.enumeration import PostgresEnumeration
-from rowtide.merge.nodes.postgres.generations import Generations, close_generation, newer_generations, take_generations
+from rowtide.merge.nodes.postgres.generations import (
+    Generations,
+    close_generation,
+    newer_generations,
+    take_generations,
+    window_since,
+)
 from rowtide.merge.nodes.postgres.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.sending import APPLYING, UNKNOWN_LINES, Closing, PostgresSending, apply_alone
 from rowtide.merge.nodes.postgres.sequences import sequences_request
@@ -64,6 +70,7 @@ from rowtide.merge.nodes.retry import retry_busy
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.partitions.links import Link
 from rowtide.merge.progress import SELECT_NODE
 from rowtide.merge.versions.changes import Known, Row, Write
 from rowtide.merge.versions.composition import Composer
@@ -481,6 +488,19 @@ class PostgresNode:
             yield
         except (psycopg.Error, UnicodeError, ValueError) as error:
             raise self._failure(error, subject) from error
+
+    def read_parents(self, link: Link, children: Sequence[str]) -> Mapping[str, str]:
+        return links.read_parents(self._session, link, children)
+
+    def read_children(self, link: Link, parents: Sequence[str]) -> Mapping[str, str]:
+        return links.read_children(self._session, link, parents)
+
+    def find_parents(self, link: Link, rows: Sequence[Row]) -> Sequence[str | None]:
+        return links.find_parents(self._session, link, rows)
+
+    def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
+        is_later = window_since(self._generations, since)("stamp")
+        return links.read_buried(self._session, article.nickname, is_later, source)
 
     def outside(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:
         listed = f"{ROWGUID} = any(%s::uuid[]) and not "

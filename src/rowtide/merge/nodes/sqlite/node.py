@@ -23,7 +23,7 @@ from rowtide.merge.catalogue import list_merged, list_publications, read_nicknam
 from rowtide.merge.errors import NOT_UTF_8, NodeBusy, NodeOutdated, RowsRefused
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
 from rowtide.merge.nodes.node import Refusal, Request
-from rowtide.merge.nodes.sqlite import completing, row_metadata
+from rowtide.merge.nodes.sqlite import completing, links, row_metadata
 from rowtide.merge.nodes.sqlite.apply import apply_beside, apply_log, is_logged
 from rowtide.merge.nodes.sqlite.dependents import has_dependents
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
@@ -43,6 +43,7 @@ from rowtide.merge.nodes.sqlite.writing import write, write_temporary
 from rowtide.merge.nodes.unique_swap import temporary_values
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.partitions.links import Link
 from rowtide.merge.progress import require_session
 from rowtide.merge.versions.changes import Known, Row, Write
 from rowtide.merge.versions.composition import Composer
@@ -273,6 +274,18 @@ class SqliteNode:
         finally:
             if self._session.in_transaction:
                 self._session.execute("release merge_rows")
+
+    def read_parents(self, link: Link, children: Sequence[str]) -> Mapping[str, str]:
+        return links.read_parents(self._session, link, children)
+
+    def read_children(self, link: Link, parents: Sequence[str]) -> Mapping[str, str]:
+        return links.read_children(self._session, link, parents)
+
+    def find_parents(self, link: Link, rows: Sequence[Row]) -> Sequence[str | None]:
+        return links.find_parents(self._session, link, rows)
+
+    def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
+        return links.read_buried(self._session, article.nickname, since, source)
 
     def outside(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:
         listed = f"{ROWGUID} in (select value from json_each(?)) and not {belongs(row_filter, FILTERING)}"

@@ -1,0 +1,187 @@
+"""What the hub makes of uploaded logical records: it resolves their conflicts, by row or as a whole.
+
+Where the subscriber's record wins as a whole, the hub needs the subscriber's versions also of rows that only the hub
+has changed: such a record is held back, and its rows are requested in the same synchronisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rowtide.merge.articles import Article
+from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, is_live, kind_of, settle
+from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, reason_of, record
+from rowtide.merge.conflicts.resolution import Winner
+from rowtide.merge.partitions.links import RecordType
+from rowtide.merge.session.exchange import Counts, count_writes
+from rowtide.merge.session.hub_receiving import HubReceiver
+from rowtide.merge.session.logical_records import LogicalRecord, find_members
+from rowtide.merge.session.record_transfer import Outcome
+from rowtide.merge.versions.changes import Known, Row, RowChange
+from rowtide.merge.versions.lineage import Change
+
+Place = tuple[int, str]
+"""A row: its article's nickname, and its rowguid."""
+
+
+@dataclass(slots=True)
+class HubRecordDecisions:
+    """The part of `HubRecords` that decides.
+
+    `sent` is the hub's generation that the subscriber has, `unreceived` what it refused of that; `buried` are the rows
+    that the hub deleted since, by the top row of the record that they are in at the subscriber. `wanted` are rows to
+    request now, `requested` those that were.
+    """
+
+    receiver: HubReceiver
+    sent: int
+    unreceived: frozenset[Place] = frozenset()
+    buried: dict[str, list[Place]] = field(default_factory=dict)
+    wanted: set[Place] = field(default_factory=set)
+    requested: set[Place] = field(default_factory=set)
+
+    def decide(self, kind: RecordType, records: Sequence[LogicalRecord]) -> list[Outcome]:
+        """See `RecordReceiver.decide`."""
+        outcomes = [Outcome() for _ in records]
+        contested: set[int] = set()
+        for place, rows in enumerate(self.read_contested(kind, records) if kind.resolves else ()):
+            if is_contested(rows, detects=kind.detects):
+                contested.add(place)
+                self.resolve(rows, choose(kind.top, rows, self.receiver.priority), outcomes[place])
+        self.decide_rows(kind, [(records[p], outcomes[p]) for p in range(len(records)) if p not in contested])
+        return outcomes
+
+    def accept(self, records: Sequence[LogicalRecord], outcomes: Sequence[Outcome]) -> None:
+        """See `RecordReceiver.accept`."""
+        changes: dict[int, tuple[Article, list[RowChange]]] = {}
+        for one, outcome in zip(records, outcomes, strict=True):
+            for conflict in outcome.conflicts:
+                record(self.receiver.node.connection, conflict)
+            for article, change in () if outcome.is_held else one.rows:
+                changes.setdefault(article.nickname, (article, []))[1].append(change)
+        for article, taken in changes.values():
+            if article.nickname in self.receiver.filters:
+                self.receiver.keep_partition(article, taken)
+            self.receiver.forget_retries(article, taken)
+
+    def decide_rows(self, kind: RecordType, decided: Sequence[tuple[LogicalRecord, Outcome]]) -> None:
+        """Decide on each row by itself, of all records at once."""
+        for article in kind.articles:
+            nickname = article.nickname
+            outcomes = {change.rowguid: outcome for one, outcome in decided for change in one.changes.get(nickname, ())}
+            changes = [change for one, _ in decided for change in one.changes.get(nickname, ())]
+            if not changes:
+                continue
+            (known,) = self.receiver.read_known([(article, list(outcomes))])
+            found = self.receiver.decide((article, changes), known)
+            for write in found.writes:
+                outcomes[write.rowguid].write(nickname, write)
+            for write in found.taken:
+                outcomes[write.rowguid].count(nickname, count_writes([write]))
+            for conflict in found.conflicts:
+                outcomes[conflict.rowguid].conflicts.append(conflict)
+                outcomes[conflict.rowguid].count(nickname, Counts(conflicts=1))
+
+    def read_contested(self, kind: RecordType, records: Sequence[LogicalRecord]) -> list[list[ContestedRow]]:
+        """Return the rows of each record that were sent, or that the hub has changed since the subscriber got them."""
+        asked: list[dict[Place, RowChange | None]] = [
+            {(article.nickname, change.rowguid): change for article, change in one.rows} for one in records
+        ]
+        places = {top: place for place, one in enumerate(records) for top in one.tops}
+        for nickname, tops in find_members(self.receiver.node, kind, places).items():
+            for rowguid, top in tops.items():
+                asked[places[top]].setdefault((nickname, rowguid), None)
+        for top in self.buried.keys() & places.keys():
+            for buried in self.buried[top]:
+                asked[places[top]].setdefault(buried, None)
+        known, present = self.read(kind, {key for each in asked for key in each})
+        articles = {article.nickname: article for article in kind.articles}
+        return [
+            [
+                ContestedRow(articles[key[0]], key[1], change, known.get(key), present.get(key))
+                for key, change in each.items()
+                if change is not None or self._is_news(key, known.get(key))
+            ]
+            for each in asked
+        ]
+
+    def read(self, kind: RecordType, keys: Iterable[Place]) -> tuple[dict[Place, Known], dict[Place, Row]]:
+        """Return what the hub knows and has of rows."""
+        rowguids: dict[int, list[str]] = {}
+        for nickname, rowguid in keys:
+            rowguids.setdefault(nickname, []).append(rowguid)
+        articles = [article for article in kind.articles if article.nickname in rowguids]
+        found = self.receiver.read_known([(article, rowguids[article.nickname]) for article in articles])
+        known = {
+            (article.nickname, rowguid): here
+            for article, each in zip(articles, found, strict=True)
+            for rowguid, here in each.items()
+        }
+        present: dict[Place, Row] = {}
+        for article in articles:
+            nickname = article.nickname
+            live = [rowguid for rowguid in rowguids[nickname] if is_live(known.get((nickname, rowguid)))]
+            rows = self.receiver.node.read_rows(article, live) if live else {}
+            present.update(((nickname, rowguid), row) for rowguid, row in rows.items())
+        return known, present
+
+    def resolve(self, rows: Sequence[ContestedRow], winner: Winner, outcome: Outcome) -> None:
+        """Let one side's record win; held back while the subscriber's versions of rows are missing that would win."""
+        missing = {
+            (row.article.nickname, row.rowguid) for row in rows if row.sent is None and winner is Winner.SUBSCRIBER
+        } - self.requested
+        if missing:
+            outcome.is_held = True
+            self.wanted |= {(row.article.nickname, row.rowguid) for row in rows}
+        else:
+            self.let_win(rows, winner, outcome)
+
+    def let_win(self, rows: Iterable[ContestedRow], winner: Winner, outcome: Outcome) -> None:
+        """Write what the winner's record makes of rows, and record what is lost."""
+        for row in rows:
+            write, nickname = settle(row, winner, self.receiver.priority), row.article.nickname
+            if write is None and winner is Winner.SUBSCRIBER and row.is_ahead and row.sent is not None:
+                (write,) = self.receiver.taken([row.sent], row.known)
+                outcome.count(nickname, count_writes([write]))
+            if write is None:
+                continue
+            outcome.write(nickname, write)
+            conflict_type = kind_of(row, winner)
+            if conflict_type is not None:
+                outcome.conflicts.append(self.conflict(row, winner, conflict_type))
+                outcome.count(nickname, Counts(conflicts=1))
+
+    def conflict(
+        self, row: ContestedRow, winner: Winner, conflict_type: ConflictType, code: str = "", reason: str = ""
+    ) -> ConflictRecord:
+        """Return the conflict that a row has lost; its code and reason are those of the type unless given."""
+        sent = None if row.sent is None else row.sent.row
+        last = None if row.known is None else row.known.version.last
+        if winner is Winner.SUBSCRIBER:
+            lineage = b"" if row.known is None else row.known.version.lineage.encode()
+            lost, won, origin, name = row.row, sent, last, self.receiver.hub_name
+        else:
+            lineage = b"" if row.sent is None else row.sent.lineage
+            origin = None if row.sent is None else Change.decode(row.sent.last)
+            lost, won, name = sent, row.row, self.receiver.source_name
+        return ConflictRecord(
+            identify(row.rowguid, b"" if row.sent is None else row.sent.last, b"" if last is None else last.encode()),
+            self.receiver.subscription.pubid,
+            row.article,
+            row.rowguid,
+            conflict_type,
+            self.receiver.source if origin is None else origin.nickname,
+            code or str(int(conflict_type)),
+            reason or reason_of(conflict_type),
+            lost,
+            won,
+            lineage,
+            name,
+        )
+
+    def _is_news(self, place: Place, known: Known | None) -> bool:
+        """Whether the hub has changed a row since the subscriber last received it."""
+        if known is None or known.version.last is None or known.origin == self.receiver.source:
+            return False
+        return known.generation is None or known.generation > self.sent or place in self.unreceived

@@ -1,0 +1,314 @@
+"""Transfer logical records: the changes of each are written in one transaction, or none of them is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from rowtide.merge.articles import Article
+from rowtide.merge.conflicts.records import ConflictRecord
+from rowtide.merge.errors import RowsRefused
+from rowtide.merge.nodes.node import Node, Refusal
+from rowtide.merge.partitions.links import RecordType
+from rowtide.merge.session.exchange import Counts, Receiver, Refused, transact
+from rowtide.merge.session.logical_records import LogicalRecord, group
+from rowtide.merge.versions.changes import RowChange, Write
+
+_BATCH_ROWS = 2000
+HELD = "RT-8122"
+"""Why a row waits that was not refused itself."""
+HELD_REASON = "the row's logical record was changed meanwhile, or another row of it was refused"
+
+Writes = dict[int, list[Write]]
+"""Writes by the article's nickname."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What is written of a record, and what is counted, by the article's nickname.
+
+    `withdrawals` are written before all else: they delete rows whose keys others take. Nothing is written of one that
+    is held back; the next synchronisation requests the rows `late` of it.
+    """
+
+    writes: Writes = field(default_factory=dict)
+    counts: dict[int, Counts] = field(default_factory=dict)
+    conflicts: list[ConflictRecord] = field(default_factory=list)
+    is_held: bool = False
+    late: list[tuple[Article, RowChange]] = field(default_factory=list)
+    withdrawals: Writes = field(default_factory=dict)
+
+    def write(self, nickname: int, write: Write) -> None:
+        """Add a write."""
+        self.writes.setdefault(nickname, []).append(write)
+
+    def count(self, nickname: int, counts: Counts) -> None:
+        """Add to what is counted."""
+        self.counts.setdefault(nickname, Counts()).add(counts)
+
+    def add(self, other: Outcome) -> None:
+        """Add another outcome."""
+        for nickname, writes in other.writes.items():
+            self.writes.setdefault(nickname, []).extend(writes)
+        for nickname, counts in other.counts.items():
+            self.count(nickname, counts)
+        self.conflicts += other.conflicts
+
+
+@dataclass(frozen=True, slots=True)
+class RowRefused:
+    """A row of a record that a node refused."""
+
+    article: Article
+    rowguid: str
+    refusal: Refusal
+
+
+class RecordReceiver(Protocol):
+    """Decides what to do with received records, in the caller's transaction; see `Receiver`."""
+
+    def decide(self, kind: RecordType, records: Sequence[LogicalRecord]) -> list[Outcome]:
+        """Return what to write of records of one kind."""
+
+    def accept(self, records: Sequence[LogicalRecord], outcomes: Sequence[Outcome]) -> None:
+        """Store what goes with the writes, once these are done."""
+
+    def give_up(
+        self, record: LogicalRecord, refused: Sequence[RowRefused], attempt: int, /
+    ) -> tuple[Outcome, list[Refused]]:
+        """Handle a record that was refused in every attempt; return what was done, and the rows to be asked again.
+
+        Raises `OutcomeRefused` if the node does not take what this attempt, counted from 0, has decided; not in the
+        last one.
+        """
+
+
+Waiting = tuple[LogicalRecord, list[RowRefused]]
+"""A record that is to be tried again, and why."""
+LAST_ATTEMPT = 2
+"""The one of `give_up` that only asks for the record again."""
+
+
+class OutcomeRefused(Exception):
+    """Undoes a transaction whose outcome the node does not take."""
+
+
+@dataclass(slots=True)
+class RecordTransfer:
+    """The records of one direction of a synchronisation; `count` takes what was done with an article."""
+
+    kinds: Sequence[RecordType]
+    receiver: Receiver
+    handling: RecordReceiver
+    count: Callable[[Article, Counts], None]
+    refused: list[Refused] = field(default_factory=list)
+    _collected: dict[int, list[RowChange]] = field(default_factory=dict)
+    _waiting: list[Waiting] = field(default_factory=list)
+    _left: list[RecordType] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._left = list(self.kinds)
+        self._collected = {article.nickname: [] for kind in self.kinds for article in kind.articles}
+
+    def collect(self, nickname: int, changes: Sequence[RowChange]) -> bool:
+        """Take changes of an article for later; return whether its rows are in records."""
+        if nickname not in self._collected:
+            return False
+        self._collected[nickname] += changes
+        return True
+
+    def bring(self, following: Article | None = None) -> None:
+        """Write the records of the kinds whose articles all come before one that follows, or of all; some may wait."""
+        for kind in list(self._left):
+            last = max(article.processing_order for article in kind.articles)
+            if following is None or following.processing_order > last:
+                self._left.remove(kind)
+                self._bring(kind)
+
+    def _bring(self, kind: RecordType) -> None:
+        changes = {article.nickname: self._collected[article.nickname] for article in kind.articles}
+        self._collected.update((nickname, []) for nickname in changes)
+        now: list[LogicalRecord] = []
+        for record in group(self.receiver.node, kind, changes):
+            again = any(change.rowguid in self.receiver.again.get(one.nickname, ()) for one, change in record.rows)
+            if again:
+                self._waiting.append((record, []))
+            else:
+                now.append(record)
+        for batch in _batches(now):
+            self._waiting += self._write(batch)
+
+    def retry(self) -> None:
+        """Write what waits: as before, then each with deferred constraints, then all together."""
+        for record, _ in self._waiting:
+            for article, _ in record.rows:
+                self.count(article, Counts(retried=1))
+        self._retry_each()
+        if len(self._waiting) > 1 and self._are_taken_together():
+            self._waiting = []
+
+    def finish(self) -> None:
+        """Try once more what still waits, and give up what is refused then."""
+        self._retry_each()
+        for record, refused in self._waiting:
+            outcome, asked = self._give_up(record, refused)
+            self._count([(record, outcome)])
+            self.refused += asked
+        self._waiting = []
+
+    def _give_up(self, record: LogicalRecord, refused: Sequence[RowRefused]) -> tuple[Outcome, list[Refused]]:
+        for attempt in range(LAST_ATTEMPT):
+            try:
+                return transact(self.receiver, partial(self.handling.give_up, record, refused, attempt))
+            except (OutcomeRefused, RowsRefused):
+                continue
+        return transact(self.receiver, partial(self.handling.give_up, record, refused, LAST_ATTEMPT))
+
+    def _retry_each(self) -> None:
+        waiting = -1
+        while self._waiting and waiting != len(self._waiting):
+            waiting = len(self._waiting)
+            for kind in dict.fromkeys(record.kind for record, _ in self._waiting):
+                records = [record for record, _ in self._waiting if record.kind is kind]
+                self._waiting = [each for each in self._waiting if each[0].kind is not kind]
+                self._waiting += self._write(records)
+        self._waiting = [(record, refused) for record, refused in self._waiting if self._write([record], together=True)]
+
+    def _are_taken_together(self) -> bool:
+        records = [record for record, _ in self._waiting]
+        try:
+            outcomes = transact(self.receiver, partial(self._attempt, records, together=True))
+        except RowsRefused:
+            return False
+        self._count(zip(records, outcomes, strict=True))
+        return True
+
+    def _write(self, records: Sequence[LogicalRecord], *, together: bool = False) -> list[Waiting]:
+        """Write records, those that are refused left out; return these."""
+        began = time.monotonic()
+        try:
+            return self._write_taken(records, together=together)
+        finally:
+            self.count(records[0].kind.top, Counts(seconds=time.monotonic() - began))
+
+    def _write_taken(self, records: Sequence[LogicalRecord], *, together: bool) -> list[Waiting]:
+        refused: list[Waiting] = []
+        left = list(records)
+        while left:
+            try:
+                outcomes = transact(self.receiver, partial(self._attempt, left, together=together))
+            except _RecordsRefused as refusing:
+                refused += [(left[place], rows) for place, rows in refusing.rows.items()]
+                left = [record for place, record in enumerate(left) if place not in refusing.rows]
+            except RowsRefused as error:
+                if len(left) == 1:
+                    article, change = next(iter(left[0].rows))
+                    return [*refused, (left[0], [RowRefused(article, change.rowguid, Refusal(error, None))])]
+                middle = len(left) // 2
+                halves = left[:middle], left[middle:]
+                return [*refused, *(each for half in halves for each in self._write_taken(half, together=together))]
+            else:
+                self._count(zip(left, outcomes, strict=True))
+                break
+        return refused
+
+    def _attempt(self, records: Sequence[LogicalRecord], *, together: bool) -> list[Outcome]:
+        """Write records in the caller's transaction, all or none."""
+        kinds = list(dict.fromkeys(record.kind for record in records))
+        outcomes: dict[int, Outcome] = {}
+        for kind in kinds:
+            places = [place for place, record in enumerate(records) if record.kind is kind]
+            decided = self.handling.decide(kind, [records[place] for place in places])
+            outcomes.update(zip(places, decided, strict=True))
+        listed = [outcomes[place] for place in range(len(records))]
+        if together:
+            parts = [part for kind in kinds for part in _parts(kind, [outcome.writes for outcome in listed])]
+            if parts:
+                self.receiver.node.write_together(parts)
+        else:
+            self._require_taken(kinds, listed)
+        self.handling.accept(records, listed)
+        return listed
+
+    def _require_taken(self, kinds: Sequence[RecordType], outcomes: Sequence[Outcome]) -> None:
+        """Write outcomes; raise `_RecordsRefused` if any row is refused."""
+        places = {
+            (nickname, one.rowguid): place
+            for place, outcome in enumerate(outcomes)
+            for nickname, writes in outcome.writes.items()
+            for one in writes
+        }
+        refusing = _RecordsRefused()
+        for kind in kinds:
+            for parts in _steps(kind, outcomes):
+                for (article, _), refusals in zip(parts, self.receiver.node.write_each(parts), strict=True):
+                    for rowguid, refusal in refusals.items():
+                        place = places[article.nickname, rowguid]
+                        refusing.rows.setdefault(place, []).append(RowRefused(article, rowguid, refusal))
+        if refusing.rows:
+            raise refusing
+
+    def _count(self, done: Iterable[tuple[LogicalRecord, Outcome]]) -> None:
+        for record, outcome in done:
+            for article in record.kind.articles:
+                if article.nickname in outcome.counts:
+                    self.count(article, outcome.counts[article.nickname])
+
+
+class _RecordsRefused(Exception):
+    """Undoes a transaction in which rows of some records were refused, by the record's place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[int, list[RowRefused]] = {}
+
+
+def write_outcome(node: Node, kind: RecordType, outcome: Outcome) -> None:
+    """Write the outcome of one record, in the caller's transaction. Raises `OutcomeRefused`."""
+    if any(refusals for parts in _steps(kind, [outcome]) for refusals in node.write_each(parts)):
+        raise OutcomeRefused
+
+
+def _steps(kind: RecordType, outcomes: Sequence[Outcome]) -> Iterator[list[tuple[Article, list[Write]]]]:
+    """Yield what is written one after the other.
+
+    Rows without children are deleted first, as another row may have their key; those that had children once these are
+    gone, or have another parent.
+    """
+    leaves, writes = kind.leaves, [outcome.writes for outcome in outcomes]
+    below = _parts(kind, writes, lambda one: one.row is None)
+    for parts in (
+        _parts(kind, [outcome.withdrawals for outcome in outcomes])[::-1],
+        [part for part in below if part[0].nickname in leaves],
+        _parts(kind, writes, lambda one: one.row is not None),
+        [part for part in reversed(below) if part[0].nickname not in leaves],
+    ):
+        if parts:
+            yield parts
+
+
+def _parts(
+    kind: RecordType, writes: Sequence[Writes], is_meant: Callable[[Write], bool] = lambda _one: True
+) -> list[tuple[Article, list[Write]]]:
+    """Return writes by article, parents first."""
+    parts = (
+        (article, [one for each in writes for one in each.get(article.nickname, ()) if is_meant(one)])
+        for article in sorted(kind.articles, key=lambda article: article.processing_order)
+    )
+    return [part for part in parts if part[1]]
+
+
+def _batches(records: Sequence[LogicalRecord]) -> Iterator[list[LogicalRecord]]:
+    batch: list[LogicalRecord] = []
+    rows = 0
+    for record in records:
+        if batch and rows + len(record) > _BATCH_ROWS:
+            yield batch
+            batch, rows = [], 0
+        batch.append(record)
+        rows += len(record)
+    if batch:
+        yield batch

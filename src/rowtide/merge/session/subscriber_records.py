@@ -1,0 +1,140 @@
+"""What a subscriber does with downloaded logical records.
+
+A record that it has changed since its upload is held back as a whole: the next synchronisation uploads that change, and
+brings what the hub decides together with the rest of the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import assert_never
+
+from rowtide.merge.articles import Article
+from rowtide.merge.partitions.links import RecordType
+from rowtide.merge.progress import put_retry
+from rowtide.merge.session.exchange import Counts, Refused, count_writes, taken
+from rowtide.merge.session.logical_records import LogicalRecord, find_members
+from rowtide.merge.session.receiving import SubscriberReceiver
+from rowtide.merge.session.record_transfer import HELD, HELD_REASON, Outcome, RowRefused
+from rowtide.merge.versions.changes import Known, RowChange, TombstoneType
+from rowtide.merge.versions.comparison import Combine, Conflict, Join, Nothing, Presence, Take, compare
+
+
+class Standing(Enum):
+    """What a received version is to the subscriber's."""
+
+    OLD = auto()
+    NEWER = auto()
+    CONCURRENT = auto()
+
+
+@dataclass(slots=True)
+class SubscriberRecords:
+    """See `RecordReceiver`; `sent` is the subscriber's generation that the hub has."""
+
+    receiver: SubscriberReceiver
+    sent: int
+
+    def decide(self, kind: RecordType, records: Sequence[LogicalRecord]) -> list[Outcome]:
+        known = self._read_known(kind, records)
+        touched = self._touched(kind, records) if kind.detects else set()
+        return [self._decide(one, known, is_touched=place in touched) for place, one in enumerate(records)]
+
+    def accept(self, records: Sequence[LogicalRecord], outcomes: Sequence[Outcome]) -> None:
+        changes: dict[int, tuple[Article, list[RowChange]]] = {}
+        for one, outcome in zip(records, outcomes, strict=True):
+            for article, change in outcome.late:
+                self._request_later(article, change)
+            for article, change in () if outcome.is_held else one.rows:
+                changes.setdefault(article.nickname, (article, []))[1].append(change)
+        for article, received in changes.values():
+            self.receiver.forget_retries(article, received)
+
+    def give_up(
+        self, record: LogicalRecord, refused: Sequence[RowRefused], _attempt: int, /
+    ) -> tuple[Outcome, list[Refused]]:
+        known = self._read_known(record.kind, [record])
+        said, outcome, asked = {each.rowguid: each for each in refused}, Outcome(is_held=True), []
+        for article, change in record.rows:
+            because, here = said.get(change.rowguid), known.get((article.nickname, change.rowguid))
+            if because is None or change.tombstone is TombstoneType.LEFT:
+                if _standing(change, here) is Standing.NEWER:
+                    self._request_later(article, change)
+                continue
+            asked.append(Refused(article, change, because.refusal))
+            self.receiver.ask_again(asked[-1], here)
+            outcome.count(article.nickname, Counts(refused=1))
+        return outcome, asked
+
+    def _read_known(self, kind: RecordType, records: Sequence[LogicalRecord]) -> dict[tuple[int, str], Known]:
+        asked = [
+            (article, [change.rowguid for one in records for change in one.changes.get(article.nickname, ())])
+            for article in kind.articles
+        ]
+        found = self.receiver.read_known(asked)
+        return {
+            (article.nickname, rowguid): known
+            for (article, _), each in zip(asked, found, strict=True)
+            for rowguid, known in each.items()
+        }
+
+    def _touched(self, kind: RecordType, records: Sequence[LogicalRecord]) -> set[int]:
+        """Return the places of the records of which the subscriber has changed any row since its upload."""
+        places = {top: place for place, one in enumerate(records) for top in one.tops}
+        members = find_members(self.receiver.node, kind, places)
+        asked = [(article, list(members[article.nickname])) for article in kind.articles]
+        found = self.receiver.read_known(asked)
+        return {
+            places[members[article.nickname][rowguid]]
+            for (article, _), each in zip(asked, found, strict=True)
+            for rowguid, known in each.items()
+            if known.origin is None and known.generation is not None and known.generation > self.sent
+        }
+
+    def _decide(self, one: LogicalRecord, known: dict[tuple[int, str], Known], *, is_touched: bool) -> Outcome:
+        standings = [
+            (article, change, _standing(change, known.get((article.nickname, change.rowguid))))
+            for article, change in one.rows
+        ]
+        newer = [(article, change) for article, change, standing in standings if standing is Standing.NEWER]
+        if newer and (is_touched or any(standing is Standing.CONCURRENT for *_, standing in standings)):
+            return Outcome(is_held=True, late=newer)
+        outcome = Outcome()
+        for article, change in newer:
+            write = taken(change, known.get((article.nickname, change.rowguid)), self.receiver.source, None)
+            outcome.write(article.nickname, write)
+            outcome.count(article.nickname, count_writes([write]))
+        for _, change, standing in standings:
+            if standing is Standing.CONCURRENT and change.tombstone is TombstoneType.LEFT:
+                self.receiver.staying.add(change.rowguid)
+        return outcome
+
+    def _request_later(self, article: Article, change: RowChange) -> None:
+        if change.row is None:
+            self.receiver.staying.add(change.rowguid)
+        if change.tombstone is not TombstoneType.LEFT:
+            self.receiver.asking.add((article.nickname, change.rowguid))
+            connection, source = self.receiver.node.connection, self.receiver.source
+            put_retry(connection, source, article.nickname, change.rowguid, HELD, HELD_REASON)
+
+
+def _standing(change: RowChange, known: Known | None) -> Standing:
+    if known is None:
+        return Standing.OLD if change.row is None else Standing.NEWER
+    if change.tombstone is TombstoneType.LEFT:
+        if known.version.presence is Presence.DELETED:
+            return Standing.OLD
+        last = known.version.last
+        return Standing.NEWER if last is None or change.version.lineage.includes(last) else Standing.CONCURRENT
+    said = compare(change.version, known.version)
+    match said:
+        case Nothing():
+            return Standing.OLD
+        case Take():
+            return Standing.NEWER
+        case Join() | Combine() | Conflict():
+            return Standing.CONCURRENT
+        case _:
+            assert_never(said)
