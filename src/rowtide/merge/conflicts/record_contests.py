@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictType, type_of
-from rowtide.merge.conflicts.resolution import Contest, Winner, decide
+from rowtide.merge.conflicts.resolution import Contest, Winner, decide, withdrawal
 from rowtide.merge.conflicts.resolvers import find_resolver, priority_of
-from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
+from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 from rowtide.merge.versions.comparison import Conflict, Presence, compare
 from rowtide.merge.versions.lineage import Change
 
@@ -122,20 +122,6 @@ def kind_of(row: ContestedRow, winner: Winner) -> ConflictType | None:
     if won is None:
         return ConflictType.RECORD_DELETE_WINS_CONFLICT
     return ConflictType.RECORD_UPDATE_CONFLICT if lost is not None else ConflictType.RECORD_UPDATE_WINS_CONFLICT
-
-
-def withdrawal(rowguid: str, lineage: bytes, *, is_live: bool) -> Write:
-    """Return the hub's own deletion of a row that cannot be kept."""
-    return Write(
-        rowguid=rowguid,
-        row=None,
-        is_live=is_live,
-        lineage=lineage,
-        last=None,
-        columns=None,
-        origin=None,
-        tombstone=TombstoneType.SYSTEM,
-    )
 
 
 def is_live(known: Known | None) -> bool:

@@ -113,3 +113,17 @@ def combine(sent: RowChange, known: Known, publisher_row: Row, columns: frozense
     pairs = enumerate(zip(sent.row, publisher_row, strict=True))
     row = tuple(theirs if place in columns else ours for place, (theirs, ours) in pairs)
     return decide(sent, known, row, priority=known.priority)
+
+
+def withdrawal(rowguid: str, lineage: bytes, *, is_live: bool) -> Write:
+    """Return the hub's own deletion of a row that cannot be kept."""
+    return Write(
+        rowguid=rowguid,
+        row=None,
+        is_live=is_live,
+        lineage=lineage,
+        last=None,
+        columns=None,
+        origin=None,
+        tombstone=TombstoneType.SYSTEM,
+    )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rowtide.merge.articles import Article
 from rowtide.merge.partitions.expressions.tree import Column, Expression, Operation
-from rowtide.merge.partitions.filters import read_join
+from rowtide.merge.partitions.filters import parent_name, read_join
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def column_pairs(child: Article, parent: Article, condition: str) -> tuple[tuple
         match term:
             case Operation("=", (Column(one, first), Column(other, second))) if {one, other} == {
                 child.table,
-                parent.table,
+                parent_name(child, parent),
             }:
                 pairs.append((first, second) if one == child.table else (second, first))
             case _:

@@ -41,8 +41,8 @@ from rowtide.merge.partitions import partition_membership
 from rowtide.merge.partitions.expressions import functions_of
 from rowtide.merge.partitions.filters import PARENT, bind, parent_name, read_filter, read_join, require_values
 from rowtide.merge.progress import list_subscriptions
-from rowtide.merge.publishing.vertical_partitions import choose_columns
 from rowtide.merge.publishing.record_links import require_record_options, require_records
+from rowtide.merge.publishing.vertical_partitions import choose_columns
 
 _NICKNAME_BITS = 31
 

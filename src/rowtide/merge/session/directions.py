@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rowtide.merge.conflicts.resolution import combine, decide
+from rowtide.merge.conflicts.resolution import combine, decide, withdrawal
 from rowtide.merge.session.exchange import taken
-from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
+from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 from rowtide.merge.versions.comparison import changed_apart
 from rowtide.merge.versions.lineage import encode_columns
 
@@ -30,17 +30,3 @@ def instead(change: RowChange, known: Known | None, row: Row | None, *, is_new: 
         return decide(change, known, row, renewed=frozenset(range(len(row or ())) if is_new else ()))
     withdrawn = withdrawal(change.rowguid, change.lineage, is_live=False)
     return withdrawn if row is None else withdrawn._replace(row=row, columns=change.columns)
-
-
-def withdrawal(rowguid: str, lineage: bytes, *, is_live: bool) -> Write:
-    """Return the hub's own deletion of a row that cannot be kept."""
-    return Write(
-        rowguid=rowguid,
-        row=None,
-        is_live=is_live,
-        lineage=lineage,
-        last=None,
-        columns=None,
-        origin=None,
-        tombstone=TombstoneType.SYSTEM,
-    )

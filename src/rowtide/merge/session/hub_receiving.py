@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from rowtide.merge.articles import Article, PartitionOptions, SubscriberType
-from rowtide.merge.conflicts.record_contests import is_live, withdrawal
+from rowtide.merge.conflicts.record_contests import is_live
 from rowtide.merge.conflicts.records import (
     ConflictRecord,
     ConflictType,
@@ -20,13 +20,22 @@ from rowtide.merge.conflicts.records import (
     record,
     type_of,
 )
-from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, combine, decide, resolve, winner_of
+from rowtide.merge.conflicts.resolution import (
+    Contest,
+    Resolver,
+    Winner,
+    combine,
+    decide,
+    resolve,
+    winner_of,
+    withdrawal,
+)
 from rowtide.merge.conflicts.resolvers import find_resolver
 from rowtide.merge.errors import FOREIGN_KEY_CODES, RowOutsidePartition, RowsRefused
 from rowtide.merge.handlers import ActionOnDataChange, Asked, find_handler
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, remove_members
-from rowtide.merge.session.directions import instead, uploaded, withdrawal
+from rowtide.merge.session.directions import instead, uploaded
 from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, alike, count_writes, taken_alike
 from rowtide.merge.session.receiving import NodeReceiver, rowguids_of, split
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write

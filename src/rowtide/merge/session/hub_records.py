@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_live, settle, withdrawal
+from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_live, settle
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, failure_type, identify
-from rowtide.merge.conflicts.resolution import Winner
+from rowtide.merge.conflicts.resolution import Winner, withdrawal
 from rowtide.merge.errors import FOREIGN_KEY_CODES
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.links import RecordType, find_record_types
