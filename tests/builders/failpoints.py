@@ -88,6 +88,7 @@ CUSTOM_TARGET_FAILPOINTS = ("custom_apply.before", "custom_apply.after")
 MERGE_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("sqlite_merge_commit", "postgres_merge_commit") for side in ("before", "after")
 )
+MERGE_SCHEMA_FAILPOINTS = tuple(f"merge_schema_change.{step}" for step in ("noticed", "altered", "filled"))
 
 
 def find_failpoints() -> Iterator[str]:

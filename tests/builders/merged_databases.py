@@ -16,9 +16,8 @@ from builders.merge_interruptions import Beside, Cut, Cutter, Interruption, inte
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import SubscriberType
 from rowtide.merge.nodes.connecting import address, open_node
+from rowtide.merge.publishing.synchronising import synchronise_following
 from rowtide.merge.session.history import Summary
-from rowtide.merge.session.pairing import pair
-from rowtide.merge.session.synchronisation import synchronise
 
 PUBLICATION = "shop"
 Values = tuple[Any, ...]
@@ -132,8 +131,8 @@ class Merge:
     def _sync_interrupted(self, number: int, interruption: Interruption) -> None:
         url = self.subscribers[number].url
         with open_node(self.hub.url) as hub, open_node(url) as node:
-            pairing = pair(hub, node, PUBLICATION, address(url))
-            synchronise(interrupted(hub, interruption), interrupted(node, interruption), pairing)
+            nodes = interrupted(hub, interruption), interrupted(node, interruption)
+            synchronise_following(*nodes, PUBLICATION, address(url))
 
     def require_equal(self, *tables: str, columns: str = "*") -> None:
         """All members have the same rows."""

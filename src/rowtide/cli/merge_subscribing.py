@@ -161,6 +161,8 @@ def validate(
     from rowtide.merge.inspection.validating import ArticleValidation
 
     print_listed(ArticleValidation, listed, form, _ARTICLE_VALIDATION, wide=wide)
+    for name in (name for row in listed for name in row.unsent):
+        notes.print(f"Not sent, and not compared: {name}", soft_wrap=True)
     failed = [row for row in listed if not row.is_equal]
     if failed:
         raise MergeValidationFailed(subscriber, len(failed), len(listed))

@@ -264,3 +264,7 @@ def _print_summary(summary: Summary, form: Format) -> None:
     notes.print(f"Synchronised in {summary.seconds:.2f} s: {summary}.", soft_wrap=True)
     for refused in summary.upload.refused + summary.download.refused:
         notes.print(f"Refused: {refused.article.name} {refused.change.rowguid}: {refused.error.reason}", soft_wrap=True)
+    for column in summary.unsent:
+        notes.print(f"Not sent: {column}", soft_wrap=True)
+    for omission in summary.omissions:
+        notes.print(f"Not at the subscriber: {omission}", soft_wrap=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rowtide.merge.inspection.listings import MergeArticle, MergeFilter, MergePublication
     from rowtide.merge.inspection.sessions import MergeSession
     from rowtide.merge.inspection.validating import ArticleValidation
-    from rowtide.merge.nodes.node import Refusal
+    from rowtide.merge.nodes.node import Refusal, UnsentColumn
     from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
     from rowtide.merge.publishing.subscriptions import SnapshotProgress
     from rowtide.merge.session.exchange import Counts, Refused
@@ -80,6 +80,7 @@ __all__ = [
     "TombstoneType",
     "Unreachable",
     "Unsent",
+    "UnsentColumn",
     "Waiting",
     "Winner",
 ]
@@ -124,6 +125,7 @@ _HOMES = {
     "TombstoneType": "rowtide.merge.versions.changes",
     "Unreachable": "rowtide.merge.fan_out.pending",
     "Unsent": "rowtide.merge.session.unsent",
+    "UnsentColumn": "rowtide.merge.nodes.node",
     "Waiting": "rowtide.merge.articles",
     "Winner": "rowtide.merge.conflicts.resolution",
 }

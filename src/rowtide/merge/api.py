@@ -57,11 +57,12 @@ from rowtide.merge.publishing.publications import (
     drop_publication,
 )
 from rowtide.merge.publishing.subscriptions import SnapshotProgress, add_subscription, drop_subscription, reinitialize
+from rowtide.merge.publishing.synchronising import prepare_again, synchronise_following
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.session.pending import PendingChanges
 from rowtide.merge.session.purging import purge
-from rowtide.merge.session.synchronisation import Progress, synchronise, upload
+from rowtide.merge.session.synchronisation import Progress, synchronise
 from rowtide.merge.session.unsent import Unsent, list_unsent
 from rowtide.merge.status import MergeStatus, list_status
 
@@ -275,7 +276,7 @@ class MergeReplication(MergePublishing):
         with self._open_hub(publication) as hub, open_node(subscriber) as node:
             pairing = pair(hub, node, publication, name)
             chosen = require_partition(pairing, partition)
-            synchronise(hub, node, pairing, on_progress)
+            synchronise_following(hub, node, publication, name, on_progress)
             move(hub, pair(hub, node, publication, name), chosen)
             return synchronise(hub, node, pair(hub, node, publication, name), on_progress)
 
@@ -359,8 +360,8 @@ class MergeReplication(MergePublishing):
         """
         name = address(subscriber)
         with self._open_hub(publication) as hub, open_node(subscriber) as node:
-            summary = upload(hub, node, pair(hub, node, publication, name), on_upload) if upload_first else None
-            reinitialize(hub, node, pair(hub, node, publication, name), on_progress=on_progress)
+            summary, pairing = prepare_again(hub, node, publication, name, on_upload if upload_first else None)
+            reinitialize(hub, node, pairing, on_progress=on_progress)
         return summary
 
     def validate(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import IntEnum
 from typing import Any
@@ -187,6 +187,23 @@ class Article:
         if column.number is None or any(each.number is None for each in self.columns):
             return next((each for each in self.columns if each.name == column.name), None)
         return next((each for each in self.columns if each.number == column.number), None)
+
+    def as_table_of(self, other: Article) -> Article:
+        """Return another publication's article of the same table with this one's table."""
+        return replace(
+            other,
+            columns=self.columns,
+            unique_columns=self.unique_columns,
+            last_number=self.last_number,
+            table_id=self.table_id,
+            fingerprint=self.fingerprint,
+            shape=self.shape,
+        )
+
+    def places_in(self, before: Article) -> list[int]:
+        """Return the positions that this definition's columns had in an earlier one, where they were in it."""
+        was = (before.same_column(column) for column in self.columns)
+        return [before.columns.index(column) for column in was if column is not None]
 
     def place_of(self, name: str) -> int | None:
         """Return the position of a column in rows; None if there is no column of this name."""

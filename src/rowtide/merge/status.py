@@ -23,7 +23,8 @@ SYNC_STATES = {0: "waiting", 2: "succeeded", 3: "running", 6: "failed"}
 class MergeStatus:
     """A publication with one of its subscriptions, as this node knows it; subscription fields are None if it has none.
 
-    `role` is this node's role in the publication. `open_conflicts` counts the publication's unresolved conflicts.
+    `role` is this node's role in the publication. `open_conflicts` counts the publication's unresolved conflicts, and
+    `unsent_columns` are those that this node's tables have and the articles have not.
     """
 
     publication: str
@@ -43,6 +44,8 @@ class MergeStatus:
     expires: datetime | None = None
     state: str | None = None
     summary: str | None = None
+    schema_version: int | None = None
+    unsent_columns: tuple[str, ...] = ()
 
 
 def list_status(node: Node, publication: str | None = None) -> Sequence[MergeStatus]:
@@ -57,12 +60,20 @@ def list_status(node: Node, publication: str | None = None) -> Sequence[MergeSta
 def _status(node: Node, publication: Publication) -> Sequence[MergeStatus]:
     connection = node.connection
     is_open = (conflicts_info.c.pubid == publication.pubid) & conflicts_info.c.resolved_time.is_(None)
+    listed = list_articles(connection, publication.pubid)
     common = MergeStatus(
         publication=publication.name,
         role="publisher" if publication.publisher == read_nickname(connection) else "subscriber",
-        articles=tuple(article.name for article in list_articles(connection, publication.pubid)),
+        articles=tuple(article.name for article in listed),
         retention_days=publication.retention_days,
         open_conflicts=connection.execute(select(func.count()).select_from(conflicts_info).where(is_open)).scalar_one(),
+    )
+    examined = node.tables.examine(listed).unsent
+    common = replace(
+        common,
+        unsent_columns=tuple(
+            f"{article.qualified_name}.{name}" for article in listed for name in examined.get(article.nickname, ())
+        ),
     )
     known = list_subscriptions(connection, publication.pubid)
     return [_subscribed(node, publication, common, each) for each in known] or [common]
@@ -89,4 +100,5 @@ def _subscribed(node: Node, publication: Publication, common: MergeStatus, subsc
         expires=expiry(publication, last_sync),
         state=SYNC_STATES[row["last_sync_status"]],
         summary=row["last_sync_summary"],
+        schema_version=subscription.schema_version,
     )

@@ -22,7 +22,12 @@ pytestmark = pytest.mark.live
 
 ITEM = "create table item (id bigint primary key, name text, qty integer)"
 LINE = "create table line (id bigint primary key, item_id bigint references item (id), note text)"
-LIMIT = "alter table item add constraint small check (qty < 100)"
+REFUSING = """
+create function refuse() returns trigger language plpgsql as $$begin raise check_violation; end$$
+"""
+LIMIT = (
+    "create trigger small before insert or update on item for each row when (new.qty >= 100) execute function refuse()"
+)
 NUMBERS = "with recursive s (n) as (select 1 union all select n + 1 from s where n < {rows})"
 EMPTY = 7
 ROWS = 1000
@@ -99,7 +104,7 @@ def test_duplicate_keys_are_settled_together(network: SlowNetwork, merged: Merge
 
 
 def test_refused_rows_take_three_round_trips_per_hundred(network: SlowNetwork, merged: Merge) -> None:
-    merged.hub.execute(LIMIT)
+    merged.hub.execute(REFUSING, LIMIT)
     merged.subscribers[0].execute(insert(10_000, 199, "device"))
     first, summary = count(network, merged)
     again, repeated = count(network, merged)

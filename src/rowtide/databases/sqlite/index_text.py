@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"""
     (?P<blank> \s+ | --[^\n]* | /\*.*?\*/ )
   | (?P<quoted> '(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | \[[^\]]*\] )
@@ -28,18 +28,19 @@ class IndexText:
 
 def parse_index(sql: str) -> IndexText:
     """Parse the statement that created an index, which SQLite has accepted before."""
-    tokens = [found for found in _TOKEN.finditer(sql) if found.lastgroup != "blank"]
+    tokens = [found for found in TOKEN.finditer(sql) if found.lastgroup != "blank"]
     words = [token.group().lower() for token in tokens]
     opening = words.index("(", words.index("on"))
-    closing = _closing(words, opening)
+    closing = find_closing(words, opening)
     is_partial = words[closing + 1 : closing + 2] == ["where"]
-    terms = _split(tokens[opening + 1 : closing])
+    terms = split_terms(tokens[opening + 1 : closing])
     return IndexText(
-        tuple(_slice(_without_order(term)) for term in terms), _slice(tokens[closing + 2 :]) if is_partial else None
+        tuple(text_between(_without_order(term)) for term in terms),
+        text_between(tokens[closing + 2 :]) if is_partial else None,
     )
 
 
-def _closing(words: Sequence[str], opening: int) -> int:
+def find_closing(words: Sequence[str], opening: int) -> int:
     """Return the position of the parenthesis that closes the one at `opening`."""
     depth = 0
     for place in range(opening, len(words)):
@@ -49,8 +50,8 @@ def _closing(words: Sequence[str], opening: int) -> int:
     raise ValueError(words)
 
 
-def _split(tokens: Sequence[re.Match[str]]) -> list[list[re.Match[str]]]:
-    """Split at commas outside parentheses."""
+def split_terms(tokens: Sequence[re.Match[str]]) -> list[list[re.Match[str]]]:
+    """Divide at commas outside parentheses."""
     parts: list[list[re.Match[str]]] = [[]]
     depth = 0
     for token in tokens:
@@ -73,6 +74,6 @@ def _without_order(term: list[re.Match[str]]) -> list[re.Match[str]]:
     return term[:-2] if words[-2:-1] == ["collate"] else term
 
 
-def _slice(tokens: Sequence[re.Match[str]]) -> str:
+def text_between(tokens: Sequence[re.Match[str]]) -> str:
     """Return the text from the first token to the last."""
     return tokens[0].string[tokens[0].start() : tokens[-1].end()]

@@ -11,3 +11,9 @@ def quote(name: str) -> str:
 def quote_literal(value: str) -> str:
     """Quote a string literal."""
     return "'" + value.replace("'", "''") + "'"
+
+
+def unquote(word: str) -> str:
+    """Return the identifier that a word of SQLite's SQL is, quoted in any of its ways or not."""
+    closing = {'"': '"', "`": "`", "[": "]", "'": "'"}.get(word[:1])
+    return word if closing is None else word[1:-1].replace(closing * 2, closing)

@@ -16,9 +16,9 @@ from rowtide.merge.errors import NodeBusy
 from rowtide.merge.nodes.connecting import address, open_node
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import list_subscriptions
+from rowtide.merge.publishing.synchronising import synchronise_following
 from rowtide.merge.session.history import Summary
-from rowtide.merge.session.pairing import pair
-from rowtide.merge.session.synchronisation import Progress, synchronise
+from rowtide.merge.session.synchronisation import Progress
 
 DEFAULT_WORKERS = 4
 """Synchronisations at a time, unless the caller says."""
@@ -87,7 +87,7 @@ def synchronise_named(
 ) -> Summary:
     """Synchronise a subscriber over connections of their own."""
     with open_node(hub_url) as hub, open_node(subscriber) as node:
-        return synchronise(hub, node, pair(hub, node, publication, address(subscriber)), on_progress)
+        return synchronise_following(hub, node, publication, address(subscriber), on_progress)
 
 
 def counting(targets: Sequence[Target], on_progress: SyncAllProgress) -> Callable[[SyncOutcome], None]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.untyped_values import are_same
-from rowtide.merge.session.pairing import Pairing
+from rowtide.merge.session.pairing import Pairing, require_same_schema, unsent_columns
 from rowtide.merge.versions.changes import Row
 
 _SHOWN = 3
@@ -22,7 +22,8 @@ class ArticleValidation:
     """Result of comparing a table.
 
     `checksum` is the hub's, over all rows and values in rowguid order; None if only rows were counted. `differing`
-    lists the first rows that only one node has, or that have different values.
+    lists the first rows that only one node has, or that have different values; `unsent` the columns that only one node
+    has, which are not compared.
     """
 
     article: str
@@ -31,6 +32,7 @@ class ArticleValidation:
     checksum: str | None
     is_equal: bool
     differing: tuple[str, ...]
+    unsent: tuple[str, ...] = ()
 
 
 def validate(
@@ -41,14 +43,22 @@ def validate(
     checksum: bool,
     on_progress: Callable[[str], None] = lambda _article: None,
 ) -> Sequence[ArticleValidation]:
-    """Compare all tables, each node in one snapshot; changes that are not exchanged yet count as differences."""
+    """Compare all tables, each node in one snapshot; changes that are not exchanged yet count as differences.
+
+    Raises `DefinitionsDiffer`.
+    """
+    require_same_schema(hub, pairing)
+    examined = [node.tables.examine(pairing.articles) for node in (hub, subscriber)]
+    unsent = unsent_columns(pairing, *examined)
     with hub.enumerating() as ours, subscriber.enumerating() as theirs:
         found = []
         for article in pairing.articles:
             on_progress(article.name)
             row_filter = pairing.filters.get(article.nickname)
             rows = (ours.rows(article, row_filter), theirs.rows(article))
-            found.append(_compare(article, *rows) if checksum else _count(article, *rows))
+            compared = _compare(article, *rows) if checksum else _count(article, *rows)
+            named = tuple(str(each) for each in unsent if each.table == article.qualified_name)
+            found.append(replace(compared, unsent=named))
         return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Select
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import Article, ArticleColumn, JoinFilter, Subscription
 from rowtide.merge.errors import RowsRefused
+from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission, Part
 from rowtide.merge.partitions.candidates import Candidate
 from rowtide.merge.partitions.filters import RowFilter
@@ -39,7 +40,8 @@ class TableDescription:
 
     `name` is the exact schema and table name; `unique_keys` are the columns of each unique key but the primary key;
     `references` name tables by their `name`; `parts` are what else the table has; `statement` creates it in a database
-    of the same kind, where that keeps it as a text.
+    of the same kind, where that keeps it as a text. `table_id` is the catalogue's, empty where it has none;
+    `fingerprint` is that of `Examination`.
     """
 
     kind: DatabaseKind
@@ -51,6 +53,32 @@ class TableDescription:
     references: tuple[Reference, ...]
     parts: tuple[Part, ...] = ()
     statement: str | None = None
+    table_id: str = ""
+    fingerprint: str = ""
+
+
+class TableAlteration(Protocol):
+    """Alters a table in two steps; in between, the hub's values are written into new and retyped columns.
+
+    `adopted` are new columns that the table had already, `defaulted` those whose rows have got the default since
+    `begin`; `omissions` are the parts that the database does not have. Each
+    raises `SchemaChangeRefused`. The user's triggers do not fire; ours are gone.
+    """
+
+    @property
+    def adopted(self) -> Collection[str]: ...
+
+    @property
+    def defaulted(self) -> Collection[str]: ...
+
+    @property
+    def omissions(self) -> Sequence[Omission]: ...
+
+    def begin(self) -> None:
+        """Rename, drop, retype and add columns; new ones may be null yet."""
+
+    def finish(self) -> None:
+        """Give columns their defaults and constraints, and the table its other parts."""
 
 
 def say_damage(columns: Sequence[str], triggers: Sequence[str], partitions: Sequence[str] = ()) -> str | None:
@@ -139,8 +167,13 @@ class Enumeration(Protocol):
     def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, tuple[str, ...]]]]:
         """Yield batches of the rowguids of all rows of an article in a partition, each with `Candidate.parents`."""
 
-    def rows(self, article: Article, row_filter: RowFilter | None = None) -> Iterator[Sequence[tuple[str, Row]]]:
-        """Yield batches of all rows of an article, or of those in a partition, each with its rowguid; by rowguid."""
+    def rows(
+        self, article: Article, row_filter: RowFilter | None = None, where: str | None = None
+    ) -> Iterator[Sequence[tuple[str, Row]]]:
+        """Yield batches of all rows of an article, or of those in a partition, each with its rowguid; by rowguid.
+
+        `where` is a condition of their columns in the database's SQL.
+        """
 
     def included(self, article: Article) -> bytes:
         """Return the lineage of rows without metadata: what was purged, and all of this node's own changes."""
@@ -295,6 +328,30 @@ class Node(Protocol):
     def forget(self, article: Article, generation: int, most: int) -> int:
         """Remove metadata of rows up to a generation, within a transaction; return how many."""
 
+    def redefine(self, before: Article, after: Article) -> None:
+        """Apply the log by one definition of an article, and move the metadata of rows to another's columns.
+
+        Within a transaction. Where column tracking begins, all columns of changed rows count as changed.
+        """
+
+    def forget_tables(self) -> None:
+        """Forget what this session knows of articles' tables; not within a transaction."""
+
+    def altering(self) -> AbstractContextManager[None]:
+        """Write in one transaction in which tables may be altered; see `transaction`."""
+
+    def log_own(self, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
+        """Log as this node's changes the rows that have values in any of some columns, within a transaction.
+
+        Rows in `without` are left out.
+        """
+
+    def fill(self, article: Article, rows: Sequence[tuple[str, Row]]) -> None:
+        """Write values into columns of rows that exist, within `altering`; nothing is logged.
+
+        `article` has these columns alone.
+        """
+
     def keep_bases(self, article: Article, bases: Mapping[str, str]) -> None:
         """Store the values that an additive column was sent with, by rowguid, within a transaction; see `bases`."""
 
@@ -315,12 +372,27 @@ class Original:
 class Examination:
     """Whether a node and its tables are as they were left: `damages` by the article's nickname, if there are any.
 
-    `is_recorded`: the node's place is recorded already.
+    `is_recorded`: the node's place is recorded already. `fingerprints` change whenever a table is altered; `unsent` are
+    columns of tables that the articles do not have and that no system or expression fills.
     """
 
     original: Original | None
     damages: Mapping[int, str]
     is_recorded: bool
+    fingerprints: Mapping[int, str] = field(default_factory=dict)
+    unsent: Mapping[int, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UnsentColumn:
+    """A column that a node's table has, and its article has not."""
+
+    table: str
+    column: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"column {self.column} of {self.table} at {self.node}"
 
 
 class NodeTables(Protocol):
@@ -342,7 +414,16 @@ class NodeTables(Protocol):
         """Return the database in which the metadata was created, if it is another one that may still exist."""
 
     def examine(self, articles: Sequence[Article]) -> Examination:
-        """Return what `find_original` and `find_damage` say, in one round trip."""
+        """Return what `find_original` and `find_damage` say, and what the catalogue has, in one round trip."""
+
+    def lock(self, article: Article) -> None:
+        """Keep others from writing to a table until the transaction ends; before anything else in it."""
+
+    def find_renames(self, article: Article, description: TableDescription) -> Mapping[str, str]:
+        """Return the new names of an article's columns that were renamed here, by the old ones."""
+
+    def alter(self, change: TableChange) -> TableAlteration:
+        """Return what alters a table, within `altering`. Raises `ColumnsCollide`."""
 
     def record_place(self) -> None:
         """Record that the metadata belongs to this database; not within a transaction."""

@@ -42,6 +42,7 @@ from rowtide.merge.partitions.expressions import functions_of
 from rowtide.merge.partitions.filters import PARENT, bind, parent_name, read_filter, read_join, require_values
 from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.record_links import require_record_options, require_records
+from rowtide.merge.publishing.schema_changes import define
 from rowtide.merge.publishing.vertical_partitions import choose_columns
 
 _NICKNAME_BITS = 31
@@ -244,7 +245,7 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
     if not any(column.key_ordinal for column in described.columns):
         raise MergeKeyMissing(described.name)
     columns = choose_columns(described, options.columns)
-    return Article(
+    article = Article(
         name=merged.name if merged is not None else name_apart or described.table,
         schema=described.schema,
         table=described.table,
@@ -259,14 +260,8 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
         vertical_partition=columns != described.columns,
         record_conflict_detection=options.record_conflict_detection,
         record_conflict_resolution=options.record_conflict_resolution,
-        unique_columns=tuple(
-            column.name
-            for column in columns
-            if column.key_ordinal
-            or any(column.name in key for key in described.unique_keys)
-            or any(part.is_unique and part.names(column.name) for part in described.parts)
-        ),
     )
+    return define(described, article)
 
 
 def _require_new(hub: Node, publication: Publication, article: Article, merged: Article | None) -> None:

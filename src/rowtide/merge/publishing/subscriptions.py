@@ -54,6 +54,7 @@ from rowtide.merge.progress import (
     set_subscription,
 )
 from rowtide.merge.publishing.publications import forget_publication
+from rowtide.merge.publishing.schema_changes import notice, read_version
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.session.exchange import Attempt, taken
 from rowtide.merge.session.pairing import Pairing, has_met, require_original
@@ -86,10 +87,11 @@ def add_subscription(
     `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`.
     """
     publication = get_publication(hub.connection, publication_name)
+    notice(hub, publication)
     subscriber.tables.prepare()
     if find_publication(subscriber.connection, publication_name) is not None:
         raise MergeSubscriptionExists(subscriber_name, publication_name)
-    articles = list_articles(hub.connection, publication.pubid)
+    articles, schema = list_articles(hub.connection, publication.pubid), read_version(hub.connection, publication)
     shared = _find_shared(subscriber, publication, articles)
     for article in articles:
         if article not in shared and subscriber.tables.is_there(article):
@@ -105,6 +107,8 @@ def add_subscription(
         priority=priority,
         state=secrets.token_hex(16),
         partition=chosen,
+        schema_version=schema.version,
+        schema_guid=schema.guid,
     )
     with hub.transaction():
         for begun in list_subscriptions(hub.connection, publication.pubid):

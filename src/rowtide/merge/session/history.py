@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,7 +11,8 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, func, insert, select
 
 from rowtide.merge.definitions import article_history, sessions
-from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node import Node, UnsentColumn
+from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.progress import set_subscription
 from rowtide.merge.session.exchange import Counts, Refused
 
@@ -27,6 +28,12 @@ class Phase:
     articles: dict[str, Counts] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
 
+    def add(self, other: Phase) -> None:
+        """Add the result of an exchange before this one."""
+        self.seconds += other.seconds
+        for name, counts in other.articles.items():
+            self.articles.setdefault(name, Counts()).add(counts)
+
     @property
     def total(self) -> Counts:
         total = Counts()
@@ -37,12 +44,17 @@ class Phase:
 
 @dataclass(slots=True)
 class Summary:
-    """The result of a synchronisation."""
+    """The result of a synchronisation; `unsent` are columns that one node's tables have and that are not sent.
+
+    `omissions` are the parts of altered tables that the subscriber's database does not have.
+    """
 
     subscriber: str
     upload: Phase = field(default_factory=Phase)
     download: Phase = field(default_factory=Phase)
     seconds: float = 0.0
+    unsent: Sequence[UnsentColumn] = ()
+    omissions: Sequence[Omission] = ()
 
     @property
     def is_quiet(self) -> bool:

@@ -6,6 +6,7 @@ backup, or is a copy.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -20,31 +21,63 @@ from rowtide.merge.catalogue import (
     select_articles,
     select_publication,
 )
-from rowtide.merge.definitions import articles, publications, subscriptions
+from rowtide.merge.definitions import articles, publications, schema_changes, subscriptions
 from rowtide.merge.errors import (
+    DefinitionsDiffer,
     FiltersChanged,
     MergedTableAltered,
     MergePublicationUnknown,
     MergeSubscriptionUnknown,
     NodeCopied,
     NodeRestored,
+    SchemaAhead,
     SubscriptionExpired,
 )
-from rowtide.merge.nodes.node import Examination, Node, Original
+from rowtide.merge.nodes.node import Examination, Node, Original, UnsentColumn
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
 from rowtide.merge.progress import SELECT_NODE, list_subscriptions, read_subscription, select_subscriptions
+from rowtide.merge.session.bridging import Bridge, bridges_of
 from rowtide.merge.session.purging import expiry
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """The last change of a publication's schema, with its guid; version 0 before the first."""
+
+    version: int
+    guid: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Pairing:
-    """A hub and a subscriber; each stores its own `Subscription` of the other."""
+    """A hub and a subscriber; each stores its own `Subscription` of the other.
+
+    `articles` are the hub's, `known` the subscriber's definitions of them, `leaving` those that the hub has dropped and
+    keeps until each subscriber has uploaded what it changed. `schema` is the last schema change of the hub.
+    """
 
     publication: Publication
     articles: tuple[Article, ...]
     at_hub: Subscription
     at_subscriber: Subscription
     hub: int
+    known: tuple[Article, ...] = ()
+    leaving: tuple[Article, ...] = ()
+    schema: SchemaVersion = SchemaVersion(0, None)
+
+    @property
+    def bridges(self) -> Mapping[int, Bridge]:
+        """What carries the subscriber's changes to the hub's definitions, by article; in the subscriber's order."""
+        return bridges_of(self.known, (*self.articles, *self.leaving))
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """The articles that the subscriber defines otherwise than the hub."""
+        known = {article.nickname: article for article in self.known}
+        published = {article.nickname: article for article in self.articles}
+        nicknames = dict.fromkeys([*published, *known])
+        differing = (each for each in nicknames if known.get(each) != published.get(each))
+        return tuple((published.get(each) or known[each]).qualified_name for each in differing)
 
     @property
     def going_down(self) -> tuple[Article, ...]:
@@ -60,7 +93,7 @@ class Pairing:
 def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: str) -> Pairing:
     """Return what two nodes store about each other. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`."""
     # Before the subscriber's: the mark that a synchronisation stores in between is one that the hub has by now.
-    publication, known, published, hub_nickname = _read_hub(hub, publication_name)
+    publication, known, published, hub_nickname, schema = _read_hub(hub, publication_name)
     unknown = MergeSubscriptionUnknown(subscriber_name, publication_name)
     if not subscriber.tables.is_prepared() or find_publication(subscriber.connection, publication_name) is None:
         raise unknown
@@ -71,19 +104,31 @@ def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: st
     at_hub = next((one for one in known if one.subid == at_subscriber.subid), None)
     if at_hub is None:
         raise unknown
-    return Pairing(publication, published, at_hub, at_subscriber, hub_nickname)
+    return Pairing(
+        publication,
+        tuple(article for article in published if not article.is_dropped),
+        at_hub,
+        at_subscriber,
+        hub_nickname,
+        known=list_articles(subscriber.connection, publication.pubid),
+        leaving=tuple(article for article in published if article.is_dropped),
+        schema=schema,
+    )
 
 
 def _read_hub(
     hub: Node, publication_name: str
-) -> tuple[Publication, tuple[Subscription, ...], tuple[Article, ...], int]:
-    """Return a publication, its subscriptions and articles, and the hub's nickname."""
+) -> tuple[Publication, tuple[Subscription, ...], tuple[Article, ...], int, SchemaVersion]:
+    """Return a publication, its subscriptions and articles, the hub's nickname, and the last schema change."""
     pubid = select(publications.c.pubid).where(publications.c.name == publication_name).scalar_subquery()
-    named, known, listed, node = hub.read_together(
+    changes = select(schema_changes.c.schemaversion, schema_changes.c.schemaguid)
+    of_publication = changes.where(schema_changes.c.pubid == pubid)
+    named, known, listed, node, schema = hub.read_together(
         select_publication(publication_name),
         select_subscriptions(subscriptions.c.pubid == pubid),
         select_articles(articles.c.pubid == pubid),
         SELECT_NODE,
+        of_publication.order_by(schema_changes.c.schemaversion.desc()).limit(1),
     )
     if not named:
         raise MergePublicationUnknown(publication_name)
@@ -92,38 +137,82 @@ def _read_hub(
         tuple(map(read_subscription, known)),
         tuple(Article.decode(row["definition"]) for row in listed),
         int(node[0]["nickname"]),
+        SchemaVersion(schema[0]["schemaversion"], schema[0]["schemaguid"]) if schema else SchemaVersion(0, None),
     )
 
 
-def require_ready(hub: Node, subscriber: Node, pairing: Pairing) -> None:
+def require_ready(hub: Node, subscriber: Node, pairing: Pairing) -> Sequence[UnsentColumn]:
     """Raise unless the two nodes can synchronise; record at both where they are.
 
-    Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`, `MergedTableAltered`, `FiltersChanged`,
-    `StoredFilterRefused`.
+    Return the columns of both that are not sent. Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`,
+    `FiltersChanged`, `SchemaAhead`, `DefinitionsDiffer`, `MergedTableAltered`, `StoredFilterRefused`.
     """
-    at_hub, at_subscriber = (node.tables.examine(pairing.articles) for node in (hub, subscriber))
+    at_hub, at_subscriber = hub.tables.examine(pairing.articles), subscriber.tables.examine(pairing.known)
     for examination in (at_hub, at_subscriber):
         _require_original(examination.original)
     _require_unexpired(pairing)
     _require_met(subscriber, pairing)
+    _require_filters(pairing)
+    require_known_schema(hub, pairing)
+    _require_same_schema(pairing, at_hub)
     _require_whole(hub, "the publisher", pairing, at_hub)
     _require_whole(subscriber, pairing.at_hub.subscriber, pairing, at_subscriber)
-    _require_filters(subscriber, pairing)
     for node, examination in ((hub, at_hub), (subscriber, at_subscriber)):
         if not examination.is_recorded:
             node.tables.record_place()
+    return unsent_columns(pairing, at_hub, at_subscriber)
+
+
+def require_known_schema(hub: Node, pairing: Pairing) -> None:
+    """Raise `SchemaAhead` if the subscriber has followed a schema change that the hub does not have."""
+    version, guid = pairing.at_subscriber.schema_version, pairing.at_subscriber.schema_guid
+    if version == 0 or SchemaVersion(version, guid) == pairing.schema:
+        return
+    c = schema_changes.c
+    of_version = (c.pubid == pairing.publication.pubid) & (c.schemaversion == version)
+    if hub.connection.execute(select(c.schemaguid).where(of_version)).scalar() != guid:
+        raise SchemaAhead(pairing.at_hub.subscriber, version, pairing.publication.name)
+
+
+def require_same_schema(hub: Node, pairing: Pairing) -> None:
+    """Raise `DefinitionsDiffer` if the hub's tables were altered, or the subscriber has not followed yet."""
+    _require_same_schema(pairing, hub.tables.examine(pairing.articles))
+
+
+def unsent_columns(pairing: Pairing, at_hub: Examination, at_subscriber: Examination) -> list[UnsentColumn]:
+    """Return the columns that one node's tables have and that are not sent."""
+    ends = (("the publisher", at_hub), (pairing.at_hub.subscriber, at_subscriber))
+    return [
+        UnsentColumn(article.qualified_name, name, node)
+        for article in pairing.articles
+        for node, examination in ends
+        # An article with a list of columns leaves the others out by choice.
+        if not (article.vertical_partition and examination is at_hub)
+        for name in examination.unsent.get(article.nickname, ())
+    ]
+
+
+def _require_same_schema(pairing: Pairing, at_hub: Examination) -> None:
+    altered = [
+        article.qualified_name
+        for article in pairing.articles
+        if at_hub.fingerprints.get(article.nickname) not in (None, article.fingerprint)
+    ]
+    if differing := tuple(dict.fromkeys([*altered, *pairing.differing])):
+        raise DefinitionsDiffer(pairing.at_hub.subscriber, ", ".join(differing))
 
 
 def require_in_step(hub: Node, subscriber: Node, pairing: Pairing) -> None:
     """Raise unless the subscriber continues where it stopped; write nothing.
 
-    Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`, `FiltersChanged`.
+    Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`, `FiltersChanged`, `DefinitionsDiffer`.
     """
     for node in (hub, subscriber):
         require_original(node)
     _require_unexpired(pairing)
     _require_met(subscriber, pairing)
-    _require_filters(subscriber, pairing)
+    _require_filters(pairing)
+    require_same_schema(hub, pairing)
 
 
 def require_same_ends(hub: Node, subscriber: Node, pairing: Pairing) -> None:
@@ -175,13 +264,13 @@ def _require_whole(node: Node, name: str, pairing: Pairing, examination: Examina
             raise MergedTableAltered(name, article.qualified_name, damage)
 
 
-def _require_filters(subscriber: Node, pairing: Pairing) -> None:
+def _require_filters(pairing: Pairing) -> None:
     """Raise `FiltersChanged` if the subscriber was filled by other filters.
 
     A synchronisation sends later changes only.
     """
     filtered = pairing.filters
-    known = {article.name: article for article in list_articles(subscriber.connection, pairing.publication.pubid)}
+    known = {article.name: article for article in pairing.known}
     changed = [
         article.qualified_name
         for article in pairing.articles

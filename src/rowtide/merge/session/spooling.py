@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -13,6 +13,7 @@ from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node import Request, Sending
 from rowtide.merge.partitions.candidates import Marks, Move, judge
 from rowtide.merge.partitions.chains import choose_parents
+from rowtide.merge.session.bridging import Bridge
 from rowtide.merge.versions.bases import append
 from rowtide.merge.versions.changes import RowChange, TombstoneType
 from rowtide.merge.versions.lineage import Change
@@ -30,6 +31,8 @@ class Spool:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `__exit__`
         self.changes = 0
         self.nicknames: set[int] = set()
+        self.bridges: Mapping[int, Bridge] = {}
+        """What carries changes to the receiver's definitions, by article, where that is needed."""
 
     def put(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Append a batch of an article's changes. Raises `FileNotWritable`."""
@@ -58,7 +61,8 @@ class Spool:
                 nickname, changes = pickle.load(self._file)  # noqa: S301 - what this process wrote itself
             except EOFError:
                 return
-            yield nickname, [RowChange._make(each) for each in changes]
+            found = [RowChange._make(each) for each in changes]
+            yield nickname, self.bridges[nickname].carry(found) if nickname in self.bridges else found
 
 
 @dataclass(slots=True)

@@ -52,13 +52,13 @@ def synchronise(
 ) -> Summary:
     """Exchange all changes between two nodes.
 
-    Raises `NodeCopied`, `NodeRestored`, `SubscriptionExpired`, `MergedTableAltered`, `FiltersChanged`,
-    `StoredFilterRefused`, `SessionReplaced`, `NodeBusy`.
+    Raises `NodeCopied`, `NodeRestored`, `SubscriptionExpired`, `FiltersChanged`, `SchemaAhead`, `DefinitionsDiffer`,
+    `MergedTableAltered`, `StoredFilterRefused`, `SessionReplaced`, `NodeBusy`.
     """
-    require_ready(hub, subscriber, pairing)
+    unsent = require_ready(hub, subscriber, pairing)
     began, clock = datetime.now(UTC), time.monotonic()
     pairing, state = _begin(hub, subscriber, pairing)
-    summary = Summary(pairing.at_hub.subscriber)
+    summary = Summary(pairing.at_hub.subscriber, unsent=unsent)
     with recorded(hub, pairing.at_hub.subid, summary, began, clock) as history:
         uploaded = _upload(hub, subscriber, pairing, state, summary.upload, on_progress)
         downloaded = _download(hub, subscriber, pairing, uploaded, summary.download, on_progress)
@@ -170,16 +170,20 @@ def _upload(
         filters=pairing.filters,
     )
     since = min(pairing.at_subscriber.sent, pairing.at_hub.received)
-    tell = _counting(on_progress, "upload")
-    with _read(subscriber, pairing.articles, since, pairing.hub, again, {}) as (generation, outgoing, spool):
+    tell, bridges = _counting(on_progress, "upload"), pairing.bridges
+    sent, received = [one.sender for one in bridges.values()], [one.receiver for one in bridges.values()]
+    carried = {nickname: one for nickname, one in bridges.items() if one.is_needed}
+    with _read(subscriber, sent, since, pairing.hub, again, {}) as (generation, outgoing, spool):
         _keep_bases(subscriber, pairing, outgoing)
-        records = hub_records(subscriber, receiver, pairing, spool)
-        _transfer(spool, receiver, pairing.articles, phase, tell, records)
+        spool.bridges = carried
+        records = hub_records(subscriber, receiver, replace(pairing, articles=tuple(received)), spool)
+        _transfer(spool, receiver, received, phase, tell, records)
     while records is not None and records.wants_more:
         asked = records.request()
-        with _read(subscriber, pairing.articles, generation, pairing.hub, asked, {}) as (generation, outgoing, spool):
+        with _read(subscriber, sent, generation, pairing.hub, asked, {}) as (generation, outgoing, spool):
             _keep_bases(subscriber, pairing, outgoing)
-            _transfer(spool, receiver, pairing.articles, phase, tell, records)
+            spool.bridges = carried
+            _transfer(spool, receiver, received, phase, tell, records)
     if records is not None and records.wanted:
         with _in_session(hub, pairing.at_hub):
             records.request_later()
@@ -273,7 +277,7 @@ def _keep_bases(subscriber: Node, pairing: Pairing, outgoing: Outgoing) -> None:
     """Store the additive values about to be sent: the hub may commit them before the subscriber learns of it."""
     if any(outgoing.bases.values()):
         with _in_session(subscriber, pairing.at_subscriber):
-            for article in pairing.articles:
+            for article in pairing.known:
                 subscriber.keep_bases(article, outgoing.bases.get(article.nickname, {}))
 
 

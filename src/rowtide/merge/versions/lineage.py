@@ -8,7 +8,7 @@ list of nicknames and versions, of 6 and 4 bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar
@@ -107,6 +107,17 @@ def include(lineage: bytes, change: Change) -> bytes:
 def encode_columns(columns: Mapping[int, Change]) -> bytes:
     """Return the last changes of columns (SQL Server: colvl): for each, its position in 2 bytes, and the change."""
     return b"".join(_PLACE.pack(place) + columns[place].encode() for place in sorted(columns))
+
+
+def move_columns(encoded: bytes, kept: Sequence[int]) -> bytes:
+    """Return the last changes of the columns at some positions, at their places among these."""
+    found = decode_columns(encoded)
+    return encode_columns({place: found[was] for place, was in enumerate(kept) if was in found})
+
+
+def in_all_columns(last: bytes, columns: int) -> bytes:
+    """Return the last changes of columns that one change has all written."""
+    return encode_columns(dict.fromkeys(range(columns), Change.decode(last)))
 
 
 def decode_columns(encoded: bytes) -> dict[int, Change]:

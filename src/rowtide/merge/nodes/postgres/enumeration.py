@@ -76,9 +76,13 @@ class PostgresEnumeration:
         for batch in self._read(members(row_filter, FILTERING)):
             yield [(rowguid, read_parents(listed)) for rowguid, listed in batch]
 
-    def rows(self, article: Article, row_filter: RowFilter | None = None) -> Iterator[Sequence[tuple[str, Row]]]:
+    def rows(
+        self, article: Article, row_filter: RowFilter | None = None, where: str | None = None
+    ) -> Iterator[Sequence[tuple[str, Row]]]:
         names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
-        condition = "" if row_filter is None else f"where {belongs(row_filter, FILTERING)}"
+        terms = [] if row_filter is None else [belongs(row_filter, FILTERING)]
+        terms += [] if where is None else [f"({where})"]
+        condition = f"where {' and '.join(terms)}" if terms else ""
         for batch in self._stream(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
             yield [(row[0], sent(article, row[1:])) for row in batch]
 

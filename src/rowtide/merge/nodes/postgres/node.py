@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
@@ -58,7 +58,9 @@ from rowtide.merge.nodes.postgres.writing import (
     Staged,
     StoredTable,
     columns_request,
+    fill,
     holders_query,
+    log_own,
     make_staging,
     read_table,
     require_sendable,
@@ -514,6 +516,28 @@ class PostgresNode:
 
     def forget(self, article: Article, generation: int, most: int) -> int:
         return row_metadata.forget(self._session, article.nickname, self._snapshot_of(generation), most)
+
+    def redefine(self, before: Article, after: Article) -> None:
+        self._apply()
+        if after.column_tracking:
+            self._session.flush()
+            row_metadata.move_columns_of(self._session, before, after)
+
+    def forget_tables(self) -> None:
+        self._session.execute("discard temp")
+        self._stored.clear()
+        self._prepared.clear()
+        self._is_ahead = self._is_log_known = False
+
+    def altering(self) -> AbstractContextManager[None]:
+        return self.transaction()
+
+    def log_own(self, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
+        log_own(self._session, article, columns, without)
+
+    def fill(self, article: Article, rows: Sequence[tuple[str, Row]]) -> None:
+        with self._refusing(article.name):
+            fill(self._session, article, rows)
 
     def keep_bases(self, article: Article, bases: Mapping[str, str]) -> None:
         self._apply()

@@ -63,7 +63,7 @@ def make_parts(session: Session, article: Article, description: TableDescription
     for part in description.parts:
         if part.kind is PartKind.COLLATION and description.kind is DatabaseKind.POSTGRESQL:
             continue  # made with the column
-        statement, reason = _statement(article, description, part)
+        statement, reason = part_statement(article, description.kind, part)
         if statement is not None:
             try:
                 with session.transaction():
@@ -74,10 +74,10 @@ def make_parts(session: Session, article: Article, description: TableDescription
         yield Omission(description.name, part, reason)
 
 
-def _statement(article: Article, description: TableDescription, part: Part) -> tuple[str | None, str]:
-    """Return the statement that creates a part, or why there is none."""
+def part_statement(article: Article, kind: DatabaseKind, part: Part) -> tuple[str | None, str]:
+    """Return the statement that creates a part, or why there is none; `kind` is that of the database that has it."""
     table, name = table_of(article), quote(part.name)
-    is_same = description.kind is DatabaseKind.POSTGRESQL
+    is_same = kind is DatabaseKind.POSTGRESQL
     types = {column.name: column.type_text for column in article.columns}
     expression: str | None = part.sql
     if not is_same and part.sql:

@@ -19,6 +19,7 @@ from rowtide.merge.partitions.belonging import FilterDialect
 from rowtide.merge.versions.apply import Tables
 from rowtide.merge.versions.changes import Row, TombstoneType
 from rowtide.merge.versions.composition import Contents, Tombstone
+from rowtide.merge.versions.lineage import in_all_columns, move_columns
 
 
 def table_of(article: Article) -> str:
@@ -105,6 +106,33 @@ def _bytes(text: str | None) -> bytes | None:
 
 _TABLES = (CONTENTS, TOMBSTONE)
 Session = psycopg.Connection[tuple[Any, ...]]
+
+
+def move_columns_of(session: Session, before: Article, after: Article) -> None:
+    """Move what is known of rows' columns to the places of another definition; see `Node.redefine`."""
+    kept = after.places_in(before)
+    of_table = f"where tablenick = {after.nickname}"
+    if not before.column_tracking:
+        stamped = f"array_fill(stamp, array[{len(after.columns)}])"
+        session.execute(sql.SQL(f"update {CONTENTS} set own_columns = {stamped} {of_table} and origin is null"))
+        found = f"select distinct last from {CONTENTS} {of_table} and origin is not null"
+        lasts = [bytes(last) for (last,) in session.execute(sql.SQL(found))]
+        known = [in_all_columns(last, len(after.columns)) for last in lasts]
+        _replace(session, f"colv = n.now {of_table} and origin is not null and last = n.was", lasts, known)
+    elif kept != list(range(len(before.columns))):
+        moved = ", ".join(f"own_columns[{place + 1}]" for place in kept)
+        own = f"set own_columns = array[{moved}] {of_table} and own_columns is not null"
+        session.execute(sql.SQL(f"update {CONTENTS} {own}"))
+        found = f"select distinct colv from {CONTENTS} {of_table} and colv is not null"
+        known = [bytes(columns) for (columns,) in session.execute(sql.SQL(found))]
+        now = [move_columns(columns, kept) for columns in known]
+        _replace(session, f"colv = n.now {of_table} and colv = n.was", known, now)
+
+
+def _replace(session: Session, settings: str, was: Sequence[bytes], now: Sequence[bytes]) -> None:
+    settings, _, condition = settings.partition(" where ")
+    replacing = f"update {CONTENTS} set {settings} from unnest(%s::bytea[], %s::bytea[]) n (was, now) where {condition}"
+    session.execute(sql.SQL(replacing), [list(was), list(now)])
 
 
 def lineages(session: Session, nickname: int, snapshot: str) -> Iterator[bytes]:

@@ -15,6 +15,7 @@ from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table
+from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_made_here, is_uuid, make_rowguid
 from rowtide.databases.source_table import SourceTable
@@ -29,6 +30,7 @@ from rowtide.merge.errors import (
 )
 from rowtide.merge.nodes.node import Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.postgres import completing, place, system_tables
+from rowtide.merge.nodes.postgres.altering import TableAlteration
 from rowtide.merge.nodes.postgres.new_partitions import take_in_partitions
 from rowtide.merge.nodes.postgres.parts import collation_of, list_parts, make_parts
 from rowtide.merge.nodes.postgres.row_metadata import table_of
@@ -40,6 +42,7 @@ from rowtide.merge.nodes.postgres.triggers import (
     trigger_statements,
 )
 from rowtide.merge.nodes.postgres.writing import load
+from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.partitions.filters import parent_name
@@ -109,7 +112,13 @@ class PostgresTables:
             schema=table.schema,
             table=table.name,
             columns=tuple(
-                ArticleColumn(column.name, column.value_type_text, column.is_nullable, column.key_ordinal)
+                ArticleColumn(
+                    column.name,
+                    column.value_type_text,
+                    column.is_nullable,
+                    column.key_ordinal,
+                    attnum=column.number,
+                )
                 for column in table.columns
                 if not (column.is_generated or column.name == ROWGUID or column.name.startswith(_SYSTEM))
             ),
@@ -125,6 +134,8 @@ class PostgresTables:
                 for row in self._connection.execute(text(_REFERENCES), listed)
             ),
             parts=tuple(list_parts(self._connection, table.source_id)),
+            table_id=str(table.source_id),
+            fingerprint=str(self._connection.execute(text(f"select {_FINGERPRINT}"), listed).scalar()),
         )
 
     def find_damage(self, article: Article) -> str | None:
@@ -137,7 +148,31 @@ class PostgresTables:
             # The role may not read which server this is.
             return Examination(None, self._find_damages(articles), is_recorded=True)
         original, is_recorded = place.judge(*found)
-        return Examination(original, _damages(articles, parts), is_recorded)
+        found_columns = {article.nickname: answer[0] for article, answer in zip(articles, parts, strict=True)}
+        return Examination(
+            original,
+            _damages(articles, parts),
+            is_recorded,
+            {nickname: fingerprint for nickname, (*_, fingerprint, _) in found_columns.items() if fingerprint},
+            {
+                article.nickname: sorted(set(found_columns[article.nickname][-1]) - _names_of(article))
+                for article in articles
+            },
+        )
+
+    def lock(self, article: Article) -> None:
+        self._session.put(f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'")
+        self._session.execute(sql.SQL(f"lock table {table_of(article)} in share row exclusive mode"))
+
+    def find_renames(self, article: Article, description: TableDescription) -> Mapping[str, str]:
+        if article.table_id != description.table_id:
+            return {}
+        now = {column.attnum: column.name for column in description.columns}
+        was = {column.name: now[column.attnum] for column in article.columns if column.attnum in now}
+        return {name: renamed for name, renamed in was.items() if name != renamed}
+
+    def alter(self, change: TableChange) -> TableAlteration:
+        return TableAlteration(self._connection, self._session, change)
 
     def _find_damages(self, articles: Sequence[Article]) -> Mapping[int, str]:
         return _damages(articles, self._session.read(*map(_parts_request, articles)))
@@ -254,8 +289,12 @@ def _damages(articles: Sequence[Article], answers: Sequence[Sequence[tuple[Any, 
     return {nickname: damage for nickname, damage in said.items() if damage is not None}
 
 
+def _names_of(article: Article) -> set[str]:
+    return {column.name for column in article.columns}
+
+
 def _damage(
-    article: Article, columns: Sequence[str] | None, triggers: Sequence[str], untracked: Sequence[str]
+    article: Article, columns: Sequence[str] | None, triggers: Sequence[str], untracked: Sequence[str], *_more: object
 ) -> str | None:
     if columns is None:
         return "it is not there"
@@ -306,7 +345,17 @@ def _columns(of: str, numbers: str) -> str:
     )
 
 
-_PARTS = """
+_FINGERPRINT = r"""
+md5((select string_agg(concat_ws(' ', a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+                                 a.attidentity, a.attgenerated, a.attcollation,
+                                 pg_get_expr(d.adbin, d.adrelid)), ',' order by a.attnum)
+     from pg_attribute a left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+     where a.attrelid = :table and a.attnum > 0 and not a.attisdropped and a.attname not like '\_\_sys%')
+    || coalesce((select string_agg(concat_ws(' ', c.conname, pg_get_constraintdef(c.oid)), ',' order by c.conname)
+                 from pg_constraint c where c.conrelid = :table and c.contype in ('c', 'p')), ''))
+    || ' ' || :table
+"""
+_PARTS = r"""
 select (select array_agg(attname::text) from pg_attribute where attrelid = t.oid and attnum > 0 and not attisdropped)
        as columns,
        array(select tgname::text from pg_trigger where tgrelid = t.oid and tgenabled = 'A') as triggers,
@@ -314,9 +363,12 @@ select (select array_agg(attname::text) from pg_attribute where attrelid = t.oid
              where part.isleaf and part.relid <> t.oid and (
                  select count(*) from pg_trigger
                  where tgrelid = part.relid and tgenabled = 'A' and tgname = any(%s::text[])) < cardinality(%s::text[])
-             order by 1) as untracked
+             order by 1) as untracked,
+       case when t.oid is not null then {fingerprint} end as fingerprint,
+       array(select attname::text from pg_attribute where attrelid = t.oid and attnum > 0 and not attisdropped
+             and attgenerated = '' and attname <> 'rowguid' and attname not like '\_\_sys%%') as unpublished
 from (select to_regclass(%s)::oid as oid) t
-"""
+""".replace("{fingerprint}", _FINGERPRINT.replace(":table", "t.oid").replace("%", "%%"))
 _UNIQUE = f"""
 select {_columns("c.conrelid", "c.conkey")} as columns
 from pg_constraint c where c.conrelid = :table and c.contype = 'u' order by c.conname

@@ -86,7 +86,7 @@ def _bodies(article: Article) -> dict[str, str]:
     truncated = _append(article, Logged.DELETED, "%1$s n")
     return {
         "ins": _function(_append(article, Logged.INSERTED, "new_rows n")),
-        "upd": _function(_update(article)),
+        "upd": _update(article),
         "del": _function(_append(article, Logged.DELETED, "old_rows n")),
         "trunc": _function(f"execute format({quote_literal(truncated)}, tg_relid::regclass)"),
         "rowguid": "begin raise exception 'the column rowguid of a merged table stays as it is'; end",
@@ -106,10 +106,26 @@ def _append(article: Article, kind: Logged, source: str, *, names: str = "", val
 
 
 def _update(article: Article) -> str:
-    """Return the statement that logs updates: the changed columns, and the old value of an additive column.
+    """Return the function that logs updates: the changed columns, and the old value of an additive column.
 
-    Updates of unpublished columns alone are left out.
+    Updates of unpublished columns alone are left out. Between an alteration of the table and the synchronisation that
+    notices it, a column may not be there: then all columns count as changed. To ask writes nothing, so that it costs no
+    transaction's number.
     """
+    if not article.column_tracking and article.additive_column is None and not article.vertical_partition:
+        return _function(_append(article, Logged.UPDATED, "new_rows n"))
+    every = ", ".join(["true"] * len(article.columns))
+    all_columns = (", columns", f", array[{every}]") if article.column_tracking else ("", "")
+    coarse = _append(article, Logged.UPDATED, "new_rows n", names=all_columns[0], values=all_columns[1])
+    asked = ", ".join(f"o.{quote(column.name)}" for column in article.columns)
+    return (
+        f"declare is_altered boolean := false; begin begin perform {asked} from old_rows o limit 0; "
+        "exception when undefined_column then is_altered := true; end; "
+        f"if is_altered then {coarse}; else {_fine_update(article)}; end if; return null; end"
+    )
+
+
+def _fine_update(article: Article) -> str:
     names = values = ""
     if article.column_tracking:
         pairs = (tuple(f"row({row}.{quote(column.name)})::record" for row in "on") for column in article.columns)

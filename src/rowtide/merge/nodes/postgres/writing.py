@@ -7,10 +7,11 @@ halves the rows until it has found those that are to blame, and writes the other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 from psycopg import sql
 
 from rowtide.databases.postgres.batching import BatchingConnection
@@ -159,6 +160,53 @@ def stage(session: BatchingConnection, staged: Staged, stamp: int) -> None:
     session.put(f"delete from {_known(article)}")
     session.put(_insertion(_rows(article), parsed | own, rowtide_sent=digest), rows)
     session.put(_insertion(_known(article), {name: f"{name}::{kind}" for name, kind in _METADATA.items()}), described)
+
+
+def fill(session: psycopg.Connection[tuple[Any, ...]], article: Article, rows: Sequence[tuple[str, Row]]) -> None:
+    """Write values into the article's columns of rows that exist, in the caller's transaction."""
+    columns = read_table(article, _read_columns(session, article), ()).columns
+    names = [f"v{place}" for place in range(len(columns))]
+    settings = ", ".join(
+        f"{quote(column.name)} = {column.parse(f'n.{name}')}" for column, name in zip(columns, names, strict=True)
+    )
+    stored = [_stored(article, row) for _, row in rows]
+    texts = ", ".join(["%s::uuid[]", *(["%s::text[]"] * len(names))])
+    session.execute(
+        sql.SQL(
+            f"update {table_of(article)} t set {settings} from unnest({texts}) n (guid, {', '.join(names)}) "
+            f"where t.{ROWGUID} = n.guid"
+        ),
+        [
+            uuid_array([rowguid for rowguid, _ in rows]),
+            *(_array(row[place] for row in stored) for place in range(len(names))),
+        ],
+    )
+
+
+def _read_columns(session: psycopg.Connection[tuple[Any, ...]], article: Article) -> list[tuple[Any, ...]]:
+    query, parameters = columns_request(article)
+    flags = {True: "t", False: "f"}
+    return [
+        (name, base, flags[is_given], flags[is_cast])
+        for name, base, is_given, is_cast in session.execute(sql.SQL(query), parameters)
+    ]
+
+
+def log_own(
+    session: psycopg.Connection[tuple[Any, ...]], article: Article, columns: Sequence[str], without: Collection[str]
+) -> None:
+    """Log updates of the rows that have a value in any of some columns, but for those left out."""
+    is_any = " or ".join(f"{quote(name)} is not null" for name in columns)
+    changed = ", ".join(str(column.name in columns).lower() for column in article.columns)
+    tracked = f"array[{changed}]" if article.column_tracking else "null::boolean[]"
+    session.execute(
+        sql.SQL(
+            f"insert into {LOG} (tablenick, rowguid, kind, stamp, columns) "
+            f"select {article.nickname}, {ROWGUID}, {Logged.UPDATED.value}, (select {BSN}), {tracked} "
+            f"from {table_of(article)} where ({is_any}) and {ROWGUID} <> all (%s::uuid[])"
+        ),
+        [uuid_array(list(without))],
+    )
 
 
 def require_sendable(one: Write) -> None:

@@ -111,21 +111,17 @@ def _compose(
     session: sqlite3.Connection, article: Article, description: TableDescription, tables: Mapping[str, str]
 ) -> list[Omission]:
     omissions: list[Omission] = []
-    types = {column.name: column for column in article.columns}
     clauses: dict[str, str] = {}
     lines: list[str] = []
     for part in description.parts:
-        clause, reason = _clause(session, article, description, part, types)
+        clause, reason = part_clause(session, article, description.kind, part)
         if reason is not None:
             omissions.append(Omission(description.name, part, reason))
         elif clause is not None and part.kind in (PartKind.CHECK, PartKind.GENERATED):
             lines.append(clause)
         elif clause is not None:
             clauses[part.name] = clauses.get(part.name, "") + clause
-    columns = [
-        f"{_declared(column)}{' not null' * (not column.is_nullable)}{clauses.get(column.name, '')}"
-        for column in article.columns
-    ]
+    columns = [_column(column, clauses.get(column.name, "")) for column in article.columns]
     generated = [line for line in lines if " generated always as " in line]
     constraints = [
         f"primary key ({_names(column.name for column in article.key_columns)})",
@@ -142,14 +138,32 @@ def _compose(
     return omissions
 
 
-def _clause(
-    session: sqlite3.Connection,
-    article: Article,
-    description: TableDescription,
-    part: Part,
-    types: Mapping[str, ArticleColumn],
+def column_text(
+    session: sqlite3.Connection, article: Article, kind: DatabaseKind, column: ArticleColumn, parts: Iterable[Part]
+) -> tuple[str, list[Omission]]:
+    """Return a column of `create table` with its parts, of the hub's kind of database, and those it does not get."""
+    clauses = ""
+    omissions: list[Omission] = []
+    for part in parts:
+        clause, reason = part_clause(session, article, kind, part)
+        clauses += clause or ""
+        if reason is not None:
+            omissions.append(Omission(article.qualified_name, part, reason))
+    return _column(column, clauses), omissions
+
+
+def _column(column: ArticleColumn, clauses: str) -> str:
+    return f"{_declared(column)}{' not null' * (not column.is_nullable)}{clauses}"
+
+
+def part_clause(
+    session: sqlite3.Connection, article: Article, kind: DatabaseKind, part: Part
 ) -> tuple[str | None, str | None]:
-    """Return a part's clause in `create table`, or why there is none; neither for parts that come later."""
+    """Return a part's clause in `create table`, or why there is none; neither for parts that come later.
+
+    `kind` is that of the database in which the part is written so.
+    """
+    types = {column.name: column for column in article.columns}
     match part.kind:
         case PartKind.INDEX:
             return None, None
@@ -166,7 +180,7 @@ def _clause(
             return None, ON_ANOTHER_DATABASE
         case PartKind.DEFAULT | PartKind.CHECK | PartKind.GENERATED:
             type_text = part.type_text or (types[part.name].type_text if part.name in types else "")
-            sql = _TRANSLATIONS[description.kind](part.sql, type_text) if part.sql else None
+            sql = _TRANSLATIONS[kind](part.sql, type_text) if part.sql else None
             if sql is None:
                 return None, ON_ANOTHER_DATABASE
             clause = {

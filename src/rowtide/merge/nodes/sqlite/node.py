@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Self
@@ -17,6 +17,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import begin_immediate, is_busy, open_engine, path_of, rehearsal
 from rowtide.databases.sqlite.errors import FileBusy, FileFailed
+from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged
@@ -33,13 +34,14 @@ from rowtide.merge.nodes.sqlite.row_metadata import (
     READER,
     decode,
     find_key_holder,
+    move_columns_of,
     read_asked,
     read_rows,
     table_of,
 )
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS
 from rowtide.merge.nodes.sqlite.tables import SqliteTables
-from rowtide.merge.nodes.sqlite.writing import write, write_temporary
+from rowtide.merge.nodes.sqlite.writing import fill, log_own, write, write_temporary
 from rowtide.merge.nodes.unique_swap import temporary_values
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.filters import RowFilter
@@ -300,6 +302,32 @@ class SqliteNode:
         if not forgotten:
             forget_exact_of_absent(self._session, article)
         return forgotten
+
+    def redefine(self, before: Article, after: Article) -> None:
+        self._apply()
+        if after.column_tracking:
+            move_columns_of(self._session, before, after)
+
+    def forget_tables(self) -> None:
+        made = "select type, name from temp.sqlite_schema where name like 'rowtide%' and type in ('table', 'view')"
+        for kind, name in self._session.execute(made).fetchall():
+            self._session.execute(f"drop {kind} temp.{quote(name)}")
+
+    @contextmanager
+    def altering(self) -> Iterator[None]:
+        # Dropping a table would delete its rows, with the actions that foreign keys have for that.
+        self._session.execute("pragma foreign_keys = off")
+        try:
+            with self.transaction():
+                yield
+        finally:
+            self._session.execute("pragma foreign_keys = on")
+
+    def log_own(self, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
+        log_own(self._session, article, columns, without)
+
+    def fill(self, article: Article, rows: Sequence[tuple[str, Row]]) -> None:
+        fill(self._session, article, rows)
 
     def keep_bases(self, article: Article, bases: Mapping[str, str]) -> None:
         self._apply()

@@ -14,12 +14,13 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import ANY, from_text, to_text
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
-from rowtide.merge.nodes.sqlite.own_columns import decode_own_columns
+from rowtide.merge.nodes.sqlite.own_columns import decode_own_columns, moved, stamped
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, TABLES, TOMBSTONE
 from rowtide.merge.partitions.belonging import FilterDialect
 from rowtide.merge.versions.apply import Tables
 from rowtide.merge.versions.changes import Row, TombstoneType
 from rowtide.merge.versions.composition import Contents, Tombstone
+from rowtide.merge.versions.lineage import in_all_columns, move_columns
 
 decode = methodcaller("decode", "utf-8", "surrogateescape")
 """Decodes a text that a program stored, valid or not: a node that receives an invalid one refuses its row."""
@@ -93,6 +94,30 @@ def find_key_holder(session: sqlite3.Connection, article: Article, row: Row) -> 
 
 
 _TABLES = (CONTENTS, TOMBSTONE)
+
+
+def move_columns_of(session: sqlite3.Connection, before: Article, after: Article) -> None:
+    """Move what is known of rows' columns to the places of another definition; see `Node.redefine`."""
+    kept = after.places_in(before)
+    of_table = f"where tablenick = {after.nickname}"
+    if not before.column_tracking:
+        own = f"set own_columns = {stamped(len(after.columns))}"
+        session.execute(f"update {CONTENTS} {own} {of_table} and origin is null")
+        found = session.execute(f"select distinct last from {CONTENTS} {of_table} and origin is not null").fetchall()
+        session.executemany(
+            f"update {CONTENTS} set colv = ? {of_table} and origin is not null and last = ?",
+            [(in_all_columns(bytes(last), len(after.columns)), last) for (last,) in found],
+        )
+    elif kept != list(range(len(before.columns))):
+        own = f"set own_columns = {moved(kept)}"
+        session.execute(f"update {CONTENTS} {own} {of_table} and own_columns is not null")
+        found = session.execute(f"select distinct colv from {CONTENTS} {of_table} and colv is not null").fetchall()
+        # Marked as moved, so that none is moved twice.
+        session.executemany(
+            f"update {CONTENTS} set colv = ? {of_table} and colv = ?",
+            [(b"-" + move_columns(bytes(known), kept), known) for (known,) in found],
+        )
+        session.execute(f"update {CONTENTS} set colv = cast(substr(colv, 2) as blob) {of_table} and colv is not null")
 
 
 def lineages(session: sqlite3.Connection, nickname: int, generation: int) -> Iterator[bytes]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection
@@ -17,6 +18,7 @@ from rowtide.merge.definitions import replinfo
 from rowtide.merge.errors import ArticleTableNotFound, FilterRefused
 from rowtide.merge.nodes.node import Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.sqlite import completing, system_tables
+from rowtide.merge.nodes.sqlite.altering import TableAlteration
 from rowtide.merge.nodes.sqlite.documented_tables import make_views
 from rowtide.merge.nodes.sqlite.making import list_parts, make_table, read_statement
 from rowtide.merge.nodes.sqlite.rowguid import (
@@ -25,8 +27,9 @@ from rowtide.merge.nodes.sqlite.rowguid import (
     has_own_rowguid,
     require_fit_rowguid,
 )
-from rowtide.merge.nodes.sqlite.triggers import trigger_names, trigger_statements
+from rowtide.merge.nodes.sqlite.triggers import trigger_name, trigger_names, trigger_statements, written_columns
 from rowtide.merge.nodes.sqlite.writing import load
+from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.partitions.filters import parent_name
 from rowtide.merge.versions.changes import Row
@@ -92,6 +95,7 @@ class SqliteTables:
             references=self._references(table),
             parts=tuple(list_parts(self._session, table)),
             statement=read_statement(self._session, table),
+            fingerprint=self._fingerprint(table),
         )
 
     def find_damage(self, article: Article) -> str | None:
@@ -109,7 +113,44 @@ class SqliteTables:
     def examine(self, articles: Sequence[Article]) -> Examination:
         found = {article.nickname: self.find_damage(article) for article in articles}
         damages = {nickname: damage for nickname, damage in found.items() if damage is not None}
-        return Examination(self.find_original(), damages, is_recorded=False)
+        tables = {article: find_table(self._session, article.file_table) for article in articles}
+        return Examination(
+            self.find_original(),
+            damages,
+            is_recorded=False,
+            fingerprints={
+                article.nickname: self._fingerprint(table) for article, table in tables.items() if table is not None
+            },
+            unsent={
+                article.nickname: _unsent(article, table) for article, table in tables.items() if table is not None
+            },
+        )
+
+    def lock(self, article: Article) -> None:
+        """Nothing: the transaction has the file for itself."""
+
+    def find_renames(self, article: Article, description: TableDescription) -> Mapping[str, str]:
+        # SQLite writes a column's new name into the triggers that name it.
+        found = "select sql from main.sqlite_schema where type = 'trigger' and name = ?"
+        row = self._session.execute(found, (trigger_name(article, "upd"),)).fetchone()
+        if row is None:
+            return {}
+        there = {column.name for column in description.columns}
+        was = [column.name for column in article.columns]
+        return {
+            name: renamed
+            for name, renamed in zip(was, written_columns(row[0]), strict=False)
+            if name not in there and renamed in there and renamed not in was
+        }
+
+    def alter(self, change: TableChange) -> TableAlteration:
+        return TableAlteration(self._session, change)
+
+    def _fingerprint(self, table: Table) -> str:
+        """Return a digest of the statement that creates the table."""
+        found = "select sql from main.sqlite_schema where type = 'table' and name = ?"
+        statement = str(self._session.execute(found, (table.name,)).fetchone()[0])
+        return hashlib.sha256(statement.encode()).hexdigest()[:32]
 
     def take_in_partitions(self, article: Article) -> bool:  # noqa: ARG002 - a table of a file has none
         return False
@@ -208,6 +249,11 @@ class SqliteTables:
         keys = [] if referenced is None else [column.name for column in referenced.key_columns]
         named = [column for _, _, column in columns if column is not None] or keys
         return Reference(tuple(column for _, column, _ in columns), name, tuple(named), on_delete, on_update)
+
+
+def _unsent(article: Article, table: Table) -> list[str]:
+    published = {column.name for column in article.columns}
+    return [column.name for column in table.columns if _is_published(column) and column.name not in published]
 
 
 def _is_published(column: Column) -> bool:

@@ -6,9 +6,10 @@ schema. They read no other table. They log the agent's writes too, and the agent
 
 from __future__ import annotations
 
-from rowtide.databases.sqlite.catalogue import Table
+from rowtide.databases.sqlite.catalogue import Column, Table
 from rowtide.databases.sqlite.displacement import Displacement
-from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.index_text import TOKEN
+from rowtide.databases.sqlite.quoting import quote, unquote
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.nodes.sqlite.system_tables import LOG
 from rowtide.merge.versions.apply import Logged
@@ -19,7 +20,7 @@ _KINDS = ("ins", "upd", "del", "ins_displaces", "upd_displaces", "rowguid")
 def trigger_statements(article: Article, table: Table) -> dict[str, str]:
     """Return the statements that create a table's triggers, by trigger name."""
     quoted = quote(table.name)
-    displacement = Displacement(table, [column for column in table.columns if column.name != ROWGUID])
+    displacement = Displacement(table, _in_order(article, table))
     displaced = displacement.condition
     displacing = ", ".join(displacement.displacing_columns)
     others = f"{displaced} and r.{ROWGUID} is not old.{ROWGUID}"
@@ -49,6 +50,21 @@ def trigger_statements(article: Article, table: Table) -> dict[str, str]:
             (trigger_name(article, kind), event, statement) for kind, (event, statement) in bodies.items()
         )
     }
+
+
+def written_columns(statement: str) -> list[str]:
+    """Return the names in the list of columns of the trigger for updates; SQLite renames them with the columns."""
+    tokens = [found for found in TOKEN.finditer(statement) if found.lastgroup != "blank"]
+    words = [token.group().lower() for token in tokens]
+    listed = tokens[words.index("of") + 1 : words.index("on")]
+    return [unquote(token.group()) for token in listed if token.group() != ","]
+
+
+def _in_order(article: Article, table: Table) -> list[Column]:
+    """Return a table's columns, the article's first, in its order."""
+    places = {column.name: place for place, column in enumerate(article.columns)}
+    own = (column for column in table.columns if column.name != ROWGUID)
+    return sorted(own, key=lambda column: places.get(column.name, len(places)))
 
 
 def trigger_names(article: Article) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rowtide.databases.sqlite import clock
@@ -71,6 +71,32 @@ def write_temporary(session: sqlite3.Connection, article: Article, values: Mappi
     listed = quote_literal(json.dumps(list(values)))
     writes = f"select value as rowguid, {Logged.UPDATED.value} as kind from json_each({listed})"
     _unlog(session, article, before, written, writes)
+
+
+def fill(session: sqlite3.Connection, article: Article, rows: Sequence[tuple[str, Row]]) -> None:
+    """Write values into the article's columns of rows that exist, in the caller's transaction."""
+    settings = ", ".join(f"{quote(column.name)} = ?" for column in article.columns)
+    values = _values_of(article)
+    session.executemany(
+        f"update {quote(article.file_table)} set {settings} where {ROWGUID} = ?",
+        ([*values(row), rowguid] for rowguid, row in rows),
+    )
+    keep_exact(session, article, rows)
+
+
+def log_own(session: sqlite3.Connection, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
+    """Log updates of the rows that have a value in any of some columns, but for those left out."""
+    is_any = " or ".join(f"{quote(name)} is not null" for name in columns)
+    changed = "".join(str(int(column.name in columns)) for column in article.columns)
+    found = session.execute(f"select {ROWGUID} from {quote(article.file_table)} where {is_any}").fetchall()
+    session.executemany(
+        f"insert into {LOG} (tablenick, rowguid, kind, columns) values ({article.nickname}, ?, ?, ?)",
+        [
+            (rowguid, Logged.UPDATED.value, changed if article.column_tracking else None)
+            for (rowguid,) in found
+            if rowguid not in without
+        ],
+    )
 
 
 def load(session: sqlite3.Connection, article: Article, rows: Sequence[tuple[str, Row]]) -> int:

@@ -1,0 +1,171 @@
+"""What distinguishes two definitions of an article, and what to do to a node's table therefore. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from rowtide.databases.kinds import DatabaseKind
+from rowtide.merge.articles import Article, ArticleColumn
+from rowtide.merge.nodes.table_parts import Part, PartKind
+
+_SHAPED = (PartKind.DEFAULT, PartKind.IDENTITY, PartKind.GENERATED, PartKind.CHECK, PartKind.COLLATION)
+_OF_COLUMNS = (PartKind.DEFAULT, PartKind.IDENTITY, PartKind.COLLATION)
+
+
+def write_shape(parts: Iterable[Part]) -> str:
+    """Return the parts that definitions are compared by, as `Article.shape` stores them."""
+    listed = [part for part in parts if part.kind in _SHAPED]
+    return json.dumps([[each.kind.value, each.name, each.sql, each.type_text, each.statement] for each in listed])
+
+
+def read_shape(article: Article) -> tuple[Part, ...]:
+    """Read what `write_shape` wrote; nothing if an earlier build stored the definition."""
+    return tuple(
+        Part(PartKind(kind), name, sql, type_text=type_text, statement=statement)
+        for kind, name, sql, type_text, statement in json.loads(article.shape or "[]")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """The difference between an article's definition at a node, `before`, and the hub's.
+
+    `kind` is the hub's kind of database, `statement` what created the table there, where the catalogue keeps that.
+    `by_hand` are the numbers of columns whose change is left to the node's user.
+    """
+
+    before: Article
+    after: Article
+    kind: DatabaseKind
+    statement: str | None = None
+    by_hand: Collection[int] = ()
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """The columns' new names, by the old ones."""
+        return {was.name: now.name for was, now in self._kept() if was.name != now.name}
+
+    @property
+    def dropped(self) -> tuple[ArticleColumn, ...]:
+        gone = (column for column in self.before.columns if self.after.same_column(column) is None)
+        return tuple(column for column in gone if not self._is_by_hand(column))
+
+    @property
+    def added(self) -> tuple[ArticleColumn, ...]:
+        new = (column for column in self.after.columns if self.before.same_column(column) is None)
+        return tuple(column for column in new if not self._is_by_hand(column))
+
+    @property
+    def retyped(self) -> tuple[ArticleColumn, ...]:
+        return tuple(now for was, now in self._kept() if was.type_text != now.type_text)
+
+    @property
+    def loosened(self) -> tuple[ArticleColumn, ...]:
+        """The columns that may be null now."""
+        return tuple(now for was, now in self._kept() if now.is_nullable and not was.is_nullable)
+
+    @property
+    def tightened(self) -> tuple[ArticleColumn, ...]:
+        """The columns that may not be null any more."""
+        return tuple(now for was, now in self._kept() if was.is_nullable and not now.is_nullable)
+
+    @property
+    def redefaulted(self) -> tuple[ArticleColumn, ...]:
+        """The columns that were there and have another default now, or none."""
+        was, now = self._was(PartKind.DEFAULT), self._now(PartKind.DEFAULT)
+        return tuple(column for _, column in self._kept() if was.get(column.name) != now.get(column.name))
+
+    @property
+    def filled(self) -> tuple[ArticleColumn, ...]:
+        """The columns whose values the node is to read from the hub."""
+        return tuple(sorted((*self.added, *self.retyped), key=self.after.columns.index))
+
+    def parts_gone(self, kind: PartKind) -> tuple[str, ...]:
+        """Return the names of generated columns or checks that are no more, or have changed."""
+        now = self._now(kind)
+        return tuple(name for name, sql in self._was(kind).items() if now.get(name) != sql)
+
+    def parts_new(self, kind: PartKind) -> tuple[Part, ...]:
+        """Return generated columns or checks that are new, or have changed."""
+        was = self._was(kind)
+        return tuple(part for part in read_shape(self.after) if part.kind is kind and was.get(part.name) != part.sql)
+
+    def parts_of(self, column: ArticleColumn) -> tuple[Part, ...]:
+        """Return the default, identity and collation of a column."""
+        return tuple(part for part in read_shape(self.after) if part.kind in _OF_COLUMNS and part.name == column.name)
+
+    def default_of(self, column: ArticleColumn) -> Part | None:
+        """Return the default of a column; None if it has none."""
+        return next((part for part in self.parts_of(column) if part.kind is PartKind.DEFAULT), None)
+
+    @property
+    def is_of_table(self) -> bool:
+        """Whether the table is to be altered; else only its definition, or its triggers."""
+        columns = (self.renamed, self.dropped, self.added, self.retyped, self.loosened, self.tightened)
+        kinds = (PartKind.GENERATED, PartKind.CHECK)
+        return (
+            any(columns)
+            or bool(self.redefaulted)
+            or any(self.parts_gone(kind) or self.parts_new(kind) for kind in kinds)
+        )
+
+    def steps(self) -> Iterator[tuple[str, int | None, str]]:
+        """Yield each change as the catalogue of changes has it: its type, its column's number, and its text."""
+        renamed = {now: was for was, now in self.renamed.items()}
+        for column in self.dropped:
+            yield "drop column", column.number, f"drop column {column.name}"
+        for column in self.after.columns:
+            if column.name in renamed:
+                yield "rename column", column.number, f"rename column {renamed[column.name]} to {column.name}"
+            if column in self.added:
+                yield "add column", column.number, f"add column {self._describe(column)}"
+            elif column in (*self.retyped, *self.loosened, *self.tightened, *self.redefaulted):
+                yield "alter column", column.number, f"alter column {self._describe(column)}"
+        for name in self.parts_gone(PartKind.GENERATED):
+            yield "drop column", None, f"drop column {name}"
+        for part in self.parts_new(PartKind.GENERATED):
+            yield (
+                "add column",
+                None,
+                f"add column {part.name} {part.type_text} generated always as ({part.sql})".strip(),
+            )
+        for name in self.parts_gone(PartKind.CHECK):
+            yield "drop constraint", None, f"drop constraint {name}"
+        for part in self.parts_new(PartKind.CHECK):
+            yield "add constraint", None, f"add constraint {part.name} check ({part.sql})"
+
+    def _describe(self, column: ArticleColumn) -> str:
+        default = self.default_of(column)
+        terms = [column.name, column.type_text, "" if column.is_nullable else "not null"]
+        return " ".join(filter(None, [*terms, "" if default is None else f"default {default.sql}"]))
+
+    @property
+    def _parts_before(self) -> tuple[Part, ...]:
+        if self.before.shape:
+            return read_shape(self.before)
+        # An earlier build did not store them: what there is was there, but for what belongs to new columns.
+        new = {column.name for column in self.added}
+        old = {now: was for was, now in self.renamed.items()}
+        return tuple(
+            Part(part.kind, old.get(part.name, part.name), part.sql, type_text=part.type_text)
+            for part in read_shape(self.after)
+            if part.name not in new
+        )
+
+    def _was(self, kind: PartKind) -> Mapping[str, str]:
+        renamed = self.renamed
+        return {renamed.get(part.name, part.name): part.sql for part in self._parts_before if part.kind is kind}
+
+    def _now(self, kind: PartKind) -> Mapping[str, str]:
+        return {part.name: part.sql for part in read_shape(self.after) if part.kind is kind}
+
+    def _kept(self) -> Iterator[tuple[ArticleColumn, ArticleColumn]]:
+        for now in self.after.columns:
+            was = self.before.same_column(now)
+            if was is not None and not self._is_by_hand(now):
+                yield was, now
+
+    def _is_by_hand(self, column: ArticleColumn) -> bool:
+        return column.number is not None and column.number in self.by_hand

@@ -1,0 +1,147 @@
+"""A subscriber follows the schema changes of its publisher, after it has uploaded what it changed before.
+
+All is one transaction at the subscriber: its tables, the publisher's values of new columns, its definitions, and the
+version of the schema. Killed at any point, it has all of it or nothing, and the next synchronisation repeats it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import delete, insert, select
+
+from rowtide.core.failpoints import failpoint
+from rowtide.merge.articles import Article
+from rowtide.merge.catalogue import list_articles, list_publications, set_definition
+from rowtide.merge.definitions import schema_changes
+from rowtide.merge.errors import DefinitionsDiffer
+from rowtide.merge.nodes.node import Enumeration, Node, TableAlteration
+from rowtide.merge.nodes.table_changes import TableChange
+from rowtide.merge.nodes.table_parts import Omission
+from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.progress import set_subscription
+from rowtide.merge.publishing.schema_changes import list_by_hand
+from rowtide.merge.publishing.vertical_partitions import restrict
+from rowtide.merge.session.pairing import Pairing
+
+_CONSTANT = re.compile(
+    r"\(*(?:'(?:[^']|'')*'|-?\d+(?:\.\d+)?|true|false)(?:::[a-z][\w .]*(?:\([\d, ]+\))?(?:\[\])?)?\)*", re.IGNORECASE
+)
+"""A default that is the same for all rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Following:
+    hub: Node
+    subscriber: Node
+    pairing: Pairing
+    on_omission: Callable[[Omission], None]
+
+    def follow(self) -> None:
+        with self.subscriber.altering(), self.hub.enumerating() as enumeration:
+            known = {article.nickname: article for article in self.pairing.known}
+            for article in self.pairing.articles:
+                if article.nickname in known and known[article.nickname] != article:
+                    self._change(enumeration, known[article.nickname], article)
+            self._put_version()
+        self.subscriber.forget_tables()
+
+    def _change(self, enumeration: Enumeration, before: Article, after: Article) -> None:
+        """Bring an article's table and definition to what the publisher has."""
+        subscriber, publication = self.subscriber, self.pairing.publication
+        described = self.hub.tables.describe(after.qualified_name)
+        if described.fingerprint != after.fingerprint:
+            raise DefinitionsDiffer(self.pairing.at_hub.subscriber, after.qualified_name)
+        by_hand = list_by_hand(self.hub.connection, publication, after, self.pairing.at_subscriber.schema_version)
+        published, _ = restrict(after, described)
+        change = TableChange(before, after, published.kind, published.statement, by_hand)
+        subscriber.tables.lock(before)
+        subscriber.redefine(before, after)
+        alteration: TableAlteration | None = None
+        filled: set[str] = set()
+        if change.is_of_table:
+            alteration = subscriber.tables.alter(change)
+            alteration.begin()
+            failpoint("merge_schema_change.altered")
+            for rows in self._values(enumeration, change, alteration):
+                subscriber.fill(replace(after, columns=change.filled), rows)
+                filled |= {rowguid for rowguid, _ in rows} if alteration.adopted else set()
+            failpoint("merge_schema_change.filled")
+            alteration.finish()
+        for other in list_publications(subscriber.connection):
+            for article in list_articles(subscriber.connection, other.pubid):
+                if article.nickname == after.nickname:
+                    now = after if other.pubid == publication.pubid else after.as_table_of(article)
+                    set_definition(subscriber.connection, other.pubid, now)
+        subscriber.tables.track(after)
+        if alteration is not None:
+            if alteration.adopted:
+                subscriber.log_own(after, sorted(alteration.adopted), filled)
+            for omission in alteration.omissions:
+                self.on_omission(omission)
+
+    def _values(
+        self, enumeration: Enumeration, change: TableChange, alteration: TableAlteration
+    ) -> Iterator[Sequence[tuple[str, tuple[str | None, ...]]]]:
+        """Yield the publisher's values of new and retyped columns, where they are not what the subscriber has."""
+        if not change.filled:
+            return
+        row_filter: RowFilter | None = self.pairing.filters.get(change.after.nickname)
+        wanted = replace(change.after, columns=change.filled)
+        yield from enumeration.rows(wanted, row_filter, _differing(change, alteration))
+
+    def _put_version(self) -> None:
+        """Store the schema's version at the subscriber, and what led to it."""
+        pairing, connection = self.pairing, self.subscriber.connection
+        set_subscription(
+            connection,
+            pairing.at_hub.subid,
+            schemaversion=pairing.schema.version,
+            schemaguid=pairing.schema.guid,
+        )
+        of_publication = schema_changes.c.pubid == pairing.publication.pubid
+        rows = self.hub.connection.execute(select(schema_changes).where(of_publication)).mappings().all()
+        connection.execute(delete(schema_changes).where(of_publication))
+        if rows:
+            connection.execute(insert(schema_changes), [dict(row) for row in rows])
+
+
+def follow(
+    hub: Node,
+    subscriber: Node,
+    pairing: Pairing,
+    *,
+    on_omission: Callable[[Omission], None] = lambda _omission: None,
+) -> None:
+    """Bring a subscriber's tables and definitions to the publisher's. Idempotent.
+
+    `on_omission` is called with each part of the publisher's tables that the subscriber's database does not have.
+    Raises `ColumnsCollide`, `SchemaChangeRefused`, `DefinitionsDiffer`, `NodeBusy`.
+    """
+    _Following(hub, subscriber, pairing, on_omission).follow()
+    with hub.transaction():
+        set_subscription(
+            hub.connection,
+            pairing.at_hub.subid,
+            schemaversion=pairing.schema.version,
+            schemaguid=pairing.schema.guid,
+        )
+
+
+def _differing(change: TableChange, alteration: TableAlteration) -> str | None:
+    """Return the condition of the rows at the publisher whose values the subscriber needs; None if it needs all."""
+    terms = []
+    for column in change.filled:
+        default = change.default_of(column)
+        name = '"' + column.name.replace('"', '""') + '"'
+        if column in change.retyped:
+            return None
+        if column.name not in alteration.defaulted or default is None:
+            terms.append(f"{name} is not null")
+        elif _CONSTANT.fullmatch(default.sql):
+            terms.append(f"{name} is distinct from {default.sql}")
+        else:
+            return None
+    return " or ".join(terms)

@@ -1,0 +1,244 @@
+"""Changes of a publication's schema at the hub: noticed in the catalogue, and recorded (SQL Server:
+sysmergeschemachange).
+
+Any program may alter a published table. The next synchronisation finds that the catalogue is not as it was, takes what
+has changed into the article's definition, and makes its triggers anew; subscribers follow when they synchronise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+from uuid import uuid4
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from rowtide.core.failpoints import failpoint
+from rowtide.merge.articles import Article, ArticleColumn, Publication
+from rowtide.merge.catalogue import get_publication, list_all_articles, list_publications, set_definition
+from rowtide.merge.conflicts.resolvers import find_resolver
+from rowtide.merge.definitions import schema_changes, subscriptions
+from rowtide.merge.errors import ColumnNeeded, FilterRefused, KeyChanged, ResolverUnknown, SchemaChangeUnknown
+from rowtide.merge.handlers import find_handler
+from rowtide.merge.nodes.node import Node, TableDescription
+from rowtide.merge.nodes.retry import retry_busy
+from rowtide.merge.nodes.table_changes import TableChange, write_shape
+from rowtide.merge.partitions.filters import read_filter
+from rowtide.merge.publishing.vertical_partitions import restrict
+from rowtide.merge.session.pairing import SchemaVersion
+
+SchemaStatus = Literal["active", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """A change of a publication's schema (SQL Server: sp_enumeratependingschemachanges).
+
+    `schemastatus` is `skipped` if subscribers do not make it themselves. `pending` are the subscribers that have not
+    followed it yet.
+    """
+
+    article_name: str
+    schemaversion: int
+    schematype: str
+    schematext: str
+    schemastatus: str
+    schemaguid: str
+    pending: tuple[str, ...]
+
+
+def define(described: TableDescription, before: Article, *, renamed: Mapping[str, str] = {}) -> Article:
+    """Return an article's definition with the columns that its table has now.
+
+    Columns keep their order and numbers, new ones come last; an article with a list of columns gets none.
+    """
+    found = {column.name: column for column in described.columns}
+    kept: list[ArticleColumn] = []
+    number = before.last_number or len(before.columns)
+    for place, column in enumerate(before.columns, 1):
+        now = found.pop(renamed.get(column.name, column.name), None)
+        if now is not None:
+            kept.append(replace(now, number=column.number or place))
+    for now in () if before.vertical_partition else found.values():
+        number += 1
+        kept.append(replace(now, number=number))
+    after = replace(before, columns=tuple(kept))
+    published, _ = restrict(after, described)
+    return replace(
+        after,
+        unique_columns=_unique_columns(published),
+        last_number=number,
+        table_id=described.table_id,
+        fingerprint=described.fingerprint,
+        shape=write_shape(published.parts),
+        resolver=_renamed_resolver(before.resolver, renamed),
+    )
+
+
+def _unique_columns(described: TableDescription) -> tuple[str, ...]:
+    """Return a table's columns that are in any unique key."""
+    return tuple(
+        column.name
+        for column in described.columns
+        if column.key_ordinal
+        or any(column.name in key for key in described.unique_keys)
+        or any(part.is_unique and part.names(column.name) for part in described.parts)
+    )
+
+
+def notice(hub: Node, publication: Publication) -> None:
+    """Take what was altered in the hub's tables into the definitions of a publication's articles. Idempotent.
+
+    Raises `KeyChanged`, `ColumnNeeded`, `NodeBusy`.
+    """
+    listed = list_all_articles(hub.connection, publication.pubid)
+    examination = hub.tables.examine(listed)
+    for article in listed:
+        if examination.fingerprints.get(article.nickname) not in (None, article.fingerprint):
+            retry_busy(partial(_take, hub, article))
+
+
+def read_version(connection: Connection, publication: Publication) -> SchemaVersion:
+    """Return the last change of a publication's schema."""
+    c = schema_changes.c
+    last = select(c.schemaversion, c.schemaguid).where(c.pubid == publication.pubid).order_by(c.schemaversion.desc())
+    found = connection.execute(last.limit(1)).one_or_none()
+    return SchemaVersion(0, None) if found is None else SchemaVersion(*found)
+
+
+def record(
+    connection: Connection, publication: Publication, article: Article, changes: Iterable[tuple[str, int | None, str]]
+) -> None:
+    """Record changes of an article, each with its type, column's number and text, in the caller's transaction."""
+    last = select(func.max(schema_changes.c.schemaversion)).where(schema_changes.c.pubid == publication.pubid)
+    version = connection.execute(last).scalar() or 0
+    for place, (kind, column, text) in enumerate(changes, 1):
+        connection.execute(
+            insert(schema_changes).values(
+                pubid=publication.pubid,
+                schemaversion=version + place,
+                schemaguid=str(uuid4()),
+                article_name=article.name,
+                column_number=column,
+                schematype=kind,
+                schematext=text,
+            )
+        )
+
+
+def list_schema_changes(hub: Node, publication: Publication) -> Sequence[SchemaChange]:
+    """Return the schema changes that a subscriber has not followed yet, oldest first."""
+    connection, c = hub.connection, schema_changes.c
+    known = select(subscriptions.c.subscriber_server, subscriptions.c.schemaversion)
+    versions = connection.execute(known.where(subscriptions.c.pubid == publication.pubid)).all()
+    rows = connection.execute(
+        select(schema_changes).where(c.pubid == publication.pubid).order_by(c.schemaversion)
+    ).mappings()
+    found = (
+        SchemaChange(
+            row["article_name"],
+            row["schemaversion"],
+            row["schematype"],
+            row["schematext"],
+            row["schemastatus"],
+            row["schemaguid"],
+            tuple(sorted(name for name, version in versions if version < row["schemaversion"])),
+        )
+        for row in rows
+    )
+    return [change for change in found if change.pending]
+
+
+def mark_schema_change(hub: Node, publication_name: str, version: int, status: SchemaStatus) -> None:
+    """Let subscribers make a schema change, or leave it to their users (SQL Server: sp_markpendingschemachange).
+
+    Raises `MergePublicationUnknown`, `SchemaChangeUnknown`.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    of_change = (schema_changes.c.pubid == publication.pubid) & (schema_changes.c.schemaversion == version)
+    with hub.transaction():
+        marked = hub.connection.execute(update(schema_changes).where(of_change).values(schemastatus=status))
+        if not marked.rowcount:
+            raise SchemaChangeUnknown(publication_name, version)
+
+
+def list_by_hand(connection: Connection, publication: Publication, article: Article, since: int) -> set[int]:
+    """Return the numbers of an article's columns whose changes after a version are left to subscribers' users."""
+    c = schema_changes.c
+    of_article = (c.pubid == publication.pubid) & (c.article_name == article.name) & (c.schemaversion > since)
+    rows = connection.execute(select(c.column_number, c.schemastatus).where(of_article)).all()
+    active = {number for number, status in rows if status != "skipped"}
+    return {number for number, _ in rows if number is not None and number not in active}
+
+
+def _take(hub: Node, noticed: Article) -> None:
+    """Define a table's articles as it is now, in all publications that have it, in one transaction."""
+    with hub.transaction():
+        hub.tables.lock(noticed)
+        described = hub.tables.describe(noticed.qualified_name)
+        published = list(_articles_of(hub.connection, noticed.nickname))
+        before = next(article for _, article in published if article.nickname == noticed.nickname)
+        if before.fingerprint == described.fingerprint:
+            return
+        renamed = hub.tables.find_renames(before, described)
+        is_sent = all(publication.replicates_ddl for publication, _ in published)
+        after = _definition(before, described, renamed, is_sent=is_sent)
+        hub.redefine(before, after)
+        for publication, article in published:
+            now = _definition(article, described, renamed, is_sent=is_sent)
+            _require_columns(now)
+            set_definition(hub.connection, publication.pubid, now)
+            table = f"alter table {now.qualified_name}"
+            steps = TableChange(article, now, described.kind).steps()
+            record(
+                hub.connection, publication, now, ((kind, number, f"{table} {text}") for kind, number, text in steps)
+            )
+        hub.tables.track(after)
+        hub.tables.renew_views()
+        failpoint("merge_schema_change.noticed")
+    hub.forget_tables()
+
+
+def _definition(before: Article, described: TableDescription, renamed: Mapping[str, str], *, is_sent: bool) -> Article:
+    now = define(described, before, renamed=renamed)
+    _require_key(before, now, renamed)
+    if is_sent:
+        return now
+    # What is not sent is as it was, but for columns that are no more.
+    there = {column.name for column in now.columns} - set(renamed.values())
+    kept = tuple(column for column in before.columns if column.name in there)
+    return replace(before, columns=kept, fingerprint=now.fingerprint, table_id=now.table_id)
+
+
+def _articles_of(connection: Connection, nickname: int) -> Iterator[tuple[Publication, Article]]:
+    for publication in list_publications(connection):
+        for article in list_all_articles(connection, publication.pubid):
+            if article.nickname == nickname:
+                yield publication, article
+
+
+def _require_key(before: Article, after: Article, renamed: Mapping[str, str]) -> None:
+    was = [renamed.get(column.name, column.name) for column in before.key_columns]
+    now = [column.name for column in after.key_columns]
+    if was != now:
+        raise KeyChanged(after.qualified_name, ", ".join(was), ", ".join(now))
+
+
+def _require_columns(article: Article) -> None:
+    """Raise `ColumnNeeded` if a filter or the resolver of an article uses a column that it has not."""
+    try:
+        read_filter(article)
+    except FilterRefused as error:
+        raise ColumnNeeded(f"filter {error.condition}", article.qualified_name, error.reason) from None
+    try:
+        if find_handler(article) is None:
+            find_resolver(article)
+    except ResolverUnknown as error:
+        raise ColumnNeeded("the resolver", article.qualified_name, f"{error.resolver} is none of its") from None
+
+
+def _renamed_resolver(resolver: str, renamed: Mapping[str, str]) -> str:
+    name, colon, column = resolver.partition(":")
+    return f"{name}{colon}{renamed.get(column, column)}"

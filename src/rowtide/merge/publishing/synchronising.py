@@ -1,0 +1,82 @@
+"""A synchronisation that follows schema changes first, if there are any."""
+
+from __future__ import annotations
+
+from rowtide.merge.errors import DefinitionsDiffer
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.table_parts import Omission
+from rowtide.merge.publishing.following import follow
+from rowtide.merge.publishing.schema_changes import notice
+from rowtide.merge.session.history import Summary
+from rowtide.merge.session.pairing import Pairing, pair, require_known_schema
+from rowtide.merge.session.synchronisation import Progress, synchronise, upload
+
+_MOST_CHANGES = 5
+"""How often the schema may change while it is followed."""
+
+
+def synchronise_following(
+    hub: Node,
+    subscriber: Node,
+    publication: str,
+    subscriber_name: str,
+    on_progress: Progress = lambda _phase, _done, _all: None,
+) -> Summary:
+    """Synchronise; a subscriber whose publisher's schema was changed uploads and follows first.
+
+    Raises what `pair`, `synchronise`, `notice` and `follow` raise.
+    """
+    pairing = pair(hub, subscriber, publication, subscriber_name)
+    before: list[Summary] = []
+    omissions: list[Omission] = []
+    for _ in range(_MOST_CHANGES):
+        try:
+            summary = synchronise(hub, subscriber, pairing, on_progress)
+        except DefinitionsDiffer:
+            pairing = _bring_up(hub, subscriber, pairing, on_progress, before, omissions)
+        else:
+            for earlier in before:
+                summary.upload.add(earlier.upload)
+            summary.omissions = omissions
+            return summary
+    return synchronise(hub, subscriber, pairing, on_progress)
+
+
+def _bring_up(
+    hub: Node,
+    subscriber: Node,
+    pairing: Pairing,
+    on_progress: Progress,
+    uploaded: list[Summary],
+    omissions: list[Omission],
+) -> Pairing:
+    """Upload what the subscriber changed by its earlier definitions, let it follow, and return the pairing anew."""
+    names = pairing.publication.name, pairing.at_hub.subscriber
+    notice(hub, pairing.publication)
+    pairing = pair(hub, subscriber, *names)
+    require_known_schema(hub, pairing)
+    uploaded.append(upload(hub, subscriber, pairing, on_progress))
+    hub.forget_tables()
+    follow(hub, subscriber, pair(hub, subscriber, *names), on_omission=omissions.append)
+    return pair(hub, subscriber, *names)
+
+
+def prepare_again(
+    hub: Node, subscriber: Node, publication: str, subscriber_name: str, on_upload: Progress | None
+) -> tuple[Summary | None, Pairing]:
+    """Bring a subscriber to the publisher's schema before its tables are filled again.
+
+    With `on_upload`, it uploads what it changed before. Return the result of that, and the pairing.
+    """
+    names = publication, subscriber_name
+    pairing = pair(hub, subscriber, *names)
+    notice(hub, pairing.publication)
+    summary = None
+    if on_upload is not None:
+        summary = upload(hub, subscriber, pair(hub, subscriber, *names), on_upload)
+    pairing = pair(hub, subscriber, *names)
+    if pairing.differing or pairing.at_subscriber.schema_version != pairing.schema.version:
+        hub.forget_tables()
+        follow(hub, subscriber, pairing)
+        pairing = pair(hub, subscriber, *names)
+    return summary, pairing
