@@ -1,0 +1,169 @@
+"""State machine of filters over several joins, and which rows belong, by a model of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from builders.merge_interruptions import nothing_applied_ahead
+from builders.merge_machines import COMMITS, KEYS, MEMBERS, WITHOUT_READERS, Opening, attempt, require_foreign_keys
+from builders.merged_databases import PUBLICATION, Merge
+from rowtide.merge.articles import Partition
+
+Row = Mapping[str, Any]
+Rows = Mapping[str, Sequence[Row]]
+REGIONS = ("n", "s", "e")
+ANY_REGION = st.sampled_from([*REGIONS, "w", None])
+COLUMNS = {
+    "employee": ("id", "manager_id", "region"),
+    "customer": ("id", "employee_id"),
+    "orders": ("id", "customer_id"),
+    "line": ("id", "order_id", "employee_id", "product_id"),
+    "product": ("id", "name"),
+}
+DEFINITIONS = (
+    "create table employee (id integer primary key, manager_id integer, region varchar(5))",
+    "create table customer (id integer primary key, employee_id integer)",
+    "create table orders (id integer primary key, customer_id integer references customer (id))",
+    "create table product (id integer primary key, name varchar(5))",
+    (
+        "create table line (id integer primary key, order_id integer, employee_id integer, "
+        "product_id integer references product (id))"
+    ),
+)
+JOINS = (
+    ("employee", "employee", "employee.manager_id = parent.id"),
+    ("customer", "employee", "customer.employee_id = employee.id"),
+    ("orders", "customer", "orders.customer_id = customer.id"),
+    ("line", "orders", "line.order_id = orders.id"),
+    ("line", "employee", "line.employee_id = employee.id"),
+    ("product", "line", "line.product_id = product.id"),
+)
+MATCHES = (
+    ("employee", "manager_id", "employee", "id"),
+    ("customer", "employee_id", "employee", "id"),
+    ("orders", "customer_id", "customer", "id"),
+    ("line", "order_id", "orders", "id"),
+    ("line", "employee_id", "employee", "id"),
+    ("product", "id", "line", "product_id"),
+)
+"""The columns that are equal in each join, as the model has them: child, its column, parent, its column."""
+MOVES = [(table, column) for table, columns in COLUMNS.items() for column in columns if column.endswith("_id")]
+
+
+def belonging(rows: Rows, region: str) -> dict[str, set[int]]:
+    """Return the ids of the rows that belong to a partition: the least fixed point of the filters."""
+    found = {table: set[int]() for table in rows}
+    found["employee"] |= {row["id"] for row in rows["employee"] if row["region"] == region}
+    while True:
+        before = sum(map(len, found.values()))
+        for child, column, parent, other in MATCHES:
+            values = {row[other] for row in rows[parent] if row["id"] in found[parent]} - {None}
+            found[child] |= {row["id"] for row in rows[child] if row[column] in values}
+        if sum(map(len, found.values())) == before:
+            return found
+
+
+class MergingTrees(RuleBasedStateMachine):
+    """Employees by region or below such, their customers, these' orders, lines of both, and the lines' products."""
+
+    opening: ClassVar[Opening]
+    options: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._opened = ExitStack()
+        members = type(self).opening(self._opened)
+        self.merge = Merge(members[0], members[1:])
+        merge, options = self.merge.merge, {"compensate_for_errors": True} | self.options
+        members[0].execute(*DEFINITIONS)
+        merge.add_publication(PUBLICATION)
+        for table in COLUMNS:
+            where = "region = host_name()" if table == "employee" else None
+            merge.add_article(PUBLICATION, table, where=where, **options)
+        for child, parent, condition in JOINS:
+            merge.add_filter(PUBLICATION, child, parent, condition)
+        for subscriber, region in zip(members[1:], REGIONS, strict=True):
+            merge.add_subscription(PUBLICATION, subscriber.url, partition=Partition(region))
+
+    def teardown(self) -> None:
+        try:
+            self.come_to_rest()
+        finally:
+            self._opened.close()
+
+    @rule(member=MEMBERS, key=KEYS, manager=st.none() | KEYS, region=ANY_REGION)
+    def insert_employee(self, member: int, key: int, manager: int | None, region: str | None) -> None:
+        values = f"{key}, {_sql(manager)}, {_sql(region)}"
+        self._try(member, f"insert into employee (id, manager_id, region) values ({values})")
+
+    @rule(member=MEMBERS, key=KEYS, employee=KEYS, order=KEYS, product=KEYS)
+    def insert_chain(self, member: int, key: int, employee: int, order: int, product: int) -> None:
+        self._try(member, f"insert into customer (id, employee_id) values ({key}, {employee})")
+        self._try(member, f"insert into orders (id, customer_id) values ({order}, {key})")
+        self._try(member, f"insert into product (id) values ({product})")
+        self._try(member, f"insert into line (id, order_id, product_id) values ({order}, {order}, {product})")
+
+    @rule(member=MEMBERS, key=KEYS, region=ANY_REGION)
+    def move_employee(self, member: int, key: int, region: str | None) -> None:
+        self._try(member, f"update employee set region = {_sql(region)} where id = {key}")
+
+    @rule(member=MEMBERS, place=st.sampled_from(MOVES), key=KEYS, to=st.none() | KEYS)
+    def move(self, member: int, place: tuple[str, str], key: int, to: int | None) -> None:
+        table, column = place
+        self._try(member, f"update {table} set {column} = {_sql(to)} where id = {key}")
+
+    @rule(member=MEMBERS, table=st.sampled_from(list(COLUMNS)), key=KEYS, to=KEYS)
+    def change_key(self, member: int, table: str, key: int, to: int) -> None:
+        self._try(member, f"update {table} set id = {to} where id = {key}")
+
+    @rule(member=MEMBERS, table=st.sampled_from(list(COLUMNS)), key=KEYS)
+    def delete(self, member: int, table: str, key: int) -> None:
+        self._try(member, f"delete from {table} where id = {key}")
+
+    @rule(number=st.integers(0, 2), is_applied=st.booleans())
+    def synchronise(self, number: int, is_applied: bool) -> None:  # noqa: FBT001 - of the rule
+        with nullcontext() if is_applied else nothing_applied_ahead():
+            self.merge.sync(number)
+
+    @rule(number=st.integers(0, 2), commits=COMMITS, is_before=st.booleans())
+    def synchronise_cut(self, number: int, commits: int, is_before: bool) -> None:  # noqa: FBT001 - of the rule
+        self.merge.cut_sync(number, commits, is_before=is_before)
+
+    @rule(number=st.integers(0, 2), commits=COMMITS, member=WITHOUT_READERS, place=st.sampled_from(MOVES), key=KEYS)
+    def synchronise_beside_moves(
+        self, number: int, commits: int, member: int, place: tuple[str, str], key: int
+    ) -> None:
+        statement = f"update {place[0]} set {place[1]} = {key % 4 + 1} where id = {key}"
+        self.merge.sync_beside(number, commits, lambda: self._try(member, statement))
+
+    @rule()
+    def clean_up(self) -> None:
+        self.merge.merge.cleanup()
+
+    def come_to_rest(self) -> None:
+        """After quiet rounds each has what the model says, foreign keys hold, and two more rounds move nothing."""
+        self.merge.settle(4)
+        rows = {
+            table: [dict(zip(columns, row, strict=True)) for row in self.merge.hub.rows(table, ", ".join(columns))]
+            for table, columns in COLUMNS.items()
+        }
+        for subscriber, region in zip(self.merge.subscribers, REGIONS, strict=True):
+            expected = belonging(rows, region)
+            for table, columns in COLUMNS.items():
+                there = subscriber.rows(table, ", ".join(columns))
+                belong = [tuple(row.values()) for row in rows[table] if row["id"] in expected[table]]
+                assert there == sorted(belong, key=repr), (region, table)
+        require_foreign_keys(self.merge)
+        assert all(summary.is_quiet for summary in self.merge.settle(2))
+
+    def _try(self, member: int, statement: str) -> None:
+        attempt(self.merge.members[member], statement)
+
+
+def _sql(value: str | int | None) -> str:
+    return "null" if value is None else repr(value)
