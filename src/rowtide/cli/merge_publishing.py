@@ -80,8 +80,9 @@ def add_article(
     partition_options: Annotated[
         int,
         typer.Option(
-            help="0: rows may be in several partitions, and move between them; 3: a partition has one subscriber, "
-            "which may not move rows out of it.",
+            help="0: rows may be in several partitions, and move between them; 1: subscribers do not change what "
+            "filters use; 2: a row is in one partition, and subscribers do not move it out; 3: each partition has one "
+            "subscriber, too.",
         ),
     ] = 0,
     columns: Annotated[
@@ -119,7 +120,7 @@ def add_article(
     Adds triggers, and a column `rowguid` if the table has none.
     """
     if partition_options not in tuple(PartitionOptions):
-        raise typer.BadParameter("it is 0 or 3", param_hint="--partition-options")
+        raise typer.BadParameter("it is 0, 1, 2 or 3", param_hint="--partition-options")
     with notes.status(f"Adding {table} ..."), _altering(db, dry_run=dry_run) as merge:
         article = merge.add_article(
             publication,

@@ -49,8 +49,17 @@ class PartitionOptions(IntEnum):
 
     OVERLAPPING = 0
     """Rows may be in several partitions, and subscribers may move them out of theirs."""
+    UNMOVED = 1
+    """Rows may be in several partitions; subscribers do not change the columns that decide about it."""
+    SHARED = 2
+    """A row is in one partition, of one or several subscribers, which may not move rows out of it."""
     ONE_SUBSCRIBER = 3
     """A partition has one subscriber, which may not move rows out of it."""
+
+    @property
+    def is_overlapping(self) -> bool:
+        """Whether a row may be in several partitions."""
+        return self in (PartitionOptions.OVERLAPPING, PartitionOptions.UNMOVED)
 
 
 @dataclass(frozen=True, slots=True)

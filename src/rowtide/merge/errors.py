@@ -335,7 +335,20 @@ class RowOutsidePartition(RowsRefused):
     number = 8027
     fact = "{table} refused a row ({code}): {reason}"
     hint = (
-        "With --partition-options 3 a subscriber may write only rows of its partition; see `rowtide merge conflicts`."
+        "With --partition-options 2 and 3 a subscriber may write only rows of its partition; "
+        "see `rowtide merge conflicts`."
+    )
+
+
+@numbered
+class PartitionMoved(RowsRefused):
+    """A subscriber changed a column that decides about partitions."""
+
+    number = 8040
+    fact = "{table} refused a row ({code}): {reason}"
+    hint = (
+        "With --partition-options 1 a subscriber may not change the columns that filters use; "
+        "see `rowtide merge conflicts`."
     )
 
 

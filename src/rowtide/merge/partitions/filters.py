@@ -19,6 +19,7 @@ from rowtide.merge.partitions.expressions import (
     ScopeTable,
     SubscriberValue,
     as_sql,
+    columns_of,
     functions_of,
     read_expression,
 )
@@ -72,11 +73,13 @@ class RowFilter:
 
     A row belongs if a row that satisfies its own article's condition is reachable from it over joins to parents: the
     least fixed point of the filters, so that no circle of rows belongs by itself. `groups` are those of the article and
-    of all that it follows, parents first; the article's own is the last.
+    of all that it follows, parents first; the article's own is the last. `deciding` are the positions of the article's
+    columns that its filters and its children's use.
     """
 
     article: Article
     groups: tuple[Group, ...]
+    deciding: tuple[int, ...]
 
     @property
     def is_circular(self) -> bool:
@@ -143,7 +146,9 @@ def bind_articles(articles: Sequence[Article], partition: Partition | None) -> d
     by_nickname = {level.article.nickname: level for level in levels}
     reach = {nickname: frozenset(_followed(by_nickname, nickname) | {nickname}) for nickname in by_nickname}
     return {
-        nickname: RowFilter(level.article, tuple(_groups(nickname, by_nickname, reach)))
+        nickname: RowFilter(
+            level.article, tuple(_groups(nickname, by_nickname, reach)), _deciding(level.article, articles, named)
+        )
         for nickname, level in by_nickname.items()
         if not level.is_whole
     }
@@ -186,6 +191,19 @@ def _bind_join(article: Article, join: JoinFilter, named: Mapping[str, Article])
     parent = named[join.parent]
     condition = bind(read_join(article, parent, join.condition), Partition())
     return BoundJoin(parent, parent_name(article, parent), condition)
+
+
+def _deciding(article: Article, articles: Sequence[Article], named: Mapping[str, Article]) -> tuple[int, ...]:
+    own = read_filter(article)
+    used = set() if own is None else {column.name for column in columns_of(own)}
+    for child in articles:
+        for join in child.filtering_joins:
+            parent = named[join.parent]
+            names = [child.table] * (child == article) + [parent_name(child, parent)] * (parent == article)
+            joined = columns_of(read_join(child, parent, join.condition)) if names else ()
+            used |= {column.name for column in joined if column.table in names}
+    places = (article.place_of(name) for name in used)
+    return tuple(sorted(place for place in places if place is not None))
 
 
 def _groups(nickname: int, levels: Mapping[int, Level], reach: Mapping[int, frozenset[int]]) -> Iterator[Group]:

@@ -38,9 +38,9 @@ from rowtide.merge.errors import (
 from rowtide.merge.handlers import find_handler
 from rowtide.merge.nodes.node import Node, TableDescription
 from rowtide.merge.partitions import partition_membership
-from rowtide.merge.partitions.expressions import functions_of
-from rowtide.merge.partitions.filters import PARENT, bind, parent_name, read_filter, read_join, require_values
+from rowtide.merge.partitions.filters import require_values
 from rowtide.merge.progress import list_subscriptions
+from rowtide.merge.publishing.filter_checks import check_filter, check_join
 from rowtide.merge.publishing.record_links import require_record_options, require_records
 from rowtide.merge.publishing.schema_changes import define
 from rowtide.merge.publishing.vertical_partitions import choose_columns
@@ -92,7 +92,7 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
         require_resolver(article)
     if article.is_upload_only and article.subset_filter is not None:
         raise ResolverRefused(article.resolver, article.qualified_name, "subscribers receive no rows to be filtered")
-    _check_filter(hub, article)
+    check_filter(hub, article)
     is_preserved = _is_preserved(hub, article, is_merged=described.name in merged)
     hub.tables.add_rowguid(article)
     with hub.transaction():
@@ -116,8 +116,8 @@ def add_filter(hub: Node, publication_name: str, child: str, join: JoinFilter) -
     listed = list_articles(hub.connection, publication.pubid)
     of_child, of_parent = (find_article(publication, listed, name) for name in (child, join.parent))
     join = replace(join, parent=of_parent.name)
-    _check_join(hub, of_child, of_parent, join)
     filtered = replace(of_child, join_filters=(*of_child.join_filters, join))
+    check_join(hub, filtered, of_parent, join)
     require_records(hub, [filtered if one == of_child else one for one in listed])
     with hub.transaction():
         set_definition(hub.connection, publication.pubid, filtered)
@@ -147,9 +147,9 @@ def change_article(
             replace(join, condition=joins.get(join.parent, join.condition)) for join in article.join_filters
         ),
     )
-    _check_filter(hub, changed)
+    check_filter(hub, changed)
     for join in changed.join_filters:
-        _check_join(hub, changed, find_article(publication, listed, join.parent), join)
+        check_join(hub, changed, find_article(publication, listed, join.parent), join)
     for subscription in list_subscriptions(hub.connection, publication.pubid):
         require_values(publication, [changed], subscription.partition or Partition())
     with hub.transaction():
@@ -214,25 +214,6 @@ def _drop(node: Node, publication: Publication, article: Article) -> None:
         node.tables.untrack(article)
         if not is_preserved:
             node.tables.drop_rowguid(article)
-
-
-def _check_filter(hub: Node, article: Article) -> None:
-    """Raise `FilterRefused` if the hub cannot evaluate an article's row filter, or not from the row alone."""
-    expression = read_filter(article)
-    if expression is not None:
-        hub.tables.check_filter(article, bind(expression, Partition()))
-
-
-def _check_join(hub: Node, child: Article, parent: Article, join: JoinFilter) -> None:
-    """Raise `FilterRefused` or `JoinFilterRefused` if the hub cannot evaluate a join filter."""
-    if parent_name(child, parent) == child.table.lower():
-        raise JoinFilterRefused(
-            child.name, parent.name, f"no condition tells {PARENT}, the child, from {PARENT}, the parent"
-        )
-    expression = read_join(child, parent, join.condition)
-    if functions_of(expression):
-        raise JoinFilterRefused(child.name, parent.name, "host_name() and suser_name() belong into row filters")
-    hub.tables.check_join(child, join, parent, bind(expression, Partition()))
 
 
 def _name_apart(described: TableDescription, merged: Iterable[Article]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowtide.merge.articles import Article, JoinFilter, PartitionOptions
+from rowtide.merge.articles import Article, JoinFilter
 from rowtide.merge.conflicts.resolvers import is_for_records
 from rowtide.merge.errors import RecordLinkRefused, RecordOptionsRefused
 from rowtide.merge.nodes.node import Node, Reference, TableDescription
@@ -50,7 +50,7 @@ def _of_articles(child: Article, parent: Article, join: JoinFilter) -> str | Non
     for article in (child, parent):
         if not is_for_records(article):
             return f"{article.name} has the resolver {article.resolver}, which decides on rows, not on records"
-        if article.partition_options > PartitionOptions.OVERLAPPING + 1:
+        if not article.partition_options.is_overlapping:
             return f"{article.name} has partition option {int(article.partition_options)}, and records need 0 or 1"
     if child.subset_filter is not None or len(child.filtering_joins) > int(join.is_filtering):
         return f"{child.name} has another filter, by which a subscriber may have a part of a record only"

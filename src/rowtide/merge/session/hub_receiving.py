@@ -31,10 +31,12 @@ from rowtide.merge.conflicts.resolution import (
     withdrawal,
 )
 from rowtide.merge.conflicts.resolvers import find_resolver
-from rowtide.merge.errors import FOREIGN_KEY_CODES, RowOutsidePartition, RowsRefused
+from rowtide.merge.errors import FOREIGN_KEY_CODES, PartitionMoved, RowOutsidePartition, RowsRefused
 from rowtide.merge.handlers import ActionOnDataChange, Asked, find_handler
+from rowtide.merge.nodes.node import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, remove_members
+from rowtide.merge.partitions.promises import find_moved
 from rowtide.merge.session.directions import instead, uploaded
 from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, alike, count_writes, taken_alike
 from rowtide.merge.session.receiving import NodeReceiver, rowguids_of, split
@@ -88,10 +90,16 @@ class HubReceiver(NodeReceiver):
         self.seen.clear()
         known = self.read_known(rowguids_of(parts))
         decided = [self.decide(part, found) for part, found in zip(parts, known, strict=True)]
-        writes = [(part[0], each.writes) for part, each in zip(parts, decided, strict=True)]
+        moved = [self._find_moved(part[0], each.writes) for part, each in zip(parts, decided, strict=True)]
+        if attempt is Attempt.TOGETHER and any(moved):
+            raise next(refusal.error for each in moved for refusal in each.values())
+        writes = [
+            (part[0], [write for write in each.writes if write.rowguid not in found] if found else each.writes)
+            for part, each, found in zip(parts, decided, moved, strict=True)
+        ]
         received = []
-        for part, each, refusals in zip(parts, decided, self.write(writes, attempt), strict=True):
-            article = part[0]
+        for part, each, found, others in zip(parts, decided, moved, self.write(writes, attempt), strict=True):
+            article, refusals = part[0], {**found, **others}
             accepted, refused = split(part, refusals)
             for conflict in each.conflicts:
                 if conflict.rowguid not in refusals:
@@ -210,10 +218,19 @@ class HubReceiver(NodeReceiver):
                 said.append(write)
         return said, rejected
 
+    def _find_moved(self, article: Article, writes: Sequence[Write]) -> dict[str, Refusal]:
+        """Return the rows that the subscriber has moved, though it may not."""
+        if article.partition_options is not PartitionOptions.UNMOVED or article.nickname not in self.filters:
+            return {}
+        updated = [write for write in writes if write.is_live and write.row is not None]
+        present = self.node.read_rows(article, [write.rowguid for write in updated]) if updated else {}
+        moved = find_moved(self.filters[article.nickname], updated, present)
+        return {rowguid: Refusal(PartitionMoved(article.name, "RT-8040", reason), None) for rowguid, reason in moved}
+
     def keep_partition(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Store which rows the subscriber has now; refuse rows that it may not move out of its partition."""
         live = [change.rowguid for change in changes if change.row is not None]
-        if article.partition_options is PartitionOptions.ONE_SUBSCRIBER and live:
+        if not article.partition_options.is_overlapping and live:
             outside = self.node.outside(self.filters[article.nickname], live)
             if outside:
                 raise RowOutsidePartition(

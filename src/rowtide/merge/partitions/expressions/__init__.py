@@ -2,6 +2,24 @@
 
 from rowtide.merge.partitions.expressions.grammar import Scope, ScopeTable, read_expression
 from rowtide.merge.partitions.expressions.statements import as_sql
-from rowtide.merge.partitions.expressions.tree import Expression, SubscriberValue, functions_of
+from rowtide.merge.partitions.expressions.tree import (
+    Column,
+    Expression,
+    Operation,
+    SubscriberValue,
+    columns_of,
+    functions_of,
+)
 
-__all__ = ["Expression", "Scope", "ScopeTable", "SubscriberValue", "as_sql", "functions_of", "read_expression"]
+__all__ = [
+    "Column",
+    "Expression",
+    "Operation",
+    "Scope",
+    "ScopeTable",
+    "SubscriberValue",
+    "as_sql",
+    "columns_of",
+    "functions_of",
+    "read_expression",
+]

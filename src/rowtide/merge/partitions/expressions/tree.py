@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
@@ -84,19 +85,29 @@ Expression = Column | Constant | SubscriberValue | Operation | Call | Membership
 
 def functions_of(expression: Expression) -> frozenset[SubscriberValue]:
     """Return the subscriber values that an expression uses."""
+    return frozenset(part for part in parts_of(expression) if isinstance(part, SubscriberValue))
+
+
+def columns_of(expression: Expression) -> frozenset[Column]:
+    """Return the columns that an expression uses."""
+    return frozenset(part for part in parts_of(expression) if isinstance(part, Column))
+
+
+def parts_of(expression: Expression) -> Iterator[Expression]:
+    """Yield an expression and all that it consists of."""
+    yield expression
     match expression:
-        case SubscriberValue():
-            return frozenset((expression,))
-        case Column() | Constant():
-            return frozenset()
+        case Column() | Constant() | SubscriberValue():
+            operands: tuple[Expression, ...] = ()
         case Operation(_, operands) | Call(_, operands):
-            parts = operands
+            pass
         case Membership(operand, members):
-            parts = (operand, *members)
+            operands = (operand, *members)
         case Range(operand, low, high):
-            parts = (operand, low, high)
+            operands = (operand, low, high)
         case Test(operand):
-            parts = (operand,)
+            operands = (operand,)
         case _:
             assert_never(expression)
-    return frozenset[SubscriberValue]().union(*map(functions_of, parts))
+    for each in operands:
+        yield from parts_of(each)
