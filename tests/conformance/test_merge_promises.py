@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from builders.merged_databases import PUBLICATION, Merge
-from rowtide.merge.articles import FilterType, Partition, PartitionOptions
+from rowtide.merge.articles import Partition, PartitionOptions
 from rowtide.merge.errors import JoinFilterRefused
 
 TABLES = (
@@ -109,4 +109,3 @@ def test_partitions_apart_need_one_filter_by_a_unique_key(merged: Merge) -> None
         PUBLICATION, "orders", "customer", "orders.note = 'x' and customer.code = orders.id", unique_key=True
     )
     refused("one filter", "orders", "customer", FOLLOWS, unique_key=True)
-    merged.merge.add_filter(PUBLICATION, "orders", "customer", FOLLOWS, filter_type=FilterType.RECORD)
