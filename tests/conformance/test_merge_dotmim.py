@@ -25,12 +25,14 @@ def require_at_rest(merged: Merge, *tables: str, columns: str = "*") -> None:
     assert all(summary.is_quiet for summary in merged.settle(1))
 
 
-def with_refused_child(merged: Merge) -> None:
-    """A subscriber has a child of a parent that the hub has no more."""
-    merged.begin(PARENT, CHILD, "insert into parent values (1, 'a'), (2, 'b')", parent={}, child={})
-    merged.hub.execute("delete from parent where id = 2")
-    merged.subscribers[0].execute("insert into child (id, parent_id) values (1, 2)")
-    assert merged.sync().upload.total.refused == 1
+def with_refused_parent(merged: Merge) -> None:
+    """A subscriber has a parent, with a child, whose name another row has at the hub."""
+    merged.begin(PARENT, CHILD, "insert into parent values (1, 'a')", parent={}, child={})
+    merged.hub.execute("insert into parent (id, name) values (2, 'same')")
+    merged.subscribers[0].execute(
+        "insert into parent (id, name) values (3, 'same')", "insert into child (id, parent_id) values (1, 3)"
+    )
+    assert merged.sync().upload.total.refused == 2
 
 
 def test_e01_a_unique_key_taken_at_both_ends_leaves_one_row(merged: Merge) -> None:
@@ -46,27 +48,27 @@ def test_e01_a_unique_key_taken_at_both_ends_leaves_one_row(merged: Merge) -> No
 
 
 def test_e03_a_refused_row_is_mended_by_deleting_it(merged: Merge) -> None:
-    with_refused_child(merged)
-    merged.subscribers[0].execute("delete from child where id = 1")
+    with_refused_parent(merged)
+    merged.subscribers[0].execute("delete from child where id = 1", "delete from parent where id = 3")
 
     require_at_rest(merged, "parent", "child", columns="id")
     assert merged.hub.rows("child") == []
 
 
 def test_e04_a_refused_row_is_mended_by_updating_it(merged: Merge) -> None:
-    with_refused_child(merged)
-    merged.subscribers[0].execute("update child set parent_id = 1 where id = 1")
+    with_refused_parent(merged)
+    merged.subscribers[0].execute("update child set parent_id = 1 where id = 1", "delete from parent where id = 3")
 
     require_at_rest(merged, "child", columns="id, parent_id")
     assert merged.hub.rows("child", "id, parent_id") == [(1, 1)]
 
 
 def test_e05_a_refused_row_is_mended_by_bringing_its_parent(merged: Merge) -> None:
-    with_refused_child(merged)
-    merged.hub.execute("insert into parent (id, name) values (2, 'again')")
+    with_refused_parent(merged)
+    merged.hub.execute("update parent set name = 'other' where id = 2")
 
     require_at_rest(merged, "child", columns="id, parent_id")
-    assert merged.hub.rows("child", "id, parent_id") == [(1, 2)]
+    assert merged.hub.rows("child", "id, parent_id") == [(1, 3)]
 
 
 @pytest.mark.parametrize("commits", [1, 2, 4, 6])

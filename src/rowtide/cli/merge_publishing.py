@@ -113,6 +113,13 @@ def add_article(
         bool,
         typer.Option("--record-conflict-resolution", help="The whole logical record of the winner remains."),
     ] = False,
+    renumber: Annotated[
+        bool,
+        typer.Option(
+            "--renumber",
+            help="Of two rows inserted with one key, the loser gets a new key, and keeps its children.",
+        ),
+    ] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Publish a table and track its changes (SQL Server: sp_addmergearticle).
@@ -133,6 +140,7 @@ def add_article(
             columns=None if columns is None else [name.strip() for name in columns.split(",")],
             record_conflict_detection=record_conflict_detection,
             record_conflict_resolution=record_conflict_resolution,
+            renumber=renumber,
         )
     tell(f"Added: article {article.name}.", dry_run=dry_run)
 

@@ -112,14 +112,17 @@ class MergePublishing:
         columns: Sequence[str] | None = None,
         record_conflict_detection: bool = False,
         record_conflict_resolution: bool = False,
+        renumber: bool = False,
     ) -> Article:
         """Publish a table and start tracking its changes (SQL Server: sp_addmergearticle).
 
         `where` is a row filter: a condition over the table's columns, host_name() and suser_name(). `resolver` takes
-        the values of `--resolver`. `columns` are the published ones, beside the key; None for all. The last two are
-        those of the logical records that the article is the top of. Raises
+        the values of `--resolver`. `columns` are the published ones, beside the key; None for all. The options of
+        records are those of the logical records that the article is the top of. With `renumber`, of two rows inserted
+        with one key the loser gets a new key, and keeps its children. Raises
         `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`, `ColumnsRefused`,
-        `ResolverUnknown`, `ResolverRefused`, `FilterRefused`, `RecordOptionsRefused`, `SubscriptionsLeft`.
+        `ResolverUnknown`, `ResolverRefused`, `FilterRefused`, `RecordOptionsRefused`, `KeyNotNumbered`,
+        `SubscriptionsLeft`.
         """
         options = ArticleOptions(
             column_tracking,
@@ -130,6 +133,7 @@ class MergePublishing:
             columns,
             record_conflict_detection,
             record_conflict_resolution,
+            renumber,
         )
         with self._altering(publication) as hub:
             return add_article(hub, publication, table, options)
@@ -391,8 +395,9 @@ class MergeReplication(MergePublishing):
     def resolve(self, conflict_id: str, winner: Winner) -> bool:
         """Choose the side that wins a conflict, whichever won before; return whether a row was written.
 
-        Raises `ConflictUnknown`; `ConflictNotAtHub`; `ConflictOfSubscriber` for a row that the subscriber refused;
-        `RowsRefused` if the hub refuses the row.
+        Rows that lost with their parent return with it, or stay away with it. Raises `ConflictUnknown`;
+        `ConflictNotAtHub`; `ConflictOfSubscriber` for a row that the subscriber refused; `ParentInInbox` if a parent
+        of the row is not there; `RowsRefused` if the hub refuses the row.
         """
         with open_node(self.url) as hub:
             if not hub.tables.is_prepared():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import IntEnum
@@ -13,6 +14,7 @@ ROWGUID = "rowguid"
 
 
 DEFAULT_RETENTION_DAYS = 14
+INTEGERS = ("smallint", "integer", "bigint")
 ADDITIVE = "additive"
 """The resolver that adds up concurrent changes."""
 UPLOAD_ONLY, DOWNLOAD_ONLY = "upload-only", "download-only"
@@ -104,6 +106,15 @@ class JoinFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class ArticleReference:
+    """A foreign key to a published table: its columns, the parent's nickname, and the columns that it references."""
+
+    columns: tuple[str, ...]
+    parent: int
+    parent_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Article:
     """A published table (SQL Server: sysmergearticles).
 
@@ -115,7 +126,8 @@ class Article:
     definition was made, `shape` the parts of its columns and its checks (`table_changes`). `is_dropped`: it has been
     dropped, and stays until each subscriber has uploaded what it had changed. `vertical_partition`: the table has
     columns that are not published. `record_conflict_detection` and `record_conflict_resolution` are those of the
-    logical records that it is the top of.
+    logical records that it is the top of. `references` are its foreign keys to articles of the same
+    publication; with `renumber` a row that loses its key gets a new one.
     """
 
     name: str
@@ -140,6 +152,8 @@ class Article:
     vertical_partition: bool = False
     record_conflict_detection: bool = False
     record_conflict_resolution: bool = False
+    references: tuple[ArticleReference, ...] = ()
+    renumber: bool = False
 
     @property
     def file_table(self) -> str:
@@ -214,6 +228,11 @@ class Article:
         was = (before.same_column(column) for column in self.columns)
         return [before.columns.index(column) for column in was if column is not None]
 
+    def only(self, columns: Sequence[str]) -> Article:
+        """Return the article with only these columns, in this order, for reading parts of its rows."""
+        named = {column.name: column for column in self.columns}
+        return replace(self, columns=tuple(named[name] for name in columns))
+
     def place_of(self, name: str) -> int | None:
         """Return the position of a column in rows; None if there is no column of this name."""
         return next((place for place, column in enumerate(self.columns) if column.name == name), None)
@@ -232,6 +251,7 @@ class Article:
             unique_columns=tuple(fields.pop("unique_columns")),
             join_filters=tuple(_decode_join(**join) for join in fields.pop("join_filters")),
             partition_options=PartitionOptions(fields.pop("partition_options")),
+            references=tuple(_reference(**each) for each in fields.pop("references", ())),
             **fields,
         )
 
@@ -239,6 +259,10 @@ class Article:
 def _decode_join(*, filter_type: int = FilterType.JOIN, **fields: Any) -> JoinFilter:
     """Read a join filter's fields; one of an earlier version has only its parent and condition."""
     return JoinFilter(**fields, filter_type=FilterType(filter_type))
+
+
+def _reference(columns: Sequence[str], parent: int, parent_columns: Sequence[str]) -> ArticleReference:
+    return ArticleReference(tuple(columns), parent, tuple(parent_columns))
 
 
 @dataclass(frozen=True, slots=True)

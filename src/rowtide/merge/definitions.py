@@ -174,6 +174,7 @@ conflicts_info = Table(
     Column("losing_row", Text, comment="JSON: its columns and their values as texts; null for a delete"),
     Column("winning_row", Text, comment="in the same way"),
     Column("losing_lineage", LargeBinary, nullable=False, comment="what the losing version includes"),
+    Column("parents", Text, comment="JSON: the rowguids of the rows that it references, by foreign key"),
     Column("MSrepl_create_time", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("resolved_time", DateTime(timezone=True), comment="when somebody changed the resolution"),
 )

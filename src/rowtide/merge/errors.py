@@ -353,6 +353,47 @@ class PartitionMoved(RowsRefused):
 
 
 @numbered
+class ParentNotThere(RowsRefused):
+    """The publisher does not have the row that an uploaded one references."""
+
+    number = 8050
+    fact = "{table} refused a row ({code}): {reason}"
+    hint = (
+        "The row went to the conflict inbox with its parent, or alone if the publisher had deleted that; restore both "
+        "with `rowtide merge resolve`."
+    )
+
+    @classmethod
+    def named(cls, table: str, parent: str, rowguid: str) -> ParentNotThere:
+        """Return the error of a row whose parent is missing."""
+        return cls(table, "RT-8050", f"its parent in {parent}, {rowguid}, is not at the publisher")
+
+
+@numbered
+class ParentInInbox(Denied):
+    """The publisher does not have the parent of a row that is to be restored."""
+
+    number = 8051
+    fact = "conflict {conflict_id} is a row of {table} whose parent in {parent}, {rowguid}, is not at the publisher"
+    hint = "Resolve the conflict of the parent, which restores its children too; one that was deleted has none."
+    conflict_id: str
+    table: str
+    parent: str
+    rowguid: str
+
+
+@numbered
+class KeyNotNumbered(Invalid):
+    """Rows of a table cannot get new keys, because programs choose its keys."""
+
+    number = 8052
+    fact = "rows of {table} are not numbered by the database: {reason}"
+    hint = "Give the table an integer key that is identity, serial, or INTEGER PRIMARY KEY, or leave out the option."
+    table: str
+    reason: str
+
+
+@numbered
 class HandlerFailed(RowtideError):
     """A business logic handler raised an error or returned an invalid value; the synchronisation ends."""
 

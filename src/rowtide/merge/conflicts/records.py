@@ -54,7 +54,8 @@ _FAILURES = tuple(int(conflict_type) for conflict_type in ConflictType if confli
 class ConflictRecord:
     """A conflict; a row is None if that side had deleted it.
 
-    `origin` is the nickname of the node whose version lost, `origin_datasource` its name.
+    `origin` is the nickname of the node whose version lost, `origin_datasource` its name; `parents` are the rows that
+    the losing row references, as in `RowChange`.
     """
 
     conflict_id: str
@@ -69,6 +70,7 @@ class ConflictRecord:
     winning_row: Row | None
     losing_lineage: bytes
     origin_datasource: str
+    parents: tuple[str | None, ...] = ()
 
 
 def type_of(conflict: Conflict, *, update_wins: bool) -> ConflictType:
@@ -120,6 +122,7 @@ def record(connection: Connection, conflict: ConflictRecord) -> None:
         "losing_row": encode_row(conflict.article, conflict.losing_row),
         "winning_row": encode_row(conflict.article, conflict.winning_row),
         "losing_lineage": conflict.losing_lineage,
+        "parents": json.dumps(conflict.parents) if any(conflict.parents) else None,
     }
     known = conflicts_info.alias()
     is_known = select(known.c.conflict_id).where(known.c.conflict_id == conflict.conflict_id).exists()

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
-from sqlalchemy import RowMapping, select, update
+from sqlalchemy import RowMapping, or_, select, update
 
-from rowtide.merge.articles import Article, Publication
+from rowtide.merge.articles import INTEGERS, Article, Publication
 from rowtide.merge.catalogue import find_article, get_publication, list_articles, list_publications, read_nickname
 from rowtide.merge.conflicts.records import ConflictType, decode_row
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.definitions import conflicts_info
-from rowtide.merge.errors import ConflictNotAtHub, ConflictOfSubscriber, ConflictUnknown
+from rowtide.merge.errors import ConflictNotAtHub, ConflictOfSubscriber, ConflictUnknown, ParentInInbox
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.retry import transact_at
 from rowtide.merge.progress import as_utc, drop_retries
 from rowtide.merge.versions.changes import Known, Row, TombstoneType, Write
 from rowtide.merge.versions.comparison import Presence
 from rowtide.merge.versions.lineage import Lineage, encode_columns
+from rowtide.merge.versions.references import with_key
 
 _CONCURRENT = (
     ConflictType.UPDATE_CONFLICT,
@@ -60,6 +62,7 @@ class KeptConflict:
     create_time: datetime
     resolved_time: datetime | None
     losing_lineage: bytes = field(repr=False)
+    parents: str | None = field(repr=False)
     origin: int = field(repr=False)
 
 
@@ -83,7 +86,8 @@ def list_conflicts(node: Node, publication: str | None = None, article: str | No
 def resolve_conflict(hub: Node, conflict_id: str, winner: Winner) -> bool:
     """Let the other side win; return whether a row was written, which all nodes then receive as the hub's own change.
 
-    Raises `ConflictUnknown`; `ConflictNotAtHub`; `ConflictOfSubscriber` for a row that the subscriber refused;
+    Rows that lost with a parent return with it, or stay away with it. Raises `ConflictUnknown`; `ConflictNotAtHub`;
+    `ConflictOfSubscriber` for a row that the subscriber refused; `ParentInInbox` if a parent of the row is not there;
     `RowsRefused` if the hub refuses the row.
     """
     names = {each.pubid: each.name for each in list_publications(hub.connection)}
@@ -101,19 +105,79 @@ def resolve_conflict(hub: Node, conflict_id: str, winner: Winner) -> bool:
 
 
 def _settle(hub: Node, publication: Publication, conflict: KeptConflict, winner: Winner) -> bool:
-    article = find_article(publication, list_articles(hub.connection, publication.pubid), conflict.article)
+    listed = list_articles(hub.connection, publication.pubid)
+    article = find_article(publication, listed, conflict.article)
     loser = Winner.PUBLISHER if conflict.origin == publication.publisher else Winner.SUBSCRIBER
-    known = hub.read_known(article, [conflict.rowguid]).get(conflict.rowguid)
-    present = hub.read_rows(article, [conflict.rowguid]).get(conflict.rowguid)
     is_written = winner is loser or conflict.conflict_type not in _CONCURRENT
-    if is_written:
-        row = decode_row(article, conflict.losing_row) if winner is loser else present
-        hub.write(article, [_decision(article, conflict, known, row)])
+    if winner is loser and conflict.losing_row is not None:
+        _restore(hub, publication, listed, conflict)
+    elif is_written:
+        known = hub.read_known(article, [conflict.rowguid]).get(conflict.rowguid)
+        present = hub.read_rows(article, [conflict.rowguid]).get(conflict.rowguid)
+        hub.write(article, [_decision(article, conflict, known, None if winner is loser else present)])
         if winner is not loser:
             drop_retries(hub.connection, conflict.origin, article.nickname, [conflict.rowguid])
+    _conclude(hub, conflict)
+    for child in _descendants(hub, publication, conflict):
+        if winner is loser:
+            _restore(hub, publication, listed, child)
+        _conclude(hub, child)
+    return is_written
+
+
+def _conclude(hub: Node, conflict: KeptConflict) -> None:
     mine = conflicts_info.c.conflict_id == conflict.conflict_id
     hub.connection.execute(update(conflicts_info).where(mine).values(resolved_time=datetime.now(UTC)))
-    return is_written
+
+
+def _restore(hub: Node, publication: Publication, listed: Sequence[Article], conflict: KeptConflict) -> None:
+    """Write a losing row with the keys that its parents have, and a new one if another row has its own.
+
+    Raises `ParentInInbox` if a parent is not at the hub.
+    """
+    article = find_article(publication, listed, conflict.article)
+    row = decode_row(article, conflict.losing_row)
+    assert row is not None
+    parents = {each.nickname: each for each in listed}
+    rowguids: list[str | None] = json.loads(conflict.parents) if conflict.parents else []
+    for reference, rowguid in zip(article.references, rowguids, strict=False):
+        parent = parents.get(reference.parent)
+        if rowguid is not None and parent is not None:
+            key = hub.read_rows(parent.only(reference.parent_columns), [rowguid]).get(rowguid)
+            if key is None:
+                raise ParentInInbox(conflict.conflict_id, article.name, parent.name, rowguid)
+            row = with_key(article, reference, row, key)
+    known = hub.read_known(article, [conflict.rowguid]).get(conflict.rowguid)
+    present = hub.read_rows(article, [conflict.rowguid]).get(conflict.rowguid)
+    if hub.find_key_holder(article, row) not in (None, conflict.rowguid):
+        row = _with_free_key(hub, article, row, present)
+    hub.write(article, [_decision(article, conflict, known, row)])
+
+
+def _with_free_key(hub: Node, article: Article, row: Row, present: Row | None) -> Row:
+    """Return a row with the key that it has now, or the next one that is free; only single numbers are given anew."""
+    places = [place for place, column in enumerate(article.columns) if column.key_ordinal is not None]
+    if present is not None:
+        return tuple(present[place] if place in places else value for place, value in enumerate(row))
+    if len(places) != 1 or article.columns[places[0]].type_text not in INTEGERS:
+        return row
+    (key,) = hub.next_keys(article, 1)
+    return (*row[: places[0]], key, *row[places[0] + 1 :])
+
+
+def _descendants(hub: Node, publication: Publication, conflict: KeptConflict) -> list[KeptConflict]:
+    """Return the unresolved conflicts of rows that lost with another, parents before their children."""
+    found: dict[str, KeptConflict] = {}
+    above = [conflict.rowguid]
+    while above:
+        is_open = conflicts_info.c.resolved_time.is_(None) & (conflicts_info.c.pubid == publication.pubid)
+        is_child = or_(*(conflicts_info.c.parents.contains(rowguid) for rowguid in above))
+        rows = hub.connection.execute(select(conflicts_info).where(is_open & is_child)).mappings()
+        below = {each.conflict_id: each for each in (_kept(row, {publication.pubid: publication.name}) for row in rows)}
+        new = {conflict_id: each for conflict_id, each in below.items() if conflict_id not in found}
+        found |= new
+        above = [each.rowguid for each in new.values()]
+    return list(found.values())
 
 
 def _decision(article: Article, conflict: KeptConflict, known: Known | None, row: Row | None) -> Write:
@@ -152,5 +216,6 @@ def _kept(row: RowMapping, names: dict[str, str]) -> KeptConflict:
         create_time=as_utc(row["MSrepl_create_time"]),
         resolved_time=None if resolved is None else as_utc(resolved),
         losing_lineage=bytes(row["losing_lineage"]),
+        parents=row["parents"],
         origin=row["origin_datasource_id"],
     )

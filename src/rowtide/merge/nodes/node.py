@@ -91,7 +91,8 @@ def say_damage(columns: Sequence[str], triggers: Sequence[str], partitions: Sequ
 class Request:
     """What a node is to send to another, which has everything up to generation `since`.
 
-    `again` are rows that it requests once more, `filters` those of its partition, both by the article's nickname.
+    `again` are rows that it requests once more, `filters` those of its partition, both by the article's nickname. With
+    `names_parents`, each row comes with the rows that its foreign keys reference.
     """
 
     articles: Sequence[Article]
@@ -99,6 +100,12 @@ class Request:
     destination: int
     again: Mapping[int, Sequence[str]]
     filters: Mapping[int, RowFilter]
+    names_parents: bool = field(default=False, kw_only=True)
+
+    @property
+    def parents(self) -> dict[int, Article]:
+        """The articles whose rows foreign keys are resolved to, by nickname."""
+        return {article.nickname: article for article in self.articles} if self.names_parents else {}
 
 
 class Sending(Protocol):
@@ -274,8 +281,28 @@ class Node(Protocol):
     def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:
         """Return what `read_known` does for rows of several articles, in one round trip."""
 
+    def read_known_and_rows(
+        self, asked: Sequence[tuple[Article, Sequence[str]]], rows: Sequence[tuple[Article, Sequence[str]]]
+    ) -> tuple[list[Mapping[str, Known]], list[Mapping[str, Row]]]:
+        """Return what `read_known_of` does, and of other articles' rows what `read_rows` does, in one round trip."""
+
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
         """Return those of the rows that exist."""
+
+    def read_referencing(self, article: Article, columns: Sequence[str], keys: Sequence[Row]) -> Mapping[str, Row]:
+        """Return an article's rows that have one of some keys, none of them with NULL, in these columns."""
+
+    def next_keys(self, article: Article, count: int) -> Sequence[str]:
+        """Return values for a primary key of one integer column that no row has, within a transaction.
+
+        They are the next ones that the table's own sequence gives, where it has one.
+        """
+
+    def renumber(self, article: Article, keys: Mapping[str, str]) -> None:
+        """Give rows new values of a key of one column, with the rows that reference them, within a transaction.
+
+        They are logged as changes of this node. Raises `RowsRefused`; the transaction continues.
+        """
 
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         """Return the rowguid of the local row with the same primary key as a received row."""

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from rowtide.core.names import require_name
-from rowtide.merge.articles import Article, JoinFilter, Partition, PartitionOptions, Publication
+from rowtide.merge.articles import (
+    INTEGERS,
+    Article,
+    ArticleReference,
+    JoinFilter,
+    Partition,
+    PartitionOptions,
+    Publication,
+)
 from rowtide.merge.catalogue import (
     find_article,
     find_publication,
@@ -29,6 +37,7 @@ from rowtide.merge.conflicts.resolvers import require_resolver
 from rowtide.merge.errors import (
     FilterRefused,
     JoinFilterRefused,
+    KeyNotNumbered,
     MergeArticleExists,
     MergeKeyMissing,
     MergePublicationExists,
@@ -37,6 +46,7 @@ from rowtide.merge.errors import (
 )
 from rowtide.merge.handlers import find_handler
 from rowtide.merge.nodes.node import Node, TableDescription
+from rowtide.merge.nodes.table_parts import PartKind
 from rowtide.merge.partitions import partition_membership
 from rowtide.merge.partitions.filters import require_values
 from rowtide.merge.progress import list_subscriptions
@@ -60,6 +70,7 @@ class ArticleOptions:
     columns: Sequence[str] | None = None
     record_conflict_detection: bool = False
     record_conflict_resolution: bool = False
+    renumber: bool = False
 
 
 def add_publication(hub: Node, name: str, *, retention_days: int) -> Publication:
@@ -78,7 +89,7 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     """Publish a table and track its changes (SQL Server: sp_addmergearticle); a repeat completes an interrupted call.
 
     Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`,
-    `ColumnsRefused`, `ResolverUnknown`, `ResolverRefused`, `FilterRefused`, `RecordOptionsRefused`,
+    `ColumnsRefused`, `ResolverUnknown`, `ResolverRefused`, `FilterRefused`, `RecordOptionsRefused`, `KeyNotNumbered`,
     `SubscriptionsLeft`.
     """
     publication = get_publication(hub.connection, publication_name)
@@ -93,6 +104,8 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     if article.is_upload_only and article.subset_filter is not None:
         raise ResolverRefused(article.resolver, article.qualified_name, "subscribers receive no rows to be filtered")
     check_filter(hub, article)
+    if options.renumber:
+        require_numbered(described)
     is_preserved = _is_preserved(hub, article, is_merged=described.name in merged)
     hub.tables.add_rowguid(article)
     with hub.transaction():
@@ -237,6 +250,7 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
         compensate_for_errors=options.compensate_for_errors,
         subset_filter=options.where,
         partition_options=options.partition_options,
+        renumber=options.renumber,
         table_in_files=merged.table_in_files if merged is not None else name_apart,
         vertical_partition=columns != described.columns,
         record_conflict_detection=options.record_conflict_detection,
@@ -275,11 +289,49 @@ def _require_no_subscriptions(hub: Node, publication: Publication) -> None:
 
 
 def _order(hub: Node, publication: Publication) -> None:
-    """Recompute the processing order of all articles, in the caller's transaction."""
+    """Recompute the processing order and the references of all articles, in the caller's transaction."""
     articles = list_articles(hub.connection, publication.pubid)
     described = {article: hub.tables.describe(article.qualified_name) for article in articles}
     for place, article in enumerate(in_order(described)):
-        set_definition(hub.connection, publication.pubid, replace(article, processing_order=place))
+        references = _references(article, described)
+        set_definition(
+            hub.connection, publication.pubid, replace(article, processing_order=place, references=references)
+        )
+
+
+def require_numbered(described: TableDescription) -> None:
+    """Raise `KeyNotNumbered` unless a table's key is one integer column that the database numbers itself."""
+    key = [column for column in described.columns if column.key_ordinal]
+    reason = None
+    if len(key) != 1:
+        reason = f"its key has {len(key)} columns"
+    elif key[0].type_text not in INTEGERS:
+        reason = f"its key {key[0].name} is of type {key[0].type_text}"
+    elif not any(part.kind is PartKind.IDENTITY and part.name == key[0].name for part in described.parts):
+        reason = f"its key {key[0].name} is neither identity nor serial"
+    if reason is not None:
+        raise KeyNotNumbered(described.name, reason)
+
+
+def _references(article: Article, described: Mapping[Article, TableDescription]) -> tuple[ArticleReference, ...]:
+    """Return an article's foreign keys to articles, with those that it references."""
+    parents = {each.qualified_name: each for each in described}
+    found = []
+    for each in described[article].references:
+        parent = parents.get(each.referenced_table)
+        if parent is not None:
+            columns, referenced = _as_published(article, each.columns), _as_published(parent, each.referenced_columns)
+            if None not in (columns, referenced):
+                found.append(ArticleReference(columns or (), parent.nickname, referenced or ()))
+    return tuple(found)
+
+
+def _as_published(article: Article, columns: Sequence[str]) -> tuple[str, ...] | None:
+    """Return columns as an article names them, None if not all are there; on SQLite upper case and lower are one."""
+    names = {column.name.lower(): column.name for column in article.columns}
+    names |= {column.name: column.name for column in article.columns}
+    found = [names.get(name, names.get(name.lower())) for name in columns]
+    return tuple(name for name in found if name is not None) if None not in found else None
 
 
 def in_order(described: Mapping[Article, TableDescription]) -> Sequence[Article]:

@@ -321,7 +321,7 @@ def alike(
     """
     groups: dict[tuple[object, ...], tuple[list[RowChange], Known | None]] = {}
     for change in changes:
-        rowguid, lineage, last, columns, row, tombstone, _ = change
+        rowguid, lineage, last, columns, row, tombstone, *_ = change
         here = known.get(rowguid)
         key = (lineage, last, columns, row is None, tombstone, id(here))
         if key not in groups:

@@ -6,14 +6,13 @@ A conflict is resolved once, at the hub, in the transaction that writes the outc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from rowtide.merge.articles import Article, PartitionOptions, SubscriberType
 from rowtide.merge.conflicts.record_contests import is_live
 from rowtide.merge.conflicts.records import (
     ConflictRecord,
-    ConflictType,
     failure_type,
     identify,
     reason_of,
@@ -28,10 +27,9 @@ from rowtide.merge.conflicts.resolution import (
     decide,
     resolve,
     winner_of,
-    withdrawal,
 )
 from rowtide.merge.conflicts.resolvers import find_resolver
-from rowtide.merge.errors import FOREIGN_KEY_CODES, PartitionMoved, RowOutsidePartition, RowsRefused
+from rowtide.merge.errors import FOREIGN_KEY_CODES, ParentNotThere, PartitionMoved, RowOutsidePartition
 from rowtide.merge.handlers import ActionOnDataChange, Asked, find_handler
 from rowtide.merge.nodes.node import Refusal
 from rowtide.merge.partitions.filters import RowFilter
@@ -39,7 +37,18 @@ from rowtide.merge.partitions.partition_membership import FROM_THERE, add_member
 from rowtide.merge.partitions.promises import find_moved
 from rowtide.merge.session.directions import instead, uploaded
 from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, alike, count_writes, taken_alike
-from rowtide.merge.session.receiving import NodeReceiver, rowguids_of, split
+from rowtide.merge.session.key_contests import KeyContest, KeyContests
+from rowtide.merge.session.parents import (
+    Families,
+    Keys,
+    find_absent,
+    find_families,
+    hold_orphans,
+    keys_to_read,
+    layers_of,
+    require_parents,
+)
+from rowtide.merge.session.receiving import NodeReceiver, by_article, rowguids_of, split
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 from rowtide.merge.versions.comparison import Combine, Conflict, Join, Nothing, Take, compare
 from rowtide.merge.versions.lineage import Change
@@ -58,25 +67,15 @@ class Decided:
     rejected: int
 
 
-@dataclass(frozen=True, slots=True)
-class KeyContest:
-    """A refused insert, and the local row `holder` that has its primary key; with what is known of both."""
-
-    place: int
-    refused: Refused
-    known: Known | None
-    holder: str
-    held: Known
-
-
 @dataclass(slots=True)
 class HubReceiver(NodeReceiver):
     """The hub during an upload; see `Receiver`. `hub_name` is its name in conflicts that it loses.
 
-    `filters` are those of the subscriber's partition, by article.
+    `filters` are those of the subscriber's partition, by article; `articles` are the publication's, by nickname.
     """
 
     filters: Mapping[int, RowFilter] = field(default_factory=dict)
+    articles: Mapping[int, Article] = field(default_factory=dict)
     hub_name: str = ""
     handlers: dict[int, Asked | None] = field(default_factory=dict)
 
@@ -88,18 +87,47 @@ class HubReceiver(NodeReceiver):
 
     def receive(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
         self.seen.clear()
-        known = self.read_known(rowguids_of(parts))
-        decided = [self.decide(part, found) for part, found in zip(parts, known, strict=True)]
-        moved = [self._find_moved(part[0], each.writes) for part, each in zip(parts, decided, strict=True)]
-        if attempt is Attempt.TOGETHER and any(moved):
-            raise next(refusal.error for each in moved for refusal in each.values())
-        writes = [
-            (part[0], [write for write in each.writes if write.rowguid not in found] if found else each.writes)
-            for part, each, found in zip(parts, decided, moved, strict=True)
+        if attempt is not Attempt.RETRY:
+            return self._receive(parts, attempt)
+        changes = [(article, change) for article, several in parts for change in several]
+        found = {article.nickname: Received(Counts()) for article, _ in parts}
+        for layer in layers_of(changes, self.articles):
+            of_layer = _by_article([changes[place] for place in layer])
+            for (article, _), received in zip(of_layer, self._receive(of_layer, attempt), strict=True):
+                found[article.nickname].counts.add(received.counts)
+                found[article.nickname].refused.extend(received.refused)
+        return [found[article.nickname] for article, _ in parts]
+
+    def _receive(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
+        known, keys = self._read(parts)
+        coming = {
+            (article.nickname, change.rowguid)
+            for article, changes in parts
+            for change in changes
+            if change.row is not None
+        }
+        families = [find_families(part, self.articles, keys, coming) for part in parts]
+        decided = [
+            self.decide(part, found, families_of)
+            for part, families_of, found in zip(parts, families, known, strict=True)
         ]
+        held = [
+            {**hold_orphans(part, each, said.writes, self.articles), **self._find_moved(part[0], said.writes)}
+            for part, each, said in zip(parts, families, decided, strict=True)
+        ]
+        if attempt is Attempt.TOGETHER and any(held):
+            raise next(refusal.error for each in held for refusal in each.values())
+        writes = [
+            (part[0], [write for write in each.writes if write.rowguid not in without])
+            for part, each, without in zip(parts, decided, held, strict=True)
+        ]
+        refused_of: list[dict[str, Refusal]] = [
+            {**without, **refusals} for without, refusals in zip(held, self.write(writes, attempt), strict=True)
+        ]
+        require_parents(families, writes, refused_of, self.articles)
         received = []
-        for part, each, found, others in zip(parts, decided, moved, self.write(writes, attempt), strict=True):
-            article, refusals = part[0], {**found, **others}
+        for part, each, refusals in zip(parts, decided, refused_of, strict=True):
+            article = part[0]
             accepted, refused = split(part, refusals)
             for conflict in each.conflicts:
                 if conflict.rowguid not in refusals:
@@ -112,7 +140,16 @@ class HubReceiver(NodeReceiver):
             received.append(Received(counts, refused))
         return received
 
-    def decide(self, part: Part, known: Mapping[str, Known]) -> Decided:
+    def _read(self, parts: Sequence[Part]) -> tuple[list[Mapping[str, Known]], Keys]:
+        """Return what the hub knows of received rows, and the keys that their parents have here."""
+        asked = keys_to_read(parts, self.articles)
+        if not asked:
+            return self.read_known(rowguids_of(parts)), {}
+        rows = [(self.articles[nickname].only(columns), rowguids) for (nickname, columns), rowguids in asked.items()]
+        known, read = self.read_known_and_rows(rowguids_of(parts), rows)
+        return known, dict(zip(asked, read, strict=True))
+
+    def decide(self, part: Part, known: Mapping[str, Known], families: Families | None = None) -> Decided:
         """Return what to write of received changes."""
         article, changes = part
         if article.is_download_only:
@@ -134,6 +171,9 @@ class HubReceiver(NodeReceiver):
                     contested += [(change, here, said) for change in several]
                 case _:
                     assert_never(said)
+        if families is not None and families.moved:
+            writes = self._with_new_parents(changes, families, known, writes)
+            contested = [(families.with_new_parents(change), here, said) for change, here, said in contested]
         taken, rejected = self._ask_about(article, writes, changes, known)
         settled, conflicts = self._settle(article, contested)
         return Decided(taken, [*taken, *settled], conflicts, rejected)
@@ -150,6 +190,18 @@ class HubReceiver(NodeReceiver):
             writes.append(instead(change, known.get(change.rowguid), present))
         return Decided([], writes, [], len(newer))
 
+    def _with_new_parents(
+        self, changes: Sequence[RowChange], families: Families, known: Mapping[str, Known], writes: Sequence[Write]
+    ) -> list[Write]:
+        """Write rows with the keys that their parents have here as the hub's own changes, which go back."""
+        sent = {change.rowguid: change for change in changes}
+        return [
+            instead(sent[write.rowguid], known.get(write.rowguid), families.moved[write.rowguid], is_new=True)
+            if write.rowguid in families.moved
+            else write
+            for write in writes
+        ]
+
     def conclude(self) -> None:
         """Tell the business logic handlers that all changes are uploaded."""
         for handler in self.handlers.values():
@@ -157,15 +209,73 @@ class HubReceiver(NodeReceiver):
                 handler.commit()
 
     def give_up(self, refused: Sequence[Refused]) -> list[Counts]:
-        known = self._read_known(refused)
+        settled: dict[int, Counts] = {}
+        for layer in layers_of([(each.article, each.change) for each in refused], self.articles):
+            settled |= self._give_up({place: refused[place] for place in layer})
+        return [settled[place] for place in range(len(refused))]
+
+    def _give_up(self, refused: Mapping[int, Refused]) -> dict[int, Counts]:
+        """Handle changes whose parents are handled already; return the result of each, by its place."""
+        waiting, late, orphans = self._find_parents(refused)
+        settled, left = self._try_again(waiting)
+        for place, each in late.items():
+            self.ask_again(each, None)
+            settled[place] = Counts(refused=1)
+        if orphans:
+            self._compensate_each(list(orphans.values()))
+            settled |= {place: Counts(conflicts=1) for place in orphans}
+        return settled | self._settle_refused(left)
+
+    def _find_parents(
+        self, refused: Mapping[int, Refused]
+    ) -> tuple[dict[int, Refused], dict[int, Refused], dict[int, Refused]]:
+        """Return refused changes whose parents are all here, or which have none; those whose parents are late; and
+        those whose parents are gone.
+        """
+        parts = by_article(list(refused.values()))
+        asked = keys_to_read(parts, self.articles)
+        keys = {
+            (nickname, columns): self.node.read_rows(self.articles[nickname].only(columns), rowguids)
+            for (nickname, columns), rowguids in asked.items()
+        }
+        here, late, gone = {}, {}, {}
+        for place, each in refused.items():
+            absent = find_absent(each.article, each.change, self.articles, keys)
+            pending = [parent for parent in absent if parent in self.asking]
+            if not absent:
+                here[place] = each
+            elif pending:
+                is_locked = all(parent in self.locked for parent in pending)
+                late[place] = replace(each, refusal=replace(each.refusal, is_locked=is_locked))
+            else:
+                gone[place] = each
+        return here, late, gone
+
+    def _try_again(self, waiting: Mapping[int, Refused]) -> tuple[dict[int, Counts], dict[int, Refused]]:
+        """Write what waited for parents that are here now; return the results, and what the hub still refuses."""
+        held = {place: each for place, each in waiting.items() if isinstance(each.error, ParentNotThere)}
+        left = {place: each for place, each in waiting.items() if place not in held}
+        settled: dict[int, Counts] = {}
+        parts = by_article(list(held.values()))
+        for (article, _), received in zip(parts, self._receive(parts, Attempt.RETRY) if parts else (), strict=True):
+            places = {each.change.rowguid: place for place, each in held.items() if each.article == article}
+            left |= {places.pop(each.change.rowguid): each for each in received.refused}
+            # What was written is counted with the first of them.
+            settled |= dict.fromkeys(places.values(), Counts())
+            if places:
+                settled[min(places.values())] = received.counts
+        return settled, left
+
+    def _settle_refused(self, refused: Mapping[int, Refused]) -> dict[int, Counts]:
+        """Handle changes that the hub itself refuses."""
+        known = self._read_known(list(refused.values()))
         settled: dict[int, Counts] = {}
         contests: dict[int, list[KeyContest]] = {}
-        undone: dict[int, list[tuple[int, Refused]]] = {}
-        for place, each in enumerate(refused):
+        undone: dict[int, Refused] = {}
+        for place, each in refused.items():
             article, change, holder = each.article, each.change, each.refusal.holder
             here = known[article.nickname]
-            if article.nickname in self.filters and change.row is not None:
-                add_members(self.node.connection, self.source, article, [(change.rowguid, None)], FROM_THERE)
+            self._note_member(each)
             if (
                 holder is not None
                 and holder in here
@@ -175,16 +285,34 @@ class HubReceiver(NodeReceiver):
                 contest = KeyContest(place, each, here.get(change.rowguid), holder, here[holder])
                 contests.setdefault(article.nickname, []).append(contest)
             elif _is_still_referenced(each) or (article.compensate_for_errors and not each.refusal.is_locked):
-                undone.setdefault(article.nickname, []).append((place, each))
+                undone[place] = each
             else:
                 self.ask_again(each, here.get(change.rowguid))
                 settled[place] = Counts(refused=1)
         for several in contests.values():
-            settled |= self._settle_keys(several[0].refused.article, several)
-        for nickname, compensated in undone.items():
-            self._compensate([each for _, each in compensated], known[nickname])
-            settled |= {place: Counts(conflicts=1) for place, _ in compensated}
-        return [settled[place] for place in range(len(refused))]
+            settled |= self._contests().settle(several[0].refused.article, several)
+            self.ask_no_more([contest.refused for contest in several])
+        self._compensate_each(list(undone.values()))
+        return settled | {place: Counts(conflicts=1) for place in undone}
+
+    def _note_member(self, refused: Refused) -> None:
+        """Store that the subscriber has a refused row, so that its partition gets what becomes of it."""
+        article, change = refused.article, refused.change
+        if article.nickname in self.filters and change.row is not None:
+            add_members(self.node.connection, self.source, article, [(change.rowguid, None)], FROM_THERE)
+
+    def _contests(self) -> KeyContests:
+        return KeyContests(
+            self.node,
+            self.articles,
+            self.subscription.pubid,
+            self.source,
+            self.source_name,
+            self.hub_name,
+            self.priority,
+            self.priority or None,
+            self._resolver,
+        )
 
     def _read_known(self, refused: Sequence[Refused]) -> dict[int, Mapping[str, Known]]:
         """Return what the hub knows of refused rows, and of those that have their keys, by article."""
@@ -319,85 +447,19 @@ class HubReceiver(NodeReceiver):
             self.handlers[article.nickname] = handler
         return self.handlers[article.nickname]
 
-    def _settle_keys(self, article: Article, contests: Sequence[KeyContest]) -> dict[int, Counts]:
-        """Resolve inserts with the primary keys of rows that are there; return the result of each, by its place.
-
-        One row keeps the key; the other is deleted everywhere and recorded.
-        """
-        rows = self.node.read_rows(article, [contest.holder for contest in contests])
-        winners = {contest.place: self._winner_of(article, contest, rows[contest.holder]) for contest in contests}
-        taking = [contest for contest in contests if winners[contest.place] is Winner.SUBSCRIBER]
-        taken = self._take_keys(article, taking)
-        settled: dict[int, Counts] = {}
-        withdrawals: list[Write] = []
-        for contest in contests:
-            change, row = contest.refused.change, rows[contest.holder]
-            assert change.row is not None
-            if contest.place in taken:
-                settled[contest.place] = Counts(conflicts=1, inserts=1, deletes=1)
-                self._keep_key_loser(
-                    contest.refused, contest.holder, loser_row=row, winner_row=change.row, origin=contest.held
-                )
-            else:
-                settled[contest.place] = Counts(conflicts=1)
-                withdrawals.append(withdrawal(change.rowguid, change.lineage, is_live=False))
-                self._keep_key_loser(contest.refused, change.rowguid, loser_row=change.row, winner_row=row, origin=None)
-        self.node.write(article, withdrawals)
-        return settled
-
-    def _winner_of(self, article: Article, contest: KeyContest, row: Row) -> Winner:
-        if contest.held.version.last is None:
-            return Winner.PUBLISHER
-        sent = contest.refused.change
-        return winner_of(
-            self._resolver(article)(Contest(article, sent, contest.held, row, self.priority, is_of_keys=True))
-        )
-
-    def _take_keys(self, article: Article, contests: Sequence[KeyContest]) -> set[int]:
-        """Replace the rows that have the keys by the subscriber's; return those contests where the hub takes that."""
-        if not contests:
-            return set()
-        writes = [
-            write
-            for contest in contests
-            for write in (
-                withdrawal(contest.holder, contest.held.version.lineage.encode(), is_live=True),
-                *self.taken([contest.refused.change], contest.known),
-            )
-        ]
-        try:
-            self.node.write(article, writes)
-        except RowsRefused:
-            if len(contests) == 1:
-                return set()
-            middle = len(contests) // 2
-            return self._take_keys(article, contests[:middle]) | self._take_keys(article, contests[middle:])
-        return {contest.place for contest in contests}
-
-    def _keep_key_loser(
-        self, refused: Refused, rowguid: str, *, loser_row: Row, winner_row: Row, origin: Known | None
-    ) -> None:
-        is_sender = origin is None or origin.version.last is None
-        record(
-            self.node.connection,
-            ConflictRecord(
-                identify(rowguid, refused.change.last, b"key"),
-                self.subscription.pubid,
-                refused.article,
-                rowguid,
-                ConflictType.UPLOAD_INSERT_FAILED,
-                self.source if is_sender else origin.version.last.nickname,  # type: ignore[union-attr]
-                refused.error.code,
-                "two nodes inserted a row with the same primary key",
-                loser_row,
-                winner_row,
-                refused.change.lineage if origin is None else origin.version.lineage.encode(),
-                self.source_name if origin is None else self.hub_name,
-            ),
-        )
+    def _compensate_each(self, refused: Sequence[Refused]) -> None:
+        """Undo at the subscriber changes that the hub refuses, and request them no more."""
+        known = self._read_known(refused) if refused else {}
+        by_nickname: dict[int, list[Refused]] = {}
+        for each in refused:
+            self._note_member(each)
+            by_nickname.setdefault(each.article.nickname, []).append(each)
+        for nickname, several in by_nickname.items():
+            self._compensate(several, known[nickname])
+        self.ask_no_more(refused)
 
     def _compensate(self, refused: Sequence[Refused], known: Mapping[str, Known]) -> None:
-        """Undo at the subscriber changes of an article that the hub refuses (SQL Server: @compensate_for_errors)."""
+        """Undo changes of an article at the subscriber (SQL Server: @compensate_for_errors)."""
         article = refused[0].article
         rows = self.node.read_rows(article, [each.change.rowguid for each in refused])
         writes = []
@@ -408,6 +470,13 @@ class HubReceiver(NodeReceiver):
             self.keep(article, change, conflict_type, error.code, error.reason, winning_row=row)
             writes.append(instead(change, here, row))
         self.node.write(article, writes)
+
+
+def _by_article(changes: Sequence[tuple[Article, RowChange]]) -> list[Part]:
+    parts: dict[int, tuple[Article, list[RowChange]]] = {}
+    for article, change in changes:
+        parts.setdefault(article.nickname, (article, []))[1].append(change)
+    return list(parts.values())
 
 
 def _is_still_referenced(refused: Refused) -> bool:

@@ -30,7 +30,7 @@ class NodeReceiver:
     """Common part of receivers: `source` is the sender's nickname, `again` the rows requested from it once more.
 
     `kept` are the conflicts recorded for refused changes, `asking` the rows to request again in the next
-    synchronisation, `seen` what the transaction has read of rows.
+    synchronisation, `locked` those of them that are only late, `seen` what the transaction has read of rows.
     """
 
     node: Node
@@ -41,6 +41,7 @@ class NodeReceiver:
     is_upload: bool
     kept: list[ConflictRecord] = field(default_factory=list)
     asking: set[tuple[int, str]] = field(init=False)
+    locked: set[tuple[int, str]] = field(default_factory=set)
     seen: dict[int, dict[str, Known | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -57,18 +58,26 @@ class NodeReceiver:
 
     def read_known(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:
         """Return the metadata of rows, which the transaction reads once."""
+        return self.read_known_and_rows(asked, [])[0]
+
+    def read_known_and_rows(
+        self, asked: Sequence[tuple[Article, Sequence[str]]], rows: Sequence[tuple[Article, Sequence[str]]]
+    ) -> tuple[list[Mapping[str, Known]], list[Mapping[str, Row]]]:
+        """Return the metadata of rows, which the transaction reads once, and other rows in the same round trip."""
         missing = [
             (article, [rowguid for rowguid in rowguids if rowguid not in self.seen.get(article.nickname, {})])
             for article, rowguids in asked
         ]
         unread = [each for each in missing if each[1]]
-        for (article, rowguids), found in zip(unread, self.node.read_known_of(unread), strict=True):
+        known, read = self.node.read_known_and_rows(unread, rows)
+        for (article, rowguids), found in zip(unread, known, strict=True):
             seen = self.seen.setdefault(article.nickname, {})
             seen.update((rowguid, found.get(rowguid)) for rowguid in rowguids)
-        return [
-            {rowguid: known for rowguid in rowguids if (known := self.seen[article.nickname][rowguid]) is not None}
+        again: list[Mapping[str, Known]] = [
+            {rowguid: here for rowguid in rowguids if (here := self.seen[article.nickname][rowguid]) is not None}
             for article, rowguids in asked
         ]
+        return again, read
 
     def forget_retries(self, article: Article, changes: Sequence[RowChange]) -> None:
         asked = set(self.again.get(article.nickname, ()))
@@ -93,9 +102,18 @@ class NodeReceiver:
         put_retry(self.node.connection, self.source, article.nickname, change.rowguid, error.code, error.reason)
         if refused.refusal.is_locked:
             # It is only late.
+            self.locked.add((article.nickname, change.rowguid))
             return
         conflict_type = failure_type(change, is_upload=self.is_upload, is_live=is_live)
         self.keep(article, change, conflict_type, error.code, error.reason, winning_row=None)
+
+    def ask_no_more(self, refused: Sequence[Refused]) -> None:
+        """Do not request refused rows again: what becomes of them is decided."""
+        for article, changes in by_article(refused):
+            rowguids = [change.rowguid for change in changes]
+            if not self.asking.isdisjoint((article.nickname, rowguid) for rowguid in rowguids):
+                drop_retries(self.node.connection, self.source, article.nickname, rowguids)
+                self.asking.difference_update((article.nickname, rowguid) for rowguid in rowguids)
 
     def keep(
         self,
@@ -121,6 +139,7 @@ class NodeReceiver:
             winning_row,
             change.lineage,
             self.source_name,
+            change.parents,
         )
         record(self.node.connection, conflict)
         self.kept.append(conflict)

@@ -168,12 +168,16 @@ def _upload(
         is_upload=True,
         hub_name=pairing.publication.name,
         filters=pairing.filters,
+        articles={article.nickname: article for article in pairing.articles},
     )
     since = min(pairing.at_subscriber.sent, pairing.at_hub.received)
     tell, bridges = _counting(on_progress, "upload"), pairing.bridges
-    sent, received = [one.sender for one in bridges.values()], [one.receiver for one in bridges.values()]
+    received = [one.receiver for one in bridges.values()]
+    # The hub's references, by whose places the parents are read there.
+    sent = [replace(one.sender, references=one.receiver.references) for one in bridges.values()]
     carried = {nickname: one for nickname, one in bridges.items() if one.is_needed}
-    with _read(subscriber, sent, since, pairing.hub, again, {}) as (generation, outgoing, spool):
+    reading = _read(subscriber, sent, since, pairing.hub, again, {}, names_parents=True)
+    with reading as (generation, outgoing, spool):
         _keep_bases(subscriber, pairing, outgoing)
         spool.bridges = carried
         records = hub_records(subscriber, receiver, replace(pairing, articles=tuple(received)), spool)
@@ -237,9 +241,11 @@ def _read(
     destination: int,
     again: dict[int, list[str]],
     filters: dict[int, RowFilter],
+    *,
+    names_parents: bool = False,
 ) -> Iterator[tuple[int, Outgoing, Spool]]:
     """Yield a node's changes after a generation, the generation read up to, and what to store before sending."""
-    request = Request(articles, since, destination, again, filters)
+    request = Request(articles, since, destination, again, filters, names_parents=names_parents)
     with sender.sending(request) as sending:
         outgoing = Outgoing(sending, request)
         spool, generation = outgoing.spool(), sending.generation

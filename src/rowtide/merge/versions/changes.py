@@ -30,7 +30,9 @@ class RowChange(NamedTuple):
     """A row as its sender has it, or its tombstone.
 
     `lineage`, `last` and `columns` are encoded; `columns` is None without column tracking. `row` is None for a
-    tombstone, whose type is `tombstone`. `bases` are earlier values of the additive column; see `bases`.
+    tombstone, whose type is `tombstone`. `bases` are earlier values of the additive column; see `bases`. `parents` are
+    the rowguids of the rows that its foreign keys referenced at the sender, in the order of `Article.references`; None
+    where there was none, and empty if the sender did not look.
     """
 
     rowguid: str
@@ -40,6 +42,7 @@ class RowChange(NamedTuple):
     row: Row | None
     tombstone: TombstoneType | None = None
     bases: str | None = None
+    parents: tuple[str | None, ...] = ()
 
     @property
     def version(self) -> RowVersion:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from rowtide.merge.articles import Article
+from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.versions.apply import (
     CONTENTS_COLUMNS,
     TOMBSTONE_COLUMNS,
@@ -56,11 +56,15 @@ class MetadataDialect(Protocol):
     def values(self, article: Article, values: Sequence[Any]) -> Row:
         """Return the values of an article's columns as they travel."""
 
+    def parent_of(self, reference: ArticleReference, parent: Article) -> str:
+        """Return the expression of the rowguid of the row that a foreign key of row `t` references."""
+
 
 @dataclass(frozen=True, slots=True)
 class MetadataReader:
     """Reads an article's rows with their metadata; `is_beside` is set if the log is applied to a temporary table.
 
+    `parents` are the articles, by nickname, whose rows foreign keys are resolved to; without any, changes name none.
     Rows changed between the same synchronisations, often thousands, share metadata, which is decoded once.
     """
 
@@ -68,6 +72,7 @@ class MetadataReader:
     composer: Composer
     reader: MetadataDialect
     is_beside: bool = field(default=False, kw_only=True)
+    parents: Mapping[int, Article] = field(default_factory=dict, kw_only=True)
     _changes: dict[tuple[Any, ...], RowChange | None] = field(default_factory=dict, init=False)
 
     def select_window(self, metadata: str, *, is_live: bool) -> str:
@@ -102,21 +107,45 @@ class MetadataReader:
     def _select(self, source: Source, extra: Sequence[str] = ()) -> str:
         table, columns = self.reader.table_of(self.article), self.reader.columns_of(self.article)
         return select_rows(
-            self.article, table, columns, self.reader.tables, source, is_beside=self.is_beside, extra=extra
+            self.article,
+            table,
+            [*columns, *self._parents()],
+            self.reader.tables,
+            source,
+            is_beside=self.is_beside,
+            extra=extra,
+        )
+
+    def _parents(self) -> list[str]:
+        """Return the expressions of a row's parents, in the order of the article's references."""
+        return [
+            self.reader.parent_of(each, self.parents[each.parent]) if self._is_known(each) else "null"
+            for each in (self.article.references if self.parents else ())
+        ]
+
+    def _is_known(self, reference: ArticleReference) -> bool:
+        """Whether the columns of a foreign key are those of the tables here."""
+        parent = self.parents.get(reference.parent)
+        return (
+            parent is not None
+            and all(self.article.place_of(name) is not None for name in reference.columns)
+            and all(parent.place_of(name) is not None for name in reference.parent_columns)
         )
 
     def changes(self, rows: Iterable[tuple[Any, ...]]) -> list[RowChange]:
         """Return the query's rows as changes; rows without any record are left out."""
         changes = []
+        values_end = _VALUES.start + len(self.article.columns)
         for row in rows:
             metadata = row[_METADATA]
             if metadata not in self._changes:
                 self._keep(metadata, self._compose(metadata))
             composed = self._changes[metadata]
             if composed is not None:
-                _, lineage, last, columns, live, tombstone, bases = composed
-                values = None if live is None else self.reader.values(self.article, row[_VALUES])
-                changes.append(RowChange(row[_ROWGUID], lineage, last, columns, values, tombstone, bases))
+                _, lineage, last, columns, live, tombstone, bases, _ = composed
+                values = None if live is None else self.reader.values(self.article, row[_VALUES.start : values_end])
+                parents = tuple(row[values_end:])
+                changes.append(RowChange(row[_ROWGUID], lineage, last, columns, values, tombstone, bases, parents))
         return changes
 
     def known(self, groups: Iterable[tuple[Any, ...]]) -> Mapping[str, Known]:

@@ -44,9 +44,10 @@ from rowtide.merge.nodes.postgres.generations import (
     take_generations,
     window_since,
 )
+from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
 from rowtide.merge.nodes.postgres.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.sending import APPLYING, UNKNOWN_LINES, Closing, PostgresSending, apply_alone
-from rowtide.merge.nodes.postgres.sequences import sequences_request
+from rowtide.merge.nodes.postgres.sequences import find_sequences, next_values
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG
 from rowtide.merge.nodes.postgres.tables import PostgresTables
 from rowtide.merge.nodes.postgres.triggers import AGENT_SETTING
@@ -57,7 +58,6 @@ from rowtide.merge.nodes.postgres.writing import (
     REFUSED,
     Staged,
     StoredTable,
-    columns_request,
     fill,
     holders_query,
     log_own,
@@ -65,6 +65,7 @@ from rowtide.merge.nodes.postgres.writing import (
     read_table,
     require_sendable,
     stage,
+    table_requests,
     write,
     write_each,
 )
@@ -344,16 +345,23 @@ class PostgresNode:
         return self.read_known_of([(article, rowguids)])[0]
 
     def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:
+        return self.read_known_and_rows(asked, [])[0]
+
+    def read_known_and_rows(
+        self, asked: Sequence[tuple[Article, Sequence[str]]], rows: Sequence[tuple[Article, Sequence[str]]]
+    ) -> tuple[list[Mapping[str, Known]], list[Mapping[str, Row]]]:
         if not asked:
-            return []
-        logged, found = self._ask_known(asked)
+            return [], [self.read_rows(article, rowguids) for article, rowguids in rows]
+        logged, found, read = self._ask_known(asked, rows)
         if logged:
             self._apply()
-            _, found = self._ask_known(asked)
-        return found
+            _, found, read = self._ask_known(asked, rows)
+        return found, read
 
-    def _ask_known(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> tuple[bool, list[Mapping[str, Known]]]:
-        """Return whether the log has entries, and the metadata of rows, with all that writing the rows will need."""
+    def _ask_known(
+        self, asked: Sequence[tuple[Article, Sequence[str]]], rows: Sequence[tuple[Article, Sequence[str]]]
+    ) -> tuple[bool, list[Mapping[str, Known]], list[Mapping[str, Row]]]:
+        """Return whether the log has entries, the metadata of rows, and other rows, with all that writing will need."""
         reader = PostgresReader(self._generations)
         unread = [article for article, _ in asked if article.nickname not in self._stored]
         names = MetadataReader(asked[0][0], Composer(asked[0][0], 0, b""), reader)
@@ -363,29 +371,51 @@ class PostgresNode:
             (f"select nickname from {REPLINFO}", None),
             (f"select nickname, purged_lineage from {ARTICLES}", None),
             (newer_generations(self._generations), None),
-            *(request for article in unread for request in (columns_request(article), sequences_request(article))),
+            *(request for article in unread for request in table_requests(article)),
             *(
                 (MetadataReader(article, names.composer, reader).select_known(), [uuid_array(rowguids)])
                 for article, rowguids in asked
             ),
+            *(_rows_request(article, rowguids) for article, rowguids in rows),
             texts=True,
         )
         logged, ((stamp,),), ((own,),), lineages, closed, *rest = answers
         self._stamp, self._own = int(stamp), int(own)
         take_generations(self._generations, self._own, closed)
-        for article, columns, sequences in zip(unread, rest[::2], rest[1::2], strict=False):
-            self._stored[article.nickname] = read_table(article, columns, sequences)
+        for article, *of_table in zip(unread, rest[::3], rest[1::3], rest[2::3], strict=False):
+            self._stored[article.nickname] = read_table(article, *of_table)
         purged = {int(nickname): bytes.fromhex(lineage[2:]) for nickname, lineage in lineages}
         found = []
-        for (article, _), groups in zip(asked, rest[2 * len(unread) :], strict=True):
+        answers = rest[3 * len(unread) :]
+        for (article, _), groups in zip(asked, answers, strict=False):
             composer = Composer(article, self._own, purged[article.nickname])
             found.append(MetadataReader(article, composer, reader).known(groups))
-        return bool(logged), found
+        read = [_rows_of(article, each) for (article, _), each in zip(rows, answers[len(asked) :], strict=True)]
+        return bool(logged), found, read
 
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
-        names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
-        query = f"select {names} from {table_of(article)} where {ROWGUID} = any(%s::uuid[])"
-        return {row[0]: sent(article, row[1:]) for row in self._read(query, [uuid_array(rowguids)])}
+        return _rows_of(article, self._read(*_rows_request(article, rowguids)))
+
+    def read_referencing(self, article: Article, columns: Sequence[str], keys: Sequence[Row]) -> Mapping[str, Row]:
+        types = {column.name: server_type(column) for column in article.columns}
+        names = ", ".join(f"k{place}" for place in range(len(columns)))
+        listed = ", ".join("%s::text[]" for _ in columns)
+        same = " and ".join(f"t.{quote(name)} = k{place}::{types[name]}" for place, name in enumerate(columns))
+        query = f"{_select(article)} t where exists (select from unnest({listed}) k ({names}) where {same})"
+        values = zip(*(as_stored_by_server(article.only(columns), key) for key in keys), strict=True)
+        return _rows_of(article, self._read(query, [list(each) for each in values]))
+
+    def next_keys(self, article: Article, count: int) -> Sequence[str]:
+        sequences = find_sequences(self._session, article)
+        return [row[0] for row in self._read(next_values(article, sequences), [count])]
+
+    def renumber(self, article: Article, keys: Mapping[str, str]) -> None:
+        referrers = read_referrers(self._read(*referrers_request(article)))
+        with self._refusing(article.name), self._session.transaction():
+            self._session.execute(f"set local {AGENT_SETTING} = 'off'")
+            values = [uuid_array(list(keys)), list(keys.values())]
+            self._session.execute(sql.SQL(renumbering(article, referrers)), values)
+            self._session.execute(f"set local {AGENT_SETTING} = 'on'")
 
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         stored = as_stored_by_server(article, row)
@@ -474,8 +504,8 @@ class PostgresNode:
             self._stamp = int(self._read("select pg_current_xact_id()", [])[0][0])
         for article, writes in parts:
             if article.nickname not in self._stored:
-                requests = columns_request(article), sequences_request(article)
-                self._stored[article.nickname] = read_table(article, *self._session.read(*requests, texts=True))
+                answers = self._session.read(*table_requests(article), texts=True)
+                self._stored[article.nickname] = read_table(article, *answers)
             if article.nickname not in self._prepared:
                 make_staging(self._session, article)
                 self._prepared.add(article.nickname)
@@ -598,6 +628,19 @@ def _require_session(subscription: Subscription) -> str:
     failing = f"raise exception using errcode = '{_REPLACED}', message = {name}"
     body = f"begin if ({session}) is distinct from {subscription.session} then {failing}; end if; end"
     return f"do {quote_body(body)}"
+
+
+def _select(article: Article) -> str:
+    names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
+    return f"select {names} from {table_of(article)}"
+
+
+def _rows_request(article: Article, rowguids: Sequence[str]) -> tuple[str, Sequence[object]]:
+    return f"{_select(article)} where {ROWGUID} = any(%s::uuid[])", [uuid_array(rowguids)]
+
+
+def _rows_of(article: Article, rows: Iterable[Sequence[Any]]) -> Mapping[str, Row]:
+    return {row[0]: sent(article, row[1:]) for row in rows}
 
 
 def _map(connection: Connection) -> Connection:

@@ -11,7 +11,7 @@ from psycopg import sql
 
 from rowtide.databases.postgres.clock import unseen_by
 from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.merge.articles import Article
+from rowtide.merge.articles import ROWGUID, Article, ArticleReference
 from rowtide.merge.nodes.postgres.generations import Generations
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, TABLES, TOMBSTONE
 from rowtide.merge.nodes.untyped_values import as_read_from_server, untyped_places
@@ -84,6 +84,11 @@ class PostgresReader:
 
     def values(self, article: Article, values: Sequence[str | None]) -> Row:
         return sent(article, values)
+
+    def parent_of(self, reference: ArticleReference, parent: Article) -> str:
+        pairs = zip(reference.parent_columns, reference.columns, strict=True)
+        same = " and ".join(f"p.{quote(referenced)} = t.{quote(column)}" for referenced, column in pairs)
+        return f"(select p.{ROWGUID} from {table_of(parent)} p where {same})"
 
     def _own_columns(self, array: str | None) -> Mapping[int, int]:
         if array is None:

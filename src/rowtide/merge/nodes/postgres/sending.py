@@ -249,7 +249,8 @@ class PostgresSending:
     def _reading(self, article: Article, asked: str | None = None) -> MetadataReader:
         composer = Composer(article, self.own, self.purged.get(article.nickname, b""))
         reader = PostgresReader(self.generations)
-        return MetadataReader(article, composer, reader if asked is None else replace(reader, asked=asked))
+        reader = reader if asked is None else replace(reader, asked=asked)
+        return MetadataReader(article, composer, reader, parents=self.request.parents)
 
     def _candidates(self, nickname: int, asked: Sequence[str]) -> str:
         names = Names(

@@ -55,6 +55,15 @@ def highest_in_table(article: Article, sequences: dict[str, str]) -> dict[str, s
     return {name: f"select max({quote(name)}) from {table_of(article)}" for name in sequences}
 
 
+def next_values(article: Article, sequences: dict[str, str]) -> str:
+    """Return the query of so many next values, a parameter, of the one column of an article's primary key."""
+    (column,) = article.key_columns
+    if column.name in sequences:
+        return f"select nextval({quote_literal(sequences[column.name])}) from generate_series(1, %s)"
+    highest = f"(select coalesce(max({quote(column.name)}), 0) from {table_of(article)})"
+    return f"select n + {highest} from generate_series(1, %s) n"
+
+
 _SEQUENCES = """
 select a.attname::text, quote_ident(n.nspname) || '.' || quote_ident(s.relname)
 from pg_attribute a

@@ -20,8 +20,9 @@ from rowtide.databases.postgres.copy_text import write_row
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA
+from rowtide.merge.nodes.postgres.key_moves import Referrer, moves_of_staged, read_referrers, referrers_request
 from rowtide.merge.nodes.postgres.row_metadata import table_of, uuid_array
-from rowtide.merge.nodes.postgres.sequences import advances
+from rowtide.merge.nodes.postgres.sequences import advances, sequences_request
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
 from rowtide.merge.nodes.unique_swap import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, untyped_places
@@ -76,10 +77,11 @@ class StoredColumn:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """An article's columns, in its order, and the sequences that belong to them, by column."""
+    """An article's columns, in its order, the sequences that belong to them, by column, and the foreign keys to it."""
 
     columns: Sequence[StoredColumn]
     sequences: dict[str, str]
+    referrers: Sequence[Referrer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,12 @@ class Staged:
     first: int
 
 
-def columns_request(article: Article) -> tuple[str, Sequence[object]]:
-    """Return the query of an article's columns; `read_table` reads its rows."""
+def table_requests(article: Article) -> tuple[tuple[str, Sequence[object]], ...]:
+    """Return the queries of what is to be known of an article's table; `read_table` reads their rows."""
+    return _columns_request(article), sequences_request(article), referrers_request(article)
+
+
+def _columns_request(article: Article) -> tuple[str, Sequence[object]]:
     listed = (
         "select attname::text, format_type(atttypid, -1), attidentity = 'a', exists (select from pg_cast "
         "where castsource = 'text'::regtype and casttarget = atttypid and castmethod = 'f') from pg_attribute "
@@ -103,13 +109,17 @@ def columns_request(article: Article) -> tuple[str, Sequence[object]]:
 
 
 def read_table(
-    article: Article, columns: Iterable[tuple[Any, ...]], sequences: Iterable[tuple[Any, ...]]
+    article: Article,
+    columns: Iterable[tuple[Any, ...]],
+    sequences: Iterable[tuple[Any, ...]],
+    referrers: Iterable[tuple[Any, ...]],
 ) -> StoredTable:
-    """Return an article's table from the rows of `columns_request` and of its sequences, as texts."""
+    """Return an article's table from the rows of `table_requests`, as texts."""
     found = {
         name: StoredColumn(name, base, is_given == "t", is_cast == "t") for name, base, is_given, is_cast in columns
     }
-    return StoredTable([found[column.name] for column in article.columns], dict(sequences))
+    listed = [found[column.name] for column in article.columns]
+    return StoredTable(listed, dict(sequences), read_referrers(referrers))
 
 
 def make_staging(session: BatchingConnection, article: Article) -> None:
@@ -164,7 +174,7 @@ def stage(session: BatchingConnection, staged: Staged, stamp: int) -> None:
 
 def fill(session: psycopg.Connection[tuple[Any, ...]], article: Article, rows: Sequence[tuple[str, Row]]) -> None:
     """Write values into the article's columns of rows that exist, in the caller's transaction."""
-    columns = read_table(article, _read_columns(session, article), ()).columns
+    columns = read_table(article, _read_columns(session, article), (), ()).columns
     names = [f"v{place}" for place in range(len(columns))]
     settings = ", ".join(
         f"{quote(column.name)} = {column.parse(f'n.{name}')}" for column, name in zip(columns, names, strict=True)
@@ -184,7 +194,7 @@ def fill(session: psycopg.Connection[tuple[Any, ...]], article: Article, rows: S
 
 
 def _read_columns(session: psycopg.Connection[tuple[Any, ...]], article: Article) -> list[tuple[Any, ...]]:
-    query, parameters = columns_request(article)
+    query, parameters = _columns_request(article)
     flags = {True: "t", False: "f"}
     return [
         (name, base, flags[is_given], flags[is_cast])
@@ -223,8 +233,8 @@ def write(session: BatchingConnection, staged: Staged, *, is_deferred: bool = Fa
 
     Metadata is written first: what a user's trigger does to a row during the write is a later change.
     """
-    temporary = _temporary(staged, "true") if is_deferred else ()
-    for statement in (*temporary, *_statements(staged, "true")):
+    before = [*_moves(staged, "true"), *_temporary(staged, "true")] if is_deferred else []
+    for statement in (*before, *_statements(staged, "true")):
         session.put(statement)
 
 
@@ -238,8 +248,9 @@ def write_each(session: BatchingConnection, parts: Sequence[Staged], *, is_retry
     within = "rowtide_place between rowtide_low and rowtide_high"
     statements = [_in_block(statement) for part in parts for statement in _statements(part, within)]
     if is_retry:
+        moves = [each for part in parts for each in _moves(part, within)]
         temporary = [each for part in parts for each in _temporary(part, within)]
-        statements = ["set constraints all deferred", *temporary, *statements]
+        statements = ["set constraints all deferred", *moves, *temporary, *statements]
     session.put(f"delete from {REFUSED}")
     session.put(f"set local lock_timeout = '{_PATIENCE}'")
     session.put(f"do {quote_body(_block(statements, count, is_retry=is_retry))}")
@@ -299,8 +310,19 @@ def _block(statements: Sequence[str], count: int, *, is_retry: bool) -> str:
     )
 
 
+def _moves(staged: Staged, within: str) -> Iterator[str]:
+    """Yield the statements that give rows their new keys, with the rows that reference them."""
+    article, table = staged.article, staged.table
+    given = {column.name for column in table.columns if column.is_given}
+    referrers = [each for each in table.referrers if not given.intersection(each.columns.values())]
+    if referrers and any(one.row is not None and one.is_live for one in staged.writes):
+        yield from moves_of_staged(
+            article, referrers, _staging(article), f"i.rowtide_live and not i.rowtide_gone and {within}"
+        )
+
+
 def _temporary(staged: Staged, within: str) -> Iterator[str]:
-    """Yield the statement that gives rows temporary values of unique columns."""
+    """Yield the statement that gives rows temporary values of unique columns that change."""
     article = staged.article
     values: dict[TemporaryKind, Callable[[str], str]] = {
         TemporaryKind.NULL: lambda _type: "null",
@@ -308,8 +330,11 @@ def _temporary(staged: Staged, within: str) -> Iterator[str]:
         TemporaryKind.ROWGUID: lambda type_: f"i.rowtide_guid::text::{type_}",
     }
     types = {column.name: column.base_type for column in staged.table.columns}
+    places = {column.name: place for place, column in enumerate(article.columns)}
     settings = ", ".join(
-        f"{quote(name)} = {values[kind](types[name])}" for name, kind in temporary_kinds(article).items()
+        f"{quote(name)} = case when t.{quote(name)} is distinct from i.v{places[name]} "
+        f"then {values[kind](types[name])} else t.{quote(name)} end"
+        for name, kind in temporary_kinds(article).items()
     )
     if settings:
         live = f"rowtide_live and not rowtide_gone and {within}"

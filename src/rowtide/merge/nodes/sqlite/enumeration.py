@@ -7,7 +7,7 @@ version's number is the epoch in which it was made.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -66,7 +66,7 @@ class SqliteEnumeration:
     """Reads one snapshot; see `Enumeration`.
 
     `purged` has the lineage of rows without metadata, by table; `is_beside` is set if the log is applied to a temporary
-    table.
+    table; `parents` are the articles whose rows foreign keys are resolved to.
     """
 
     session: sqlite3.Connection
@@ -74,6 +74,7 @@ class SqliteEnumeration:
     generation: int
     purged: dict[int, bytes]
     is_beside: bool = field(kw_only=True)
+    parents: Mapping[int, Article] = field(default_factory=dict, kw_only=True)
 
     def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
         return self._window(article, CONTENTS, since, destination, is_live=True)
@@ -118,7 +119,7 @@ class SqliteEnumeration:
 
     def _reading(self, article: Article) -> MetadataReader:
         composer = Composer(article, self.own, self.purged[article.nickname])
-        return MetadataReader(article, composer, READER, is_beside=self.is_beside)
+        return MetadataReader(article, composer, READER, is_beside=self.is_beside, parents=self.parents)
 
     def _window(
         self, article: Article, table: str, since: int, destination: int, *, is_live: bool

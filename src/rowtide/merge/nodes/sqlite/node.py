@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -29,19 +30,19 @@ from rowtide.merge.nodes.sqlite.apply import apply_beside, apply_log, is_logged
 from rowtide.merge.nodes.sqlite.dependents import has_dependents
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
+from rowtide.merge.nodes.sqlite.key_moves import renumber
 from rowtide.merge.nodes.sqlite.row_metadata import (
     FILTERING,
     READER,
     decode,
-    find_key_holder,
     move_columns_of,
     read_asked,
-    read_rows,
     table_of,
 )
+from rowtide.merge.nodes.sqlite.rows import find_key_holder, highest_key, read_referencing, read_rows
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS
 from rowtide.merge.nodes.sqlite.tables import SqliteTables
-from rowtide.merge.nodes.sqlite.writing import fill, log_own, write, write_temporary
+from rowtide.merge.nodes.sqlite.writing import fill, log_own, write, write_moved, write_temporary
 from rowtide.merge.nodes.unique_swap import temporary_values
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.filters import RowFilter
@@ -127,7 +128,8 @@ class SqliteNode:
     def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
         if self._session.in_transaction:
             # A part of it, as on PostgreSQL.
-            yield
+            with self._savepoint("merge_part"):
+                yield
             return
         # Without a write-ahead log it is the commits that keep the file whole.
         is_synced = is_durable or not clock.has_own_snapshots(self._session)
@@ -186,7 +188,7 @@ class SqliteNode:
     @contextmanager
     def sending(self, request: Request) -> Iterator[EnumeratedSending]:
         with self.enumerating() as enumeration:
-            yield EnumeratedSending(enumeration, request)
+            yield EnumeratedSending(replace(enumeration, parents=request.parents), request)
 
     def apply_log(self) -> None:
         if is_logged(self._session):
@@ -206,8 +208,23 @@ class SqliteNode:
     def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:
         return [self.read_known(article, rowguids) for article, rowguids in asked]
 
+    def read_known_and_rows(
+        self, asked: Sequence[tuple[Article, Sequence[str]]], rows: Sequence[tuple[Article, Sequence[str]]]
+    ) -> tuple[list[Mapping[str, Known]], list[Mapping[str, Row]]]:
+        return self.read_known_of(asked), [self.read_rows(article, rowguids) for article, rowguids in rows]
+
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
         return read_rows(self._session, article, rowguids)
+
+    def read_referencing(self, article: Article, columns: Sequence[str], keys: Sequence[Row]) -> Mapping[str, Row]:
+        return read_referencing(self._session, article, columns, keys)
+
+    def next_keys(self, article: Article, count: int) -> Sequence[str]:
+        highest = highest_key(self._session, article)
+        return [str(highest + number) for number in range(1, count + 1)]
+
+    def renumber(self, article: Article, keys: Mapping[str, str]) -> None:
+        self._attempt(article, partial(renumber, self._session, article, keys))
 
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         return find_key_holder(self._session, article, row)
@@ -228,6 +245,7 @@ class SqliteNode:
     def write_together(self, parts: Sequence[tuple[Article, Sequence[Write]]]) -> None:
         self.defer_constraints()
         for article, writes in parts:
+            self._attempt(article, partial(write_moved, self._session, article, writes))
             updated = [one.rowguid for one in writes if one.row is not None and one.is_live]
             temporary = temporary_values(article, updated)
             self._attempt(article, partial(write_temporary, self._session, article, temporary))
@@ -241,7 +259,7 @@ class SqliteNode:
         found: list[dict[str, Refusal]] = [{} for _ in parts]
         left = [(place, article, one) for place, (article, writes) in enumerate(parts) for one in writes]
         while left:
-            refused = [(one, dict(self._halve(one[1], [one[2]]))) for one in left]
+            refused = [(one, dict(self._halve(one[1], [one[2]], moves_keys=True))) for one in left]
             for (place, _, _), refusals in refused:
                 found[place].update(refusals)
             still = [one for one, refusals in refused if refusals]
@@ -252,10 +270,15 @@ class SqliteNode:
             left = still
         return list(found)
 
-    def _halve(self, article: Article, writes: Sequence[Write]) -> Iterator[tuple[str, Refusal]]:
+    def _halve(
+        self, article: Article, writes: Sequence[Write], *, moves_keys: bool = False
+    ) -> Iterator[tuple[str, Refusal]]:
         """Write rows, or each half where they are refused; yield those that are refused alone."""
         try:
-            self.write(article, writes)
+            with self._savepoint("merge_half"):
+                if moves_keys:
+                    self._attempt(article, partial(write_moved, self._session, article, writes))
+                self.write(article, writes)
         except RowsRefused as error:
             if len(writes) > 1:
                 middle = len(writes) // 2
@@ -267,15 +290,25 @@ class SqliteNode:
 
     def _attempt(self, article: Article, work: Callable[[], None]) -> None:
         """Run in one savepoint: all or nothing."""
-        self._session.execute("savepoint merge_rows")
         try:
-            work()
+            with self._savepoint("merge_rows"):
+                work()
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
-            self._session.execute("rollback to merge_rows")
             raise self._failure(error, article.name) from error
+
+    @contextmanager
+    def _savepoint(self, name: str) -> Iterator[None]:
+        """Undo what is done within if it raises."""
+        self._session.execute(f"savepoint {name}")
+        try:
+            yield
+        except BaseException:
+            if self._session.in_transaction:
+                self._session.execute(f"rollback to {name}")
+            raise
         finally:
             if self._session.in_transaction:
-                self._session.execute("release merge_rows")
+                self._session.execute(f"release {name}")
 
     def read_parents(self, link: Link, children: Sequence[str]) -> Mapping[str, str]:
         return links.read_parents(self._session, link, children)

@@ -11,8 +11,8 @@ from typing import Any
 
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote
-from rowtide.databases.sqlite.texts import ANY, from_text, to_text
-from rowtide.merge.articles import ROWGUID, Article
+from rowtide.databases.sqlite.texts import ANY, to_text
+from rowtide.merge.articles import ROWGUID, Article, ArticleReference
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.own_columns import decode_own_columns, moved, stamped
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, TABLES, TOMBSTONE
@@ -67,6 +67,12 @@ class SqliteReader:
             ]
         )
 
+    def parent_of(self, reference: ArticleReference, parent: Article) -> str:
+        # The parent's column comes first: as in the foreign key, its collation counts.
+        pairs = zip(reference.parent_columns, reference.columns, strict=True)
+        same = " and ".join(f"p.{quote(referenced)} = t.{quote(column)}" for referenced, column in pairs)
+        return f"(select p.{ROWGUID} from {table_of(parent)} p where {same})"
+
 
 READER = SqliteReader()
 
@@ -74,23 +80,6 @@ READER = SqliteReader()
 def read_asked(session: sqlite3.Connection, query: str, rowguids: Sequence[str]) -> list[Any]:
     """Return the result of a query of rows listed by rowguid."""
     return session.execute(query, (json.dumps(list(rowguids)),)).fetchall()
-
-
-def read_rows(session: sqlite3.Connection, article: Article, rowguids: Sequence[str]) -> dict[str, Row]:
-    """Return those of the rows that exist, by rowguid."""
-    names = ", ".join([ROWGUID, *read_columns(article, "t")])
-    query = f"select {names} from {table_of(article)} t where {ROWGUID} in (select value from json_each(?))"
-    return {row[0]: READER.values(article, row[1:]) for row in read_asked(session, query, rowguids)}
-
-
-def find_key_holder(session: sqlite3.Connection, article: Article, row: Row) -> str | None:
-    """Return the local row with the same primary key as a received row; see `Node.find_key_holder`."""
-    values = {column.name: value for column, value in zip(article.columns, row, strict=True)}
-    same = " and ".join(f"{quote(column.name)} = ?" for column in article.key_columns)
-    statement = f"select {ROWGUID} from {quote(article.file_table)} where {same}"
-    key = [from_text(values[column.name], column.type_text) for column in article.key_columns]
-    found = session.execute(statement, key).fetchone()
-    return None if found is None else str(found[0])
 
 
 _TABLES = (CONTENTS, TOMBSTONE)

@@ -15,8 +15,9 @@ from rowtide.databases.sqlite.texts import ANY, from_text, is_numeric, reader
 from rowtide.databases.sqlite.types import affinity, stored_type
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact, keep_exact
+from rowtide.merge.nodes.sqlite.key_moves import move_received
 from rowtide.merge.nodes.sqlite.own_columns import encode_own_columns
-from rowtide.merge.nodes.sqlite.row_metadata import read_rows
+from rowtide.merge.nodes.sqlite.rows import read_rows
 from rowtide.merge.nodes.sqlite.system_tables import AGENT, CONTENTS, LOG, TOMBSTONE
 from rowtide.merge.nodes.unique_swap import TemporaryValues
 from rowtide.merge.nodes.untyped_values import is_of_unknown_class, untyped_places, with_classes_of
@@ -55,6 +56,12 @@ def write(session: sqlite3.Connection, article: Article, writes: Sequence[Write]
     is_ignored = written < sum(one.row is not None or one.is_live for one in writes)
     if is_ignored or _has_altering_columns(session, article):
         _log_alterations(session, article, writes)
+
+
+def write_moved(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> None:
+    """Give rows the new keys that they are about to get, in the caller's transaction; see `move_received`."""
+    with _recognisable(session):
+        move_received(session, article, writes)
 
 
 def write_temporary(session: sqlite3.Connection, article: Article, values: Mapping[str, TemporaryValues]) -> None:

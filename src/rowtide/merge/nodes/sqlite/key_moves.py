@@ -1,0 +1,109 @@
+"""Change keys of SQLite rows, and with them the rows that reference these, with foreign keys checked at the end."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+
+from rowtide.databases.sqlite.catalogue import find_table
+from rowtide.databases.sqlite.keys import SqliteValue
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.texts import from_text
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, LOG
+from rowtide.merge.versions.changes import Write
+
+Referrer = tuple[str, list[tuple[str, str]]]
+"""A table with a foreign key, and its columns with those that they reference."""
+
+
+def list_referrers(session: sqlite3.Connection, table_name: str, *, with_action: bool = False) -> Iterator[Referrer]:
+    """Yield the foreign keys to a table, or only those with an action on delete."""
+    table = find_table(session, table_name)
+    keys = [] if table is None else [column.name for column in table.key_columns]
+    found: dict[tuple[str, int], list[tuple[str, str]]] = {}
+    for child, number, place, column, referenced in session.execute(_KEYS, (table_name, not with_action)):
+        found.setdefault((child, number), []).append((column, referenced or keys[place]))
+    for (child, _), pairs in found.items():
+        yield child, pairs
+
+
+def renumber(session: sqlite3.Connection, article: Article, keys: Mapping[str, str]) -> None:
+    """Give rows new values of their one key column, as a program would, with the rows that reference them."""
+    (column,) = article.key_columns
+    for rowguid, key in keys.items():
+        _move(session, article, rowguid, column.name, from_text(key, column.type_text))
+
+
+def move_received(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> None:
+    """Give rows the keys that they are about to get, if no row has them, with the rows that reference them.
+
+    As the agent: what references a row goes where it goes at all nodes, and is no change of this one. Of merged tables
+    only rows that were changed here last are taken along: others come as their sender has them, and may mean the row
+    that gets the old key.
+    """
+    referenced = {name for _, pairs in list_referrers(session, article.file_table) for _, name in pairs}
+    places = [(place, column) for place, column in enumerate(article.columns) if column.name in referenced]
+    before = int(session.execute(f"select coalesce(max(rowid), 0) from {LOG}").fetchone()[0])
+    for one in writes if places else ():
+        if one.row is None or not one.is_live:
+            continue
+        for place, column in places:
+            value = from_text(one.row[place], column.type_text)
+            if _is_moving(session, article, one.rowguid, column.name, value):
+                _move(session, article, one.rowguid, column.name, value, is_own=True)
+    own = f"select min(rowid) from {LOG} where rowid > {before} group by tablenick, rowguid"
+    session.execute(f"delete from {LOG} where rowid in ({own})")
+
+
+def _is_moving(session: sqlite3.Connection, article: Article, rowguid: str, name: str, value: SqliteValue) -> bool:
+    table, column = quote(article.file_table), quote(name)
+    query = (
+        f"select 1 from {table} where {ROWGUID} = ?1 and {column} <> ?2 "
+        f"and not exists (select 1 from {table} where {column} = ?2)"
+    )
+    return session.execute(query, (rowguid, value)).fetchone() is not None
+
+
+def _move(
+    session: sqlite3.Connection, article: Article, rowguid: str, name: str, value: SqliteValue, *, is_own: bool = False
+) -> None:
+    table = quote(article.file_table)
+    is_deferred = session.execute("pragma defer_foreign_keys").fetchone()[0]
+    session.execute("pragma defer_foreign_keys = on")
+    for child, pairs in list(list_referrers(session, article.file_table)):
+        moving = [column for column, referenced in pairs if referenced == name]
+        if not moving:
+            continue
+        settings = ", ".join(f"{quote(column)} = ?1" for column in moving)
+        listed = ", ".join(quote(column) for column, _ in pairs)
+        old = ", ".join(quote(referenced) for _, referenced in pairs)
+        session.execute(
+            f"update {quote(child)} set {settings} where ({listed}) = (select {old} from {table} where {ROWGUID} = ?2)"
+            f"{_is_own(session, child) if is_own else ''}",
+            (value, rowguid),
+        )
+    session.execute(f"update {table} set {quote(name)} = ?1 where {ROWGUID} = ?2", (value, rowguid))
+    session.execute(f"pragma defer_foreign_keys = {is_deferred}")
+
+
+def _is_own(session: sqlite3.Connection, table: str) -> str:
+    """Return the condition that a row was changed here last; empty for a table that is not merged here."""
+    found = session.execute(
+        "select substr(name, length('MSmerge_ins_') + 1) from main.sqlite_schema where type = 'trigger' "
+        "and tbl_name = ? collate nocase and name like 'MSmerge\\_ins\\_%' escape '\\' and name not like '%displaces%'",
+        (table,),
+    ).fetchone()
+    if found is None:
+        return ""
+    return (
+        f" and exists (select 1 from {CONTENTS} o where o.tablenick = {int(found[0])} "
+        f"and o.rowguid = {quote(table)}.{ROWGUID} and o.origin is null)"
+    )
+
+
+_KEYS = """
+select m.name, f.id, f.seq, f."from", f."to" from main.sqlite_schema m, pragma_foreign_key_list(m.name) f
+where m.type = 'table' and lower(f."table") = lower(?) and (? or f.on_delete not in ('NO ACTION', 'RESTRICT'))
+order by m.name, f.id, f.seq
+"""

@@ -1,0 +1,283 @@
+"""Inserts with primary keys that rows of the hub have: one row keeps the key.
+
+The other goes to the conflict inbox with its descendants, or gets a new key and takes them along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rowtide.merge.articles import Article, ArticleReference
+from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
+from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, winner_of, withdrawal
+from rowtide.merge.errors import ParentNotThere, RowsRefused
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.session.exchange import Counts, Refused, taken
+from rowtide.merge.versions.changes import Known, Row, Write
+
+_REASON = "two nodes inserted a row with the same primary key"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyContest:
+    """A refused insert, and the local row `holder` that has its primary key; with what is known of both."""
+
+    place: int
+    refused: Refused
+    known: Known | None
+    holder: str
+    held: Known
+
+
+@dataclass(frozen=True, slots=True)
+class Descendant:
+    """A row of the hub that references a row which loses its key, or another descendant of it; `parents` as sent."""
+
+    article: Article
+    rowguid: str
+    row: Row
+    parents: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyContests:
+    """Settles contests over keys at the hub, in its transaction.
+
+    `articles` are the publication's, by nickname; `source` and `source_name` are the subscriber, `priority` is the
+    weight of its changes.
+    """
+
+    node: Node
+    articles: Mapping[int, Article]
+    pubid: str
+    source: int
+    source_name: str
+    hub_name: str
+    priority: float
+    version_priority: float | None
+    resolver: Callable[[Article], Resolver]
+
+    def settle(self, article: Article, contests: Sequence[KeyContest]) -> dict[int, Counts]:
+        """Settle contests over an article's keys; return the result of each, by its place."""
+        rows = self.node.read_rows(article, [contest.holder for contest in contests])
+        winners = {contest.place: self._winner_of(article, contest, rows[contest.holder]) for contest in contests}
+        taking = [contest for contest in contests if winners[contest.place] is Winner.SUBSCRIBER]
+        taken_keys = self._take_keys(article, taking, rows)
+        losing = [contest for contest in contests if contest.place not in taken_keys]
+        renumbered = self._renumber(article, losing)
+        withdrawn = [contest for contest in losing if contest.place not in renumbered]
+        self.node.write(article, [self._withdrawal(contest) for contest in withdrawn])
+        for contest in losing:
+            self._keep_sent(contest, rows[contest.holder], renumbered.get(contest.place))
+        settled = {place: Counts(conflicts=1, inserts=1, deletes=not article.renumber) for place in taken_keys}
+        settled |= {contest.place: Counts(conflicts=1) for contest in withdrawn}
+        return settled | {place: Counts(conflicts=1, inserts=1) for place in renumbered}
+
+    def _winner_of(self, article: Article, contest: KeyContest, row: Row) -> Winner:
+        if contest.held.version.last is None:
+            return Winner.PUBLISHER
+        sent = contest.refused.change
+        return winner_of(
+            self.resolver(article)(Contest(article, sent, contest.held, row, self.priority, is_of_keys=True))
+        )
+
+    def _take_keys(self, article: Article, contests: Sequence[KeyContest], rows: Mapping[str, Row]) -> frozenset[int]:
+        """Give the keys of the hub's rows to the subscriber's; return those contests where the hub takes that."""
+        if not contests:
+            return frozenset()
+        try:
+            with self.node.transaction():
+                self._replace(article, contests, rows)
+        except RowsRefused:
+            if len(contests) == 1:
+                return frozenset()
+            middle = len(contests) // 2
+            first, second = contests[:middle], contests[middle:]
+            return self._take_keys(article, first, rows) | self._take_keys(article, second, rows)
+        return frozenset(contest.place for contest in contests)
+
+    def _replace(self, article: Article, contests: Sequence[KeyContest], rows: Mapping[str, Row]) -> None:
+        """Write the subscriber's rows in place of those that have their keys, and record these."""
+        holders = {contest.holder: rows[contest.holder] for contest in contests}
+        keys: dict[str, str] = {}
+        writes: list[Write] = []
+        if article.renumber:
+            keys = dict(zip(holders, self.node.next_keys(article, len(holders)), strict=True))
+            self.node.renumber(article, keys)
+        else:
+            self._withdraw(self._descendants(article, holders), contests[0].refused.change.last)
+            writes = [
+                withdrawal(contest.holder, contest.held.version.lineage.encode(), is_live=True) for contest in contests
+            ]
+        for contest in contests:
+            writes.append(taken(contest.refused.change, contest.known, self.source, self.version_priority))
+        self.node.write(article, writes)
+        for contest in contests:
+            self._keep_holder(contest, rows[contest.holder], keys.get(contest.holder))
+
+    def _renumber(self, article: Article, losing: Sequence[KeyContest]) -> dict[int, str]:
+        """Write the losers with new keys, where the article has that; return the keys by the contests' places."""
+        if not article.renumber or not losing:
+            return {}
+        keys = self.node.next_keys(article, len(losing))
+        writes = [self._with_new_key(article, contest, key) for contest, key in zip(losing, keys, strict=True)]
+        refused = self.node.write_each([(article, writes)])[0]
+        return {
+            contest.place: key
+            for contest, key in zip(losing, keys, strict=True)
+            if contest.refused.change.rowguid not in refused
+        }
+
+    def _with_new_key(self, article: Article, contest: KeyContest, key: str) -> Write:
+        change = contest.refused.change
+        assert change.row is not None
+        place = article.place_of(article.key_columns[0].name)
+        assert place is not None
+        return self._withdrawal(contest)._replace(
+            row=(*change.row[:place], key, *change.row[place + 1 :]),
+            columns=change.columns,
+            own_columns=frozenset([place]) if article.column_tracking else frozenset(),
+        )
+
+    def _withdrawal(self, contest: KeyContest) -> Write:
+        change = contest.refused.change
+        return withdrawal(change.rowguid, change.lineage, is_live=False)
+
+    def _descendants(self, article: Article, rows: Mapping[str, Row]) -> list[Descendant]:
+        """Return the rows of the hub that reference some rows, at any depth."""
+        found: dict[tuple[int, str], Descendant] = {}
+        above = {(article.nickname, rowguid): row for rowguid, row in rows.items()}
+        while above:
+            below: dict[tuple[int, str], Row] = {}
+            for child in self.articles.values():
+                for each in self._children(child, above):
+                    row_id = (child.nickname, each.rowguid)
+                    if row_id not in found and not (child == article and each.rowguid in rows):
+                        found[row_id], below[row_id] = each, each.row
+            above = below
+        return list(found.values())
+
+    def _children(self, child: Article, above: Mapping[tuple[int, str], Row]) -> list[Descendant]:
+        """Return an article's rows that reference some rows."""
+        found: dict[str, Descendant] = {}
+        for place, reference in enumerate(child.references):
+            keys = self._keys_of(reference, above)
+            for rowguid, row in (
+                self.node.read_referencing(child, reference.columns, list(keys)) if keys else {}
+            ).items():
+                parent = keys.get(_values(child, reference.columns, row))
+                known = found[rowguid].parents if rowguid in found else (None,) * len(child.references)
+                found[rowguid] = Descendant(child, rowguid, row, (*known[:place], parent, *known[place + 1 :]))
+        return list(found.values())
+
+    def _keys_of(self, reference: ArticleReference, above: Mapping[tuple[int, str], Row]) -> dict[Row, str]:
+        parent = self.articles.get(reference.parent)
+        if parent is None:
+            return {}
+        keys = {
+            _values(parent, reference.parent_columns, row): rowguid
+            for (nickname, rowguid), row in above.items()
+            if nickname == parent.nickname
+        }
+        return {key: rowguid for key, rowguid in keys.items() if None not in key}
+
+    def _withdraw(self, descendants: Sequence[Descendant], last: bytes) -> None:
+        """Delete rows everywhere, children first, and record them."""
+        by_article: dict[int, list[Descendant]] = {}
+        for each in descendants:
+            by_article.setdefault(each.article.nickname, []).append(each)
+        for listed in sorted(by_article.values(), key=lambda some: -some[0].article.processing_order):
+            article = listed[0].article
+            known = self.node.read_known(article, [each.rowguid for each in listed])
+            lineages = {each.rowguid: known[each.rowguid].version.lineage.encode() for each in listed}
+            self.node.write(
+                article, [withdrawal(rowguid, lineage, is_live=True) for rowguid, lineage in lineages.items()]
+            )
+            for each in listed:
+                made_by = known[each.rowguid].version.last
+                error = self._missing_parent(each)
+                self._record(
+                    article,
+                    each.rowguid,
+                    last,
+                    self.source if made_by is None else made_by.nickname,
+                    (error.code, error.reason),
+                    (each.row, None),
+                    lineages[each.rowguid],
+                    self.hub_name,
+                    each.parents,
+                )
+
+    def _missing_parent(self, descendant: Descendant) -> ParentNotThere:
+        place, parent = next((place, each) for place, each in enumerate(descendant.parents) if each is not None)
+        above = self.articles[descendant.article.references[place].parent]
+        return ParentNotThere.named(descendant.article.name, above.name, parent)
+
+    def _keep_sent(self, contest: KeyContest, winner_row: Row, key: str | None) -> None:
+        """Record that the subscriber's row has lost its key."""
+        change, code = contest.refused.change, contest.refused.error.code
+        assert change.row is not None
+        self._record(
+            contest.refused.article,
+            change.rowguid,
+            change.last,
+            self.source,
+            (code, _reason(key)),
+            (change.row, winner_row),
+            change.lineage,
+            self.source_name,
+            change.parents,
+        )
+
+    def _keep_holder(self, contest: KeyContest, row: Row, key: str | None) -> None:
+        """Record that the hub's row has lost its key."""
+        change, code, made_by = contest.refused.change, contest.refused.error.code, contest.held.version.last
+        assert change.row is not None
+        self._record(
+            contest.refused.article,
+            contest.holder,
+            change.last,
+            self.source if made_by is None else made_by.nickname,
+            (code, _reason(key)),
+            (row, change.row),
+            contest.held.version.lineage.encode(),
+            self.hub_name,
+            (),
+        )
+
+    def _record(
+        self,
+        article: Article,
+        rowguid: str,
+        last: bytes,
+        origin: int,
+        why: tuple[str, str],
+        rows: tuple[Row, Row | None],
+        lineage: bytes,
+        datasource: str,
+        parents: tuple[str | None, ...],
+    ) -> None:
+        conflict = ConflictRecord(
+            identify(rowguid, last, b"key"),
+            self.pubid,
+            article,
+            rowguid,
+            ConflictType.UPLOAD_INSERT_FAILED,
+            origin,
+            *why,
+            *rows,
+            lineage,
+            datasource,
+            parents,
+        )
+        record(self.node.connection, conflict)
+
+
+def _values(article: Article, columns: Sequence[str], row: Row) -> Row:
+    places = [article.place_of(name) for name in columns]
+    return tuple(row[place] for place in places if place is not None)
+
+
+def _reason(key: str | None) -> str:
+    return _REASON if key is None else f"{_REASON}: this one has {key} now"
