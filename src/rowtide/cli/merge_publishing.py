@@ -13,12 +13,13 @@ from rowtide.cli.options import MOST_DAYS, DryRun
 from rowtide.cli.output import notes
 from rowtide.cli.statements import printed, tell
 from rowtide.handle import connect
-from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, FilterType, Partition, PartitionOptions
+from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, FilterType, Partition, PartitionOptions, UploadOptions
 
 if TYPE_CHECKING:
     from rowtide.merge.api import MergePublishing
 
 app = typer.Typer()
+_UPLOAD_OPTIONS = "0: all, and it is uploaded; 1: all, and nothing is uploaded; 2: nothing."
 
 
 @app.command(epilog="Example: rowtide merge add-publication shop --db postgresql://localhost/shop")
@@ -93,6 +94,9 @@ def add_article(
             show_default="all",
         ),
     ] = None,
+    subscriber_upload_options: Annotated[
+        int, typer.Option(help=f"What subscriptions of type client may change. {_UPLOAD_OPTIONS}", min=0, max=2)
+    ] = 0,
     *,
     column_tracking: Annotated[
         bool,
@@ -141,6 +145,7 @@ def add_article(
             record_conflict_detection=record_conflict_detection,
             record_conflict_resolution=record_conflict_resolution,
             renumber=renumber,
+            upload_options=UploadOptions(subscriber_upload_options),
         )
     tell(f"Added: article {article.name}.", dry_run=dry_run)
 
@@ -191,18 +196,23 @@ def change_article(
             metavar="PARENT=JOIN_EXPR", help="A join filter, by the parent that it has.", show_default="as it is"
         ),
     ] = None,
+    subscriber_upload_options: Annotated[
+        int | None,
+        typer.Option(help=f"What clients may change. {_UPLOAD_OPTIONS}", show_default="as it is", min=0, max=2),
+    ] = None,
     *,
     dry_run: DryRun = False,
 ) -> None:
-    """Change an article's filters (SQL Server: sp_changemergearticle).
+    """Change an article's filters or upload options (SQL Server: sp_changemergearticle).
 
     Each subscription must then be reinitialized, with --upload-first to keep the subscriber's changes.
     """
     joins = dict(each.partition("=")[::2] for each in join or [])
-    if where is None and not joins:
-        raise typer.BadParameter("say what changes", param_hint="--where, --join")
+    if where is None and not joins and subscriber_upload_options is None:
+        raise typer.BadParameter("say what changes", param_hint="--where, --join, --subscriber-upload-options")
+    options = None if subscriber_upload_options is None else UploadOptions(subscriber_upload_options)
     with _altering(db, dry_run=dry_run) as merge:
-        merge.change_article(publication, article, where=where, joins=joins)
+        merge.change_article(publication, article, where=where, joins=joins, upload_options=options)
     tell("Changed; `rowtide merge reinitialize --upload-first` each subscriber.", dry_run=dry_run)
 
 

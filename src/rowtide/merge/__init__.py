@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Publication,
         SubscriberType,
         Subscription,
+        UploadOptions,
         Waiting,
     )
     from rowtide.merge.conflicts.resolution import Winner
@@ -81,6 +82,7 @@ __all__ = [
     "Unreachable",
     "Unsent",
     "UnsentColumn",
+    "UploadOptions",
     "Waiting",
     "Winner",
 ]
@@ -126,6 +128,7 @@ _HOMES = {
     "Unreachable": "rowtide.merge.fan_out.pending",
     "Unsent": "rowtide.merge.session.unsent",
     "UnsentColumn": "rowtide.merge.nodes.node",
+    "UploadOptions": "rowtide.merge.articles",
     "Waiting": "rowtide.merge.articles",
     "Winner": "rowtide.merge.conflicts.resolution",
 }

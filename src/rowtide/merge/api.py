@@ -16,6 +16,7 @@ from rowtide.merge.articles import (
     Publication,
     SubscriberType,
     Subscription,
+    UploadOptions,
 )
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.conflicts.resolving import KeptConflict, list_conflicts, resolve_conflict
@@ -113,16 +114,18 @@ class MergePublishing:
         record_conflict_detection: bool = False,
         record_conflict_resolution: bool = False,
         renumber: bool = False,
+        upload_options: UploadOptions = UploadOptions.ALLOWED,
     ) -> Article:
         """Publish a table and start tracking its changes (SQL Server: sp_addmergearticle).
 
         `where` is a row filter: a condition over the table's columns, host_name() and suser_name(). `resolver` takes
         the values of `--resolver`. `columns` are the published ones, beside the key; None for all. The options of
         records are those of the logical records that the article is the top of. With `renumber`, of two rows inserted
-        with one key the loser gets a new key, and keeps its children. Raises
+        with one key the loser gets a new key, and keeps its children. `upload_options` are those of subscriptions of
+        type client. Raises
         `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`, `ColumnsRefused`,
-        `ResolverUnknown`, `ResolverRefused`, `FilterRefused`, `RecordOptionsRefused`, `KeyNotNumbered`,
-        `SubscriptionsLeft`.
+        `ResolverUnknown`, `ResolverRefused`, `UploadOptionsRefused`, `FilterRefused`, `RecordOptionsRefused`,
+        `KeyNotNumbered`, `SubscriptionsLeft`.
         """
         options = ArticleOptions(
             column_tracking,
@@ -134,6 +137,7 @@ class MergePublishing:
             record_conflict_detection,
             record_conflict_resolution,
             renumber,
+            upload_options,
         )
         with self._altering(publication) as hub:
             return add_article(hub, publication, table, options)
@@ -158,15 +162,24 @@ class MergePublishing:
             return add_filter(hub, publication, child, JoinFilter(parent, condition, unique_key, filter_type))
 
     def change_article(
-        self, publication: str, article: str, *, where: str | None = None, joins: Mapping[str, str] | None = None
+        self,
+        publication: str,
+        article: str,
+        *,
+        where: str | None = None,
+        joins: Mapping[str, str] | None = None,
+        upload_options: UploadOptions | None = None,
     ) -> Article:
-        """Change an article's row filter, or its join filters by parent (SQL Server: sp_changemergearticle).
+        """Change an article's row filter, its join filters by parent, or upload options.
 
-        Its subscriptions must then be reinitialized. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
-        `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`.
+        (SQL Server: sp_changemergearticle.) Its subscriptions must then be reinitialized. Raises
+        `MergePublicationUnknown`, `MergeArticleUnknown`, `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`,
+        `UploadOptionsRefused`, `MergeArticleExists`.
         """
         with self._altering() as hub:
-            return change_article(hub, publication, article, where=where, joins=joins or {})
+            return change_article(
+                hub, publication, article, where=where, joins=joins or {}, upload_options=upload_options
+            )
 
     def add_partition(self, publication: str, partition: Partition) -> int:
         """Create a partition before the first subscription to it (SQL Server: sp_addmergepartition); return its number.

@@ -64,6 +64,17 @@ class PartitionOptions(IntEnum):
         return self in (PartitionOptions.OVERLAPPING, PartitionOptions.UNMOVED)
 
 
+class UploadOptions(IntEnum):
+    """What subscriptions of type client may do with an article (SQL Server: @subscriber_upload_options)."""
+
+    ALLOWED = 0
+    """Change rows; the changes are uploaded."""
+    KEPT_LOCAL = 1
+    """Change rows; the changes are not uploaded, and the hub's next change of such a row replaces them."""
+    PROHIBITED = 2
+    """Read rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Partition:
     """A subscriber's values of the filter functions; None for a function that no article's filter uses."""
@@ -125,7 +136,9 @@ class Article:
     last number given to a column; `table_id` and `fingerprint` are what the hub's catalogue said of the table when the
     definition was made, `shape` the parts of its columns and its checks (`table_changes`). `is_dropped`: it has been
     dropped, and stays until each subscriber has uploaded what it had changed. `vertical_partition`: the table has
-    columns that are not published. `record_conflict_detection` and `record_conflict_resolution` are those of the
+    columns that are not published. `is_tracked` is false in the definition that a client subscriber stores of an
+    article whose `subscriber_upload_options` let it upload nothing: it has no metadata of the rows.
+    `record_conflict_detection` and `record_conflict_resolution` are those of the
     logical records that it is the top of. `references` are its foreign keys to articles of the same
     publication; with `renumber` a row that loses its key gets a new one.
     """
@@ -154,6 +167,8 @@ class Article:
     record_conflict_resolution: bool = False
     references: tuple[ArticleReference, ...] = ()
     renumber: bool = False
+    subscriber_upload_options: UploadOptions = UploadOptions.ALLOWED
+    is_tracked: bool = True
 
     @property
     def file_table(self) -> str:
@@ -176,6 +191,21 @@ class Article:
             (article.subset_filter, [(join.parent, join.condition) for join in article.filtering_joins])
             for article in (self, other)
         )
+        return mine == others
+
+    def at_subscriber(self, subscriber_type: SubscriberType) -> Article:
+        """Return the definition that a subscriber stores; servers are exempt from the upload options."""
+        may_upload = self.subscriber_upload_options is UploadOptions.ALLOWED
+        return replace(self, is_tracked=may_upload or subscriber_type is SubscriberType.SERVER)
+
+    @property
+    def is_prohibited(self) -> bool:
+        """Whether programs may not change rows at this node."""
+        return not self.is_tracked and self.subscriber_upload_options is UploadOptions.PROHIBITED
+
+    def is_directed_as(self, other: Article) -> bool:
+        """Whether a node with another definition has changes of the rows in the same directions."""
+        mine, others = ((each.is_tracked, each.is_prohibited, each.is_upload_only) for each in (self, other))
         return mine == others
 
     @property
@@ -252,6 +282,7 @@ class Article:
             join_filters=tuple(_decode_join(**join) for join in fields.pop("join_filters")),
             partition_options=PartitionOptions(fields.pop("partition_options")),
             references=tuple(_reference(**each) for each in fields.pop("references", ())),
+            subscriber_upload_options=UploadOptions(fields.pop("subscriber_upload_options", UploadOptions.ALLOWED)),
             **fields,
         )
 

@@ -111,6 +111,39 @@ class ColumnsRefused(Invalid):
 
 
 @numbered
+class DirectionsChanged(RowtideError):
+    """A subscriber has tables of upload options, or of a direction, that the publisher no longer has."""
+
+    number = 8092
+    fact = "the upload options or the direction of {articles} were changed after {subscriber} was filled"
+    hint = "Run `rowtide merge reinitialize --upload-first`: it uploads the subscriber's changes and copies its tables."
+    subscriber: str
+    articles: str
+
+
+@numbered
+class ChangeProhibited(Denied):
+    """A program changed a row of a table that a subscription of type client may only read."""
+
+    number = 8093
+    fact = "{table} may only be changed at the publisher"
+    hint = "It was published with --subscriber-upload-options 2, from which subscriptions of type server are exempt."
+    table: str
+
+
+@numbered
+class UploadOptionsRefused(Invalid):
+    """--subscriber-upload-options does not fit the article."""
+
+    number = 8094
+    fact = "subscriber upload options {options} do not fit {article}: {reason}"
+    hint = "0: changes are uploaded; 1: they are not; 2: programs at subscribers of type client may change nothing."
+    article: str
+    options: int
+    reason: str
+
+
+@numbered
 class SessionReplaced(RowtideError):
     """Another synchronisation of the same subscription has begun."""
 

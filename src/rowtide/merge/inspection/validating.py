@@ -43,8 +43,9 @@ def validate(
     checksum: bool,
     on_progress: Callable[[str], None] = lambda _article: None,
 ) -> Sequence[ArticleValidation]:
-    """Compare all tables, each node in one snapshot; changes that are not exchanged yet count as differences.
+    """Compare all tables but upload-only ones, each node in one snapshot.
 
+    Changes that are not exchanged yet count as differences.
     Raises `DefinitionsDiffer`.
     """
     require_same_schema(hub, pairing)
@@ -52,7 +53,7 @@ def validate(
     unsent = unsent_columns(pairing, *examined)
     with hub.enumerating() as ours, subscriber.enumerating() as theirs:
         found = []
-        for article in pairing.articles:
+        for article in pairing.going_down:
             on_progress(article.name)
             row_filter = pairing.filters.get(article.nickname)
             rows = (ours.rows(article, row_filter), theirs.rows(article))

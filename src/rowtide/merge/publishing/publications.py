@@ -16,6 +16,7 @@ from rowtide.merge.articles import (
     Partition,
     PartitionOptions,
     Publication,
+    UploadOptions,
 )
 from rowtide.merge.catalogue import (
     find_article,
@@ -43,6 +44,7 @@ from rowtide.merge.errors import (
     MergePublicationExists,
     ResolverRefused,
     SubscriptionsLeft,
+    UploadOptionsRefused,
 )
 from rowtide.merge.handlers import find_handler
 from rowtide.merge.nodes.node import Node, TableDescription
@@ -71,6 +73,7 @@ class ArticleOptions:
     record_conflict_detection: bool = False
     record_conflict_resolution: bool = False
     renumber: bool = False
+    upload_options: UploadOptions = UploadOptions.ALLOWED
 
 
 def add_publication(hub: Node, name: str, *, retention_days: int) -> Publication:
@@ -89,8 +92,8 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     """Publish a table and track its changes (SQL Server: sp_addmergearticle); a repeat completes an interrupted call.
 
     Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`,
-    `ColumnsRefused`, `ResolverUnknown`, `ResolverRefused`, `FilterRefused`, `RecordOptionsRefused`, `KeyNotNumbered`,
-    `SubscriptionsLeft`.
+    `ColumnsRefused`, `ResolverUnknown`, `ResolverRefused`, `UploadOptionsRefused`, `FilterRefused`,
+    `RecordOptionsRefused`, `KeyNotNumbered`, `SubscriptionsLeft`.
     """
     publication = get_publication(hub.connection, publication_name)
     _require_no_subscriptions(hub, publication)
@@ -103,6 +106,7 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
         require_resolver(article)
     if article.is_upload_only and article.subset_filter is not None:
         raise ResolverRefused(article.resolver, article.qualified_name, "subscribers receive no rows to be filtered")
+    _require_direction(article)
     check_filter(hub, article)
     if options.renumber:
         require_numbered(described)
@@ -139,12 +143,19 @@ def add_filter(hub: Node, publication_name: str, child: str, join: JoinFilter) -
 
 
 def change_article(
-    hub: Node, publication_name: str, name: str, *, where: str | None, joins: Mapping[str, str]
+    hub: Node,
+    publication_name: str,
+    name: str,
+    *,
+    where: str | None,
+    joins: Mapping[str, str],
+    upload_options: UploadOptions | None = None,
 ) -> Article:
-    """Change an article's filters: its row filter, or its join filters by parent (SQL Server: sp_changemergearticle).
+    """Change an article's filters, its row filter or its join filters by parent, or its upload options.
 
-    A subscriber filled by the previous filter must be reinitialized: see `FiltersChanged`. Raises
-    `MergePublicationUnknown`, `MergeArticleUnknown`, `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`.
+    (SQL Server: sp_changemergearticle.) A subscriber filled by the previous ones must be reinitialized: see
+    `FiltersChanged`, `DirectionsChanged`. Raises `MergePublicationUnknown`, `MergeArticleUnknown`, `FilterRefused`,
+    `JoinFilterRefused`, `PartitionValueMissing`, `UploadOptionsRefused`, `MergeArticleExists`.
     """
     publication = get_publication(hub.connection, publication_name)
     listed = list_articles(hub.connection, publication.pubid)
@@ -160,6 +171,10 @@ def change_article(
             replace(join, condition=joins.get(join.parent, join.condition)) for join in article.join_filters
         ),
     )
+    if upload_options is not None:
+        changed = replace(changed, subscriber_upload_options=upload_options)
+        _require_direction(changed)
+        _require_directed_alike(hub, publication, changed)
     check_filter(hub, changed)
     for join in changed.join_filters:
         check_join(hub, changed, find_article(publication, listed, join.parent), join)
@@ -229,6 +244,13 @@ def _drop(node: Node, publication: Publication, article: Article) -> None:
             node.tables.drop_rowguid(article)
 
 
+def _require_direction(article: Article) -> None:
+    """Raise `UploadOptionsRefused` if nothing would travel."""
+    if article.is_upload_only and article.subscriber_upload_options is not UploadOptions.ALLOWED:
+        options = int(article.subscriber_upload_options)
+        raise UploadOptionsRefused(article.qualified_name, options, "it is upload-only: nothing would be exchanged")
+
+
 def _name_apart(described: TableDescription, merged: Iterable[Article]) -> str:
     """Return a table's name with its schema if a table of another schema has the name already; else empty."""
     taken = {one.file_table.lower() for one in merged if one.qualified_name != described.name}
@@ -252,6 +274,7 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
         partition_options=options.partition_options,
         renumber=options.renumber,
         table_in_files=merged.table_in_files if merged is not None else name_apart,
+        subscriber_upload_options=options.upload_options,
         vertical_partition=columns != described.columns,
         record_conflict_detection=options.record_conflict_detection,
         record_conflict_resolution=options.record_conflict_resolution,
@@ -271,8 +294,21 @@ def _require_new(hub: Node, publication: Publication, article: Article, merged: 
         return
     if (merged.vertical_partition or article.vertical_partition) and merged.columns != article.columns:
         raise MergeArticleExists(article.qualified_name, "another publication has it with other columns")
-    if merged.is_upload_only != article.is_upload_only:
-        raise MergeArticleExists(article.qualified_name, "only one of two publications would have it as upload-only")
+    _require_directed_alike(hub, publication, article)
+
+
+def _require_directed_alike(hub: Node, publication: Publication, article: Article) -> None:
+    """Raise `MergeArticleExists` if another publication of the hub has the table with other options: a subscriber could
+    have both.
+    """
+    for other in list_publications(hub.connection):
+        if other.pubid == publication.pubid or other.publisher != publication.publisher:
+            continue
+        for one in list_articles(hub.connection, other.pubid):
+            is_alike = one.subscriber_upload_options is article.subscriber_upload_options
+            if one.nickname == article.nickname and not (is_alike and one.is_directed_as(article)):
+                reason = f"publication {other.name} has it with other upload options, or in another direction"
+                raise MergeArticleExists(article.qualified_name, reason)
 
 
 def _is_preserved(hub: Node, article: Article, *, is_merged: bool) -> bool:

@@ -117,7 +117,7 @@ def add_subscription(
         _enter_partition(hub, articles, subscription)
     with subscriber.transaction():
         with hub.enumerating() as enumeration:
-            snapshot = Snapshot(enumeration, articles, bind_articles(articles, chosen), shared)
+            snapshot = Snapshot(enumeration, articles, bind_articles(articles, chosen), shared, subscriber_type)
             generation, members = enumeration.generation, snapshot.members()
             at_subscriber = replace(subscription, nickname=publication.publisher, received=generation)
             omissions = _fill(hub, subscriber, publication, snapshot, on_progress)
@@ -196,7 +196,8 @@ def reinitialize(
             renew_nickname(subscriber.connection)
         nickname = read_nickname(subscriber.connection)
         with hub.enumerating() as enumeration:
-            snapshot = Snapshot(enumeration, pairing.articles, pairing.filters)
+            subscriber_type = pairing.at_hub.subscriber_type
+            snapshot = Snapshot(enumeration, pairing.articles, pairing.filters, subscriber_type=subscriber_type)
             generation, members = enumeration.generation, snapshot.members()
             _refill(subscriber, pairing.publication.pubid, pairing.hub, snapshot, on_progress)
         _hold(hub, nickname, members, generation)
@@ -285,11 +286,16 @@ class Snapshot:
     articles: Sequence[Article]
     filters: Mapping[int, RowFilter]
     shared: Sequence[Article] = ()
+    subscriber_type: SubscriberType = SubscriberType.CLIENT
 
     @property
     def new_articles(self) -> Sequence[Article]:
         """The articles whose tables the subscriber does not have."""
         return [article for article in self.articles if article not in self.shared]
+
+    def there(self, article: Article) -> Article:
+        """Return an article as the subscriber has it."""
+        return article.at_subscriber(self.subscriber_type)
 
     def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
         if article.is_upload_only:
@@ -302,7 +308,7 @@ class Snapshot:
         Each row keeps its own lineage: a change included in one row may not have reached another, because it waits at
         its node or was refused.
         """
-        if article.is_upload_only:
+        if article.is_upload_only or not self.there(article).is_tracked:
             return
         row_filter = self.filters.get(article.nickname)
         belonging = None
@@ -379,12 +385,12 @@ def _fill(
         subscriber.tables.load(article, _told(article, snapshot.rows(article), on_progress))
     for article in snapshot.shared:
         purged = read_purged(subscriber.connection, article.nickname)
-        _put_article(subscriber, publication, article, purged)
+        _put_article(subscriber, publication, snapshot.there(article), purged)
     for article in snapshot.new_articles:
         for versions in snapshot.versions(article, publication.publisher):
             subscriber.write(article, versions)
-        _put_article(subscriber, publication, article, snapshot.enumeration.included(article))
-        subscriber.tables.track(article)
+        _put_article(subscriber, publication, snapshot.there(article), snapshot.enumeration.included(article))
+        subscriber.tables.track(snapshot.there(article))
     return omissions
 
 
@@ -397,8 +403,8 @@ def _refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on
     """Fill the tables again, in the caller's transaction; rows of upload-only articles stay with their changes."""
     articles = [article for article in snapshot.articles if not article.is_upload_only]
     for article in set(snapshot.articles) - set(articles):
-        set_definition(subscriber.connection, pubid, article)
-        subscriber.tables.track(article)
+        set_definition(subscriber.connection, pubid, snapshot.there(article))
+        subscriber.tables.track(snapshot.there(article))
     subscriber.defer_constraints()
     for article in reversed(articles):
         subscriber.tables.untrack(article)
@@ -408,9 +414,9 @@ def _refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on
     for article in articles:
         for versions in snapshot.versions(article, publisher):
             subscriber.write(article, versions)
-        set_definition(subscriber.connection, pubid, article)
+        set_definition(subscriber.connection, pubid, snapshot.there(article))
         set_purged(subscriber.connection, article.nickname, snapshot.enumeration.included(article))
-        subscriber.tables.track(article)
+        subscriber.tables.track(snapshot.there(article))
 
 
 def _told(

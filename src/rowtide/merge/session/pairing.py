@@ -24,6 +24,7 @@ from rowtide.merge.catalogue import (
 from rowtide.merge.definitions import articles, publications, schema_changes, subscriptions
 from rowtide.merge.errors import (
     DefinitionsDiffer,
+    DirectionsChanged,
     FiltersChanged,
     MergedTableAltered,
     MergePublicationUnknown,
@@ -74,10 +75,15 @@ class Pairing:
     def differing(self) -> tuple[str, ...]:
         """The articles that the subscriber defines otherwise than the hub."""
         known = {article.nickname: article for article in self.known}
-        published = {article.nickname: article for article in self.articles}
+        published = {article.nickname: article for article in self.there}
         nicknames = dict.fromkeys([*published, *known])
         differing = (each for each in nicknames if known.get(each) != published.get(each))
         return tuple((published.get(each) or known[each]).qualified_name for each in differing)
+
+    @property
+    def there(self) -> tuple[Article, ...]:
+        """The articles as the subscriber has them."""
+        return tuple(article.at_subscriber(self.at_hub.subscriber_type) for article in self.articles)
 
     @property
     def going_down(self) -> tuple[Article, ...]:
@@ -145,14 +151,15 @@ def require_ready(hub: Node, subscriber: Node, pairing: Pairing) -> Sequence[Uns
     """Raise unless the two nodes can synchronise; record at both where they are.
 
     Return the columns of both that are not sent. Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`,
-    `FiltersChanged`, `SchemaAhead`, `DefinitionsDiffer`, `MergedTableAltered`, `StoredFilterRefused`.
+    `FiltersChanged`, `DirectionsChanged`, `SchemaAhead`, `DefinitionsDiffer`, `MergedTableAltered`,
+    `StoredFilterRefused`.
     """
     at_hub, at_subscriber = hub.tables.examine(pairing.articles), subscriber.tables.examine(pairing.known)
     for examination in (at_hub, at_subscriber):
         _require_original(examination.original)
     _require_unexpired(pairing)
     _require_met(subscriber, pairing)
-    _require_filters(pairing)
+    _require_filled_alike(pairing)
     require_known_schema(hub, pairing)
     _require_same_schema(pairing, at_hub)
     _require_whole(hub, "the publisher", pairing, at_hub)
@@ -205,13 +212,14 @@ def _require_same_schema(pairing: Pairing, at_hub: Examination) -> None:
 def require_in_step(hub: Node, subscriber: Node, pairing: Pairing) -> None:
     """Raise unless the subscriber continues where it stopped; write nothing.
 
-    Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`, `FiltersChanged`, `DefinitionsDiffer`.
+    Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`, `FiltersChanged`, `DirectionsChanged`,
+    `DefinitionsDiffer`.
     """
     for node in (hub, subscriber):
         require_original(node)
     _require_unexpired(pairing)
     _require_met(subscriber, pairing)
-    _require_filters(pairing)
+    _require_filled_alike(pairing)
     require_same_schema(hub, pairing)
 
 
@@ -264,8 +272,8 @@ def _require_whole(node: Node, name: str, pairing: Pairing, examination: Examina
             raise MergedTableAltered(name, article.qualified_name, damage)
 
 
-def _require_filters(pairing: Pairing) -> None:
-    """Raise `FiltersChanged` if the subscriber was filled by other filters.
+def _require_filled_alike(pairing: Pairing) -> None:
+    """Raise `FiltersChanged` or `DirectionsChanged` if the subscriber was filled by other filters or options.
 
     A synchronisation sends later changes only.
     """
@@ -278,3 +286,10 @@ def _require_filters(pairing: Pairing) -> None:
     ]
     if changed:
         raise FiltersChanged(pairing.at_hub.subscriber, ", ".join(changed))
+    changed = [
+        article.qualified_name
+        for article in pairing.there
+        if article.name in known and not article.is_directed_as(known[article.name])
+    ]
+    if changed:
+        raise DirectionsChanged(pairing.at_hub.subscriber, ", ".join(changed))

@@ -214,7 +214,7 @@ def _download(
         marks = outgoing.marks
         _mark(hub, pairing, marks, generation)
         records = SubscriberRecords(receiver, uploaded.generation)
-        _transfer(spool, receiver, pairing.articles, phase, _counting(on_progress, "download"), records)
+        _transfer(spool, receiver, pairing.there, phase, _counting(on_progress, "download"), records)
     if generation != pairing.at_subscriber.received or spool.changes:
         _advance(receiver, received=generation, source=pairing.hub)
     returned = {nickname: [rowguid for rowguid, _ in each.relinked] for nickname, each in marks.items()}

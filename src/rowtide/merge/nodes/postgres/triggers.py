@@ -7,21 +7,21 @@ What a trigger of the user's or a foreign key action does in the agent's transac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.databases.source_table import Partition, SourceTable
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA
+from rowtide.merge.errors import ChangeProhibited
 from rowtide.merge.nodes.postgres.system_tables import LOG, LOG_ORDER
 from rowtide.merge.versions.apply import Logged
 
 AGENT_SETTING = "rowtide.merge_agent"
 """The setting that is on in the agent's transactions."""
-_IS_OF_USER = (
-    f"pg_catalog.current_setting('{AGENT_SETTING}', true) is distinct from 'on' or pg_catalog.pg_trigger_depth() > 0"
-)
+_IS_NOT_AGENT = f"pg_catalog.current_setting('{AGENT_SETTING}', true) is distinct from 'on'"
+_IS_OF_USER = f"{_IS_NOT_AGENT} or pg_catalog.pg_trigger_depth() > 0"
 _OLD, _NEW = "referencing old table as old_rows", "referencing new table as new_rows"
 _EVENTS = {
     "ins": f"after insert on {{table}} {_NEW} for each statement",
@@ -30,19 +30,29 @@ _EVENTS = {
     "trunc": "before truncate on {table} for each statement",
     "rowguid": f"before update of {ROWGUID} on {{table}} for each row",
 }
+_PROHIBITIONS = {
+    "prohibit": "before insert or update or delete on {table} for each row",
+    "prohibit_trunc": "before truncate on {table} for each statement",
+}
+_ALL_EVENTS = _EVENTS | _PROHIBITIONS
 _OF_STATEMENTS = tuple(kind for kind in _EVENTS if kind != "rowguid")
-_CONDITIONS = {"rowguid": f"old.{ROWGUID} is distinct from new.{ROWGUID}"}
+_CONDITIONS = {
+    "rowguid": f"old.{ROWGUID} is distinct from new.{ROWGUID}",
+    **dict.fromkeys(_PROHIBITIONS, _IS_NOT_AGENT),
+}
 
 
 def trigger_statements(article: Article, table: SourceTable) -> Iterator[str]:
     """Yield the statements that create a table's functions and triggers, and those of its partitions."""
-    for kind, body in _bodies(article).items():
+    bodies, events = _bodies(article), _events(article)
+    for kind in events:
+        body = bodies[kind]
         yield (
             f"create or replace function {SCHEMA}.{quote(_name(article, kind))}() returns trigger language plpgsql "
             f"security definer set search_path = pg_catalog, pg_temp as {quote_body(body)}"
         )
-    yield from _triggers(article, table, _EVENTS)
-    for part in table.row_holders:
+    yield from _triggers(article, table, events)
+    for part in table.row_holders if article.is_tracked else ():
         yield from track_partition(article, part)
 
 
@@ -53,18 +63,25 @@ def track_partition(article: Article, part: Partition) -> Iterator[str]:
 
 def trigger_names(article: Article) -> tuple[str, ...]:
     """Return the names of all triggers of an article's table."""
-    return tuple(_name(article, kind) for kind in _EVENTS)
+    return tuple(_name(article, kind) for kind in _events(article))
 
 
 def partition_trigger_names(article: Article) -> tuple[str, ...]:
     """Return the names of the triggers that each partition of a table has."""
-    return tuple(_name(article, kind) for kind in _OF_STATEMENTS)
+    return tuple(_name(article, kind) for kind in _OF_STATEMENTS) if article.is_tracked else ()
 
 
 def removal_statements(article: Article) -> Iterator[str]:
     """Yield the statements that drop the functions and all triggers that call them."""
-    for kind in _EVENTS:
+    for kind in _ALL_EVENTS:
         yield f"drop function if exists {SCHEMA}.{quote(_name(article, kind))}() cascade"
+
+
+def _events(article: Article) -> Mapping[str, str]:
+    """Return the events of an article's triggers; without tracking the rowguids alone are kept, or all rows."""
+    if article.is_tracked:
+        return _EVENTS
+    return _PROHIBITIONS if article.is_prohibited else {"rowguid": _EVENTS["rowguid"]}
 
 
 def _name(article: Article, kind: str) -> str:
@@ -76,7 +93,7 @@ def _triggers(article: Article, relation: SourceTable | Partition, kinds: Iterab
     for kind in kinds:
         name, condition = quote(_name(article, kind)), _CONDITIONS.get(kind, _IS_OF_USER)
         yield (
-            f"create trigger {name} {_EVENTS[kind].format(table=table)} when ({condition}) "
+            f"create trigger {name} {_ALL_EVENTS[kind].format(table=table)} when ({condition}) "
             f"execute function {SCHEMA}.{name}()"
         )
         yield f"alter table {table} enable always trigger {name}"
@@ -84,12 +101,14 @@ def _triggers(article: Article, relation: SourceTable | Partition, kinds: Iterab
 
 def _bodies(article: Article) -> dict[str, str]:
     truncated = _append(article, Logged.DELETED, "%1$s n")
+    refusal = str(ChangeProhibited(article.table))
     return {
         "ins": _function(_append(article, Logged.INSERTED, "new_rows n")),
         "upd": _update(article),
         "del": _function(_append(article, Logged.DELETED, "old_rows n")),
         "trunc": _function(f"execute format({quote_literal(truncated)}, tg_relid::regclass)"),
         "rowguid": "begin raise exception 'the column rowguid of a merged table stays as it is'; end",
+        **dict.fromkeys(_PROHIBITIONS, f"begin raise exception using message = {quote_literal(refusal)}; end"),
     }
 
 

@@ -347,6 +347,8 @@ def _temporary(staged: Staged, within: str) -> Iterator[str]:
 def _statements(staged: Staged, within: str) -> list[str]:
     """Return the statements that write those of the staged rows for which a condition holds."""
     article, writes = staged.article, staged.writes
+    if not article.is_tracked:
+        return list(_row_statements(staged, within))
     statements = list(_removals(article, within))
     if any(one.row is not None for one in writes):
         statements.append(_contents_insertion(article, within))

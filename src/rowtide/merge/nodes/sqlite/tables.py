@@ -27,7 +27,13 @@ from rowtide.merge.nodes.sqlite.rowguid import (
     has_own_rowguid,
     require_fit_rowguid,
 )
-from rowtide.merge.nodes.sqlite.triggers import trigger_name, trigger_names, trigger_statements, written_columns
+from rowtide.merge.nodes.sqlite.triggers import (
+    all_trigger_names,
+    trigger_name,
+    trigger_names,
+    trigger_statements,
+    written_columns,
+)
 from rowtide.merge.nodes.sqlite.writing import load
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission
@@ -222,7 +228,7 @@ class SqliteTables:
         system_tables.forget(self._session, article.nickname)
 
     def _drop_triggers(self, article: Article) -> None:
-        for name in trigger_names(article):
+        for name in all_trigger_names(article):
             self._session.execute(f"drop trigger if exists {quote(name)}")
 
     def _find(self, name: str) -> Table:

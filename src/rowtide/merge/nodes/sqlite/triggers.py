@@ -9,12 +9,14 @@ from __future__ import annotations
 from rowtide.databases.sqlite.catalogue import Column, Table
 from rowtide.databases.sqlite.displacement import Displacement
 from rowtide.databases.sqlite.index_text import TOKEN
-from rowtide.databases.sqlite.quoting import quote, unquote
+from rowtide.databases.sqlite.quoting import quote, quote_literal, unquote
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
-from rowtide.merge.nodes.sqlite.system_tables import LOG
+from rowtide.merge.errors import ChangeProhibited
+from rowtide.merge.nodes.sqlite.system_tables import AGENT, LOG
 from rowtide.merge.versions.apply import Logged
 
 _KINDS = ("ins", "upd", "del", "ins_displaces", "upd_displaces", "rowguid")
+_PROHIBITIONS = {"prohibit_ins": "insert", "prohibit_upd": "update", "prohibit_del": "delete"}
 
 
 def trigger_statements(article: Article, table: Table) -> dict[str, str]:
@@ -44,11 +46,12 @@ def trigger_statements(article: Article, table: Table) -> dict[str, str]:
             "select raise(abort, 'the column rowguid of a merged table stays as it is')",
         ),
     }
+    for kind, event in _PROHIBITIONS.items():
+        refusal = f"select raise(abort, {quote_literal(str(ChangeProhibited(article.table)))})"
+        bodies[kind] = (f"before {event} on {quoted} when not exists (select 1 from {quote(AGENT)})", refusal)
     return {
         name: f"create trigger {quote(name)} {event} begin {statement}; end"
-        for name, event, statement in (
-            (trigger_name(article, kind), event, statement) for kind, (event, statement) in bodies.items()
-        )
+        for name, event, statement in ((trigger_name(article, kind), *bodies[kind]) for kind in _kinds(article))
     }
 
 
@@ -69,7 +72,19 @@ def _in_order(article: Article, table: Table) -> list[Column]:
 
 def trigger_names(article: Article) -> tuple[str, ...]:
     """Return the names of all triggers of an article's table."""
-    return tuple(trigger_name(article, kind) for kind in _KINDS)
+    return tuple(trigger_name(article, kind) for kind in _kinds(article))
+
+
+def all_trigger_names(article: Article) -> tuple[str, ...]:
+    """Return the names that triggers of an article's table have with any options."""
+    return tuple(trigger_name(article, kind) for kind in (*_KINDS, *_PROHIBITIONS))
+
+
+def _kinds(article: Article) -> tuple[str, ...]:
+    """Return the kinds of an article's triggers; without tracking the rowguids alone are kept, or all rows."""
+    if article.is_tracked:
+        return _KINDS
+    return tuple(_PROHIBITIONS) if article.is_prohibited else ("rowguid",)
 
 
 def trigger_name(article: Article, kind: str) -> str:

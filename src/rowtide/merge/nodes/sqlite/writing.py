@@ -45,13 +45,13 @@ def write(session: sqlite3.Connection, article: Article, writes: Sequence[Write]
     _stage(session, article, writes, stamp)
     forget_exact(session, article, f"select rowguid from {staging}")
     keep_exact(session, article, ((one.rowguid, one.row) for one in writes if one.row is not None))
-    if any(one.row is not None for one in writes):
-        _write_contents(session, article, staging, stamp)
-    if any(one.row is None for one in writes):
-        _write_tombstones(session, article, staging, stamp)
+    if article.is_tracked:
+        _write_metadata(session, article, writes, staging, stamp)
     before = _last_line(session)
     with _recognisable(session):
         written = _write_rows(session, article, staging, writes)
+    if not article.is_tracked:
+        return
     _unlog(session, article, before, written, f"select rowguid, {_OPERATION} as kind from {staging}")
     is_ignored = written < sum(one.row is not None or one.is_live for one in writes)
     if is_ignored or _has_altering_columns(session, article):
@@ -174,6 +174,15 @@ def _metadata(article: Article, one: Write, stamp: int) -> tuple[object, ...]:
     own = encode_own_columns(article, dict.fromkeys(one.own_columns, stamp)) if one.own_columns else None
     known = (one.origin, one.priority, one.lineage, one.last, one.columns, own)
     return (one.row is None, one.is_live, one.tombstone.value, *known)
+
+
+def _write_metadata(
+    session: sqlite3.Connection, article: Article, writes: Sequence[Write], staging: str, stamp: int
+) -> None:
+    if any(one.row is not None for one in writes):
+        _write_contents(session, article, staging, stamp)
+    if any(one.row is None for one in writes):
+        _write_tombstones(session, article, staging, stamp)
 
 
 def _write_contents(session: sqlite3.Connection, article: Article, staging: str, stamp: int) -> None:
