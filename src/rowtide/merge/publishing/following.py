@@ -42,7 +42,7 @@ class _Following:
     def follow(self) -> None:
         with self.subscriber.altering(), self.hub.enumerating() as enumeration:
             known = {article.nickname: article for article in self.pairing.known}
-            for article in self.pairing.articles:
+            for article in self.pairing.there:
                 if article.nickname in known and known[article.nickname] != article:
                     self._change(enumeration, known[article.nickname], article)
             self._put_version()
@@ -77,7 +77,7 @@ class _Following:
                     set_definition(subscriber.connection, other.pubid, now)
         subscriber.tables.track(after)
         if alteration is not None:
-            if alteration.adopted:
+            if alteration.adopted and after.is_tracked:
                 subscriber.log_own(after, sorted(alteration.adopted), filled)
             for omission in alteration.omissions:
                 self.on_omission(omission)

@@ -240,5 +240,6 @@ def _require_columns(article: Article) -> None:
 
 
 def _renamed_resolver(resolver: str, renamed: Mapping[str, str]) -> str:
-    name, colon, column = resolver.partition(":")
-    return f"{name}{colon}{renamed.get(column, column)}"
+    name, colon, argument = resolver.partition(":")
+    column, *option = argument.partition(":")
+    return f"{name}{colon}{renamed.get(column, column)}{''.join(option)}"

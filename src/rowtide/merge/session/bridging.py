@@ -52,7 +52,7 @@ def bridge(sender: Article, receiver: Article) -> Bridge:
     """Return what carries changes from one definition of an article to a later one."""
     columns = tuple(column for column in receiver.columns if sender.same_column(column) is not None)
     common = replace(receiver, columns=columns)
-    _, _, column = receiver.resolver.partition(":")
+    column = receiver.resolver.partition(":")[2].partition(":")[0]
     if column and receiver.place_of(column) is not None and common.place_of(column) is None:
         # Its column is new: the subscriber has no value of it.
         common = replace(common, resolver=_PRIORITY)
