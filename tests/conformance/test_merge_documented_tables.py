@@ -212,3 +212,93 @@ def test_subscriptions_have_a_row_for_each_node(merged: Merge) -> None:
         # "A record of the last generations of changes that a node has sent and received."
         assert own[subid]["replnickname"] == at_hub[subid]["replnickname"]
         assert own[subid]["recgen"] == at_hub[subid]["sentgen"] > 0
+
+
+def test_changes_are_enumerated(merged: Merge) -> None:
+    merged.settle(1)
+    _close(merged)
+    _enumerate(merged)
+    _judge(merged)
+
+
+def _close(merged: Merge) -> None:
+    hub = merged.hub
+    hub.execute("update customer set name = 'A' where id = 1")
+    opened = next(row for row in read(hub, "MSmerge_genhistory") if row["genstatus"] == 0)
+    assert read(hub, "MSmerge_generation_partition_mappings") == []
+    # "sp_MSmakegeneration closes all open generations referenced in MSmerge_genhistory (closed generations have a value
+    # of 1 or 2 in the genstatus column)."
+    made = merged.merge.make_generation()
+    assert made is not None
+    assert (made.generation, made.genstatus, made.changecount) == (opened["generation"], 1, 1)
+    assert {row["genstatus"] for row in read(hub, "MSmerge_genhistory")} == {1, 2}
+    # "If a generation contains one or more changes that are relevant to a partition, a row is inserted into
+    # MSmerge_generation_partition_mappings. If a generation does not contain changes relevant to a partition, a row is
+    # not inserted."
+    (mapping,) = read(hub, "MSmerge_generation_partition_mappings")
+    groups = {row["partition_id"]: row["HOST_NAME_FN"] for row in read(hub, "MSmerge_partition_groups")}
+    assert (groups[mapping["partition_id"]], mapping["changecount"]) == ("north", 1)
+    assert (mapping["generation"], mapping["publication_number"]) == (made.generation, 1)
+    # What is closed stays as it is.
+    assert merged.merge.make_generation() == made
+
+
+def _enumerate(merged: Merge) -> None:
+    # "... and changes are not enumerated for any Subscriber that receives that partition."
+    north, south = (subscriber.url for subscriber in merged.subscribers)
+    assert merged.merge.enum_changes(PUBLICATION, south) == ()
+    # "For filtered tables, MSmerge_generation_partition_mappings is joined to MSmerge_current_partition_mappings and
+    # MSmerge_contents, to determine which changes are relevant to the partition that the Subscriber receives."
+    (change,) = merged.merge.enum_changes(PUBLICATION, north)
+    generation = of_row(merged.hub, "MSmerge_contents", change.rowguid)[0]["generation"]
+    assert (change.article, change.change, change.generation) == ("customer", "upsert", generation)
+    # "The sentgen for the Subscriber (stored in the publication database) and the recgen (stored in the subscription
+    # database) are compared. If the values are the same, changes are enumerated from the next generation. If they are
+    # not, the lower of the two values is used, to ensure that all changes are sent."
+    merged.sync(0)
+    assert merged.merge.enum_changes(PUBLICATION, north) == ()
+    _set_back(merged.subscribers[0], generation - 1)
+    (repeated,) = merged.merge.enum_changes(PUBLICATION, north)
+    assert repeated == change
+    # "For nonfiltered tables, all changes contained in generations after sentgen or recgen are enumerated."
+    merged.hub.execute("update item set name = 'j' where id = 1", "delete from orders where id = 20")
+    listed = {subscriber: merged.merge.enum_changes(PUBLICATION, subscriber) for subscriber in (north, south)}
+    kinds = {subscriber: sorted((each.article, each.change) for each in found) for subscriber, found in listed.items()}
+    assert kinds == {
+        north: [("customer", "upsert"), ("item", "upsert")],
+        south: [("item", "upsert"), ("orders", "delete")],
+    }
+    # A row that moves leaves one partition, with its children, and enters another.
+    merged.hub.execute("update customer set region = 'south' where id = 1")
+    moved = {each.change for each in merged.merge.enum_changes(PUBLICATION, north) if each.article != "item"}
+    assert moved == {"leave"}
+    summary = merged.sync(1)
+    assert summary.download.total.moved == len(listed[south]) + 2
+
+
+def _set_back(member: Member, generation: int) -> None:
+    prefix = "" if isinstance(member, FileMember) else "rowtide_merge."
+    member.execute(f'update {prefix}"sysmerge_stored_subscriptions" set recgen = {generation}')
+
+
+def _judge(merged: Merge) -> None:
+    # "sp_MSgetmetadata is called to determine whether a change should be applied as an insert, update, or delete. At
+    # this point, conflict detection is performed."
+    merged.settle()
+    hub, (north, south) = merged.hub, merged.subscribers
+    hub.execute(
+        "insert into item (id, name) values (5, 'five'), (6, 'six'), (7, 'seven')",
+    )
+    merged.settle(1)
+    hub.execute("insert into item (id, name) values (8, 'eight')", "update item set name = 'V' where id = 5")
+    rowguids = {key: hub.rowguid("item", key) for key in (5, 6, 7, 8)}
+    hub.execute("delete from item where id = 6", "update item set name = 'VII' where id = 7")
+    north.execute("update item set name = 'own' where id = 7")
+    asked = [rowguids[key] for key in sorted(rowguids)]
+    found = merged.merge.get_metadata(PUBLICATION, north.url, "item", asked)
+    assert {row.rowguid: row.applied_as for row in found} == dict(
+        zip(asked, ("update", "delete", "conflict: update-update", "insert"), strict=True)
+    )
+    merged.settle()
+    found = merged.merge.get_metadata(PUBLICATION, south.url, "item", asked, upload=True)
+    assert {row.applied_as for row in found} == {"nothing"}

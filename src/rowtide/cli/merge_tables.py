@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from rowtide.cli.merge_options import HubDb, Publication, Subscriber
 from rowtide.cli.options import AnyDb, ListingFormat
-from rowtide.cli.output import Format, as_json, print_rows
+from rowtide.cli.output import Format, as_json, notes, print_facts, print_listed, print_rows
 from rowtide.cli.tables import show_fact
 from rowtide.handle import connect
 
@@ -30,6 +31,66 @@ def table(
         print_rows(found.columns, rows, form, show=show_fact)
     else:
         print_rows(found.columns, [[as_json(value, form) for value in row] for row in rows], form)
+
+
+Upload = Annotated[bool, typer.Option("--upload", help="From the subscriber to the publisher, not the other way.")]
+
+
+@app.command(epilog="Example: rowtide merge make-generation --db sqlite:///field.db")
+def make_generation(db: AnyDb, form: ListingFormat = Format.TABLE) -> None:
+    """Close the open generation of a node, if it has changes (SQL Server: sp_MSmakegeneration).
+
+    Prints the last closed one, a row of MSmerge_genhistory. Synchronisations do this themselves.
+    """
+    made = connect(db).merge.make_generation()
+    if made is None:
+        notes.print("Nothing is merged here.")
+    else:
+        print_facts(made, form)
+
+
+@app.command(
+    epilog="Example: rowtide merge enum-changes shop --subscriber sqlite:///field.db --db postgresql://localhost/shop"
+)
+def enum_changes(
+    db: HubDb,
+    publication: Publication,
+    subscriber: Subscriber,
+    form: ListingFormat = Format.TABLE,
+    *,
+    upload: Upload = False,
+) -> None:
+    """List the changes that the publisher has for a subscriber, and send nothing (SQL Server: sp_MSenumchanges).
+
+    They are those after the lower of the sender's sentgen and the receiver's recgen.
+    """
+    listed = connect(db).merge.enum_changes(publication, subscriber, upload=upload)
+
+    from rowtide.merge.inspection.procedures import EnumeratedChange
+
+    print_listed(EnumeratedChange, listed, form)
+
+
+@app.command(
+    epilog="Example: rowtide merge get-metadata shop orders 01977d20-5a4e-7cc0-8000-cfe0f9b6d111"
+    " --subscriber sqlite:///field.db --db postgresql://localhost/shop"
+)
+def get_metadata(
+    db: HubDb,
+    publication: Publication,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="an article's name, or its table")],
+    rowguids: Annotated[list[str], typer.Argument(metavar="ROWGUID...", help="values of the column rowguid")],
+    subscriber: Subscriber,
+    form: ListingFormat = Format.TABLE,
+    *,
+    upload: Upload = False,
+) -> None:
+    """Say whether rows would be applied as inserts, updates or deletes (SQL Server: sp_MSgetmetadata)."""
+    listed = connect(db).merge.get_metadata(publication, subscriber, table, rowguids, upload=upload)
+
+    from rowtide.merge.inspection.procedures import RowMetadata
+
+    print_listed(RowMetadata, listed, form)
 
 
 def _hexadecimal(value: object) -> object:

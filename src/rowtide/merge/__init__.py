@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rowtide.merge.inspection.documented import DocumentedTable
     from rowtide.merge.inspection.explaining import RowReplica
     from rowtide.merge.inspection.listings import MergeArticle, MergeFilter, MergePublication
+    from rowtide.merge.inspection.procedures import EnumeratedChange, MergeGeneration, RowMetadata
     from rowtide.merge.inspection.sessions import MergeSession
     from rowtide.merge.inspection.validating import ArticleValidation
     from rowtide.merge.nodes.node import Refusal, UnsentColumn
@@ -47,11 +48,13 @@ __all__ = [
     "ArticleValidation",
     "Counts",
     "DocumentedTable",
+    "EnumeratedChange",
     "FilterType",
     "JoinFilter",
     "KeptConflict",
     "MergeArticle",
     "MergeFilter",
+    "MergeGeneration",
     "MergePublication",
     "MergeRehearsal",
     "MergeReplication",
@@ -71,6 +74,7 @@ __all__ = [
     "Refused",
     "Row",
     "RowChange",
+    "RowMetadata",
     "RowReplica",
     "SnapshotProgress",
     "SubscriberType",
@@ -93,11 +97,13 @@ _HOMES = {
     "ArticleValidation": "rowtide.merge.inspection.validating",
     "Counts": "rowtide.merge.session.exchange",
     "DocumentedTable": "rowtide.merge.inspection.documented",
+    "EnumeratedChange": "rowtide.merge.inspection.procedures",
     "FilterType": "rowtide.merge.articles",
     "JoinFilter": "rowtide.merge.articles",
     "KeptConflict": "rowtide.merge.conflicts.resolving",
     "MergeArticle": "rowtide.merge.inspection.listings",
     "MergeFilter": "rowtide.merge.inspection.listings",
+    "MergeGeneration": "rowtide.merge.inspection.procedures",
     "MergePublication": "rowtide.merge.inspection.listings",
     "MergeRehearsal": "rowtide.merge.api",
     "MergeReplication": "rowtide.merge.api",
@@ -105,9 +111,9 @@ _HOMES = {
     "MergeStatus": "rowtide.merge.status",
     "Omission": "rowtide.merge.nodes.table_parts",
     "Part": "rowtide.merge.nodes.table_parts",
-    "PartKind": "rowtide.merge.nodes.table_parts",
     "Partition": "rowtide.merge.articles",
     "PartitionOptions": "rowtide.merge.articles",
+    "PartKind": "rowtide.merge.nodes.table_parts",
     "PendingChanges": "rowtide.merge.session.pending",
     "PendingRow": "rowtide.merge.session.pending",
     "Phase": "rowtide.merge.session.history",
@@ -117,6 +123,7 @@ _HOMES = {
     "Refused": "rowtide.merge.session.exchange",
     "Row": "rowtide.merge.versions.changes",
     "RowChange": "rowtide.merge.versions.changes",
+    "RowMetadata": "rowtide.merge.inspection.procedures",
     "RowReplica": "rowtide.merge.inspection.explaining",
     "SnapshotProgress": "rowtide.merge.publishing.subscriptions",
     "SubscriberType": "rowtide.merge.articles",

@@ -41,6 +41,14 @@ from rowtide.merge.inspection.listings import (
     list_merge_filters,
     list_merge_publications,
 )
+from rowtide.merge.inspection.procedures import (
+    EnumeratedChange,
+    MergeGeneration,
+    RowMetadata,
+    enumerate_changes,
+    get_metadata,
+    make_generation,
+)
 from rowtide.merge.inspection.sessions import MergeSession, list_sessions
 from rowtide.merge.inspection.validating import ArticleValidation, validate
 from rowtide.merge.nodes.connecting import address, open_node, open_subscriber
@@ -449,6 +457,36 @@ class MergeReplication(MergePublishing):
         """Return the sessions of past synchronisations, newest first. Raises `MergePublicationUnknown`."""
         with open_node(self.url) as hub:
             return list_sessions(hub, publication) if _knows(hub, publication) else ()
+
+    def make_generation(self) -> MergeGeneration | None:
+        """Close the open generation, if it has changes (SQL Server: sp_MSmakegeneration); return the last closed one.
+
+        Synchronisations do this themselves.
+        """
+        with open_node(self.url) as node:
+            return make_generation(node) if node.tables.is_prepared() else None
+
+    def enum_changes(self, publication: str, subscriber: str, *, upload: bool = False) -> Sequence[EnumeratedChange]:
+        """Return what the hub has for a subscriber, or with `upload` the subscriber for the hub, without sending it.
+
+        (SQL Server: sp_MSenumchanges.) Nothing is written. Raises `MergePublicationUnknown`,
+        `MergeSubscriptionUnknown`.
+        """
+        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+            pairing = pair(hub, node, publication, address(subscriber))
+            return enumerate_changes(hub, node, pairing, is_upload=upload)
+
+    def get_metadata(
+        self, publication: str, subscriber: str, table: str, rowguids: Sequence[str], *, upload: bool = False
+    ) -> Sequence[RowMetadata]:
+        """Return whether rows of the hub are inserts, updates or deletes at a subscriber, by their versions.
+
+        (SQL Server: sp_MSgetmetadata.) With `upload`, what rows of the subscriber are at the hub. Nothing is written.
+        Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`, `MergeArticleUnknown`.
+        """
+        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+            pairing = pair(hub, node, publication, address(subscriber))
+            return get_metadata(hub, node, pairing, table, rowguids, is_upload=upload)
 
     def read_table(self, name: str) -> DocumentedTable:
         """Return a table that SQL Server documents, such as MSmerge_contents.
