@@ -33,6 +33,10 @@ class Member(ABC):
     def execute(self, *statements: str) -> list[Values]:
         """Run statements, each in a transaction of its own; return the rows of the last."""
 
+    def execute_as_agent(self, *statements: str) -> None:
+        """Run statements that write to metadata."""
+        self.execute(*statements)
+
     def rows(self, table: str, columns: str = "*") -> list[Values]:
         """Return a table's rows, in order."""
         return sorted(self.execute(f"select {columns} from {table}"), key=repr)
@@ -50,6 +54,10 @@ class FileMember(Member):
 
     def execute(self, *statements: str) -> list[Values]:
         return [self.program.execute(sql).fetchall() for sql in statements][-1]
+
+    def execute_as_agent(self, *statements: str) -> None:
+        flagged = "insert into MSmerge_agent values (1)", *statements, "delete from MSmerge_agent"
+        self.execute("begin immediate", *flagged, "commit")
 
 
 @dataclass

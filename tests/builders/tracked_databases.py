@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 
+from rowtide.databases.sqlite.guarding import writing
 from rowtide.tracking import Anchor, Change, ChangeTracking, Storage, TrackingKeyType, TrackingOptions
 
 TABLE = "create table t (id integer primary key, name text, qty integer)"
@@ -49,6 +50,10 @@ class TrackedDatabase(ABC):
         """Let the program run statements."""
         for statement in statements:
             self.ask(statement)
+
+    def run_as_rowtide(self, statement: str) -> None:
+        """Run a statement that writes to tables of tracking's own."""
+        self.run(statement)
 
     @property
     @abstractmethod
@@ -131,7 +136,11 @@ class TrackedFile(TrackedDatabase):
         self.run("drop trigger __sysTracking_t_delete")
 
     def age_tombstones(self, days: int) -> None:
-        self.run(f"update __sysOCSDeletedRows set __sysDeletedTime = __sysDeletedTime - {days}")
+        self.run_as_rowtide(f"update __sysOCSDeletedRows set __sysDeletedTime = __sysDeletedTime - {days}")
+
+    def run_as_rowtide(self, statement: str) -> None:
+        with writing(self.program):
+            self.run(statement)
 
 
 @dataclass(kw_only=True)

@@ -278,7 +278,7 @@ def _enumerate(merged: Merge) -> None:
 
 def _set_back(member: Member, generation: int) -> None:
     prefix = "" if isinstance(member, FileMember) else "rowtide_merge."
-    member.execute(f'update {prefix}"sysmerge_stored_subscriptions" set recgen = {generation}')
+    member.execute_as_agent(f'update {prefix}"sysmerge_stored_subscriptions" set recgen = {generation}')
 
 
 def _judge(merged: Merge) -> None:

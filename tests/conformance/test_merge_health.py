@@ -45,7 +45,9 @@ def test_subscription_not_synchronised_for_long_has_expired(merged: Merge) -> No
         else "sysmerge_stored_subscriptions"
     )
     url = address(merged.subscribers[0].url)
-    merged.hub.execute(f"update {table} set last_sync_date = '2020-01-01 00:00' where subscriber_server = '{url}'")
+    merged.hub.execute_as_agent(
+        f"update {table} set last_sync_date = '2020-01-01 00:00' where subscriber_server = '{url}'"
+    )
     expired = subscription(merged)
     assert expired.state is State.FAILING
     assert "it expired" in expired.fact

@@ -728,7 +728,7 @@ def test_a_rehearsal_says_what_would_be_done_and_does_nothing(tracked: TrackedDa
 
 def test_database_of_an_older_format_is_upgraded_keeping_anchors(tracked: TrackedDatabase) -> None:
     tracked.run("insert into t (id) values (1)")
-    tracked.run(f'update {tracked.system_table("__sysOCSTrackedObjects")} set "__sysForm" = 0')
+    tracked.run_as_rowtide(f'update {tracked.system_table("__sysOCSTrackedObjects")} set "__sysForm" = 0')
     tracked.drop_a_trigger()
     with pytest.raises(TrackingOutdated):
         tracked.changes()
@@ -741,7 +741,7 @@ def test_database_of_an_older_format_is_upgraded_keeping_anchors(tracked: Tracke
 
 
 def test_a_database_of_a_newer_form_is_refused(tracked: TrackedDatabase) -> None:
-    tracked.run(f'update {tracked.system_table("__sysOCSTrackedObjects")} set "__sysForm" = 99')
+    tracked.run_as_rowtide(f'update {tracked.system_table("__sysOCSTrackedObjects")} set "__sysForm" = 99')
 
     with pytest.raises(TrackingOutdated):
         tracked.tracking.upgrade_public_tracking()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from builders.dry_runs import require_true_dry_run_of_file
+from rowtide.databases.sqlite.guarding import writing
 from rowtide.handle import connect
 from rowtide.tracking import ChangeTracking
 
@@ -30,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def execute(path: Path, statement: str) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as program:
+    with closing(sqlite3.connect(path, isolation_level=None)) as program, writing(program):
         program.execute(statement)
 
 

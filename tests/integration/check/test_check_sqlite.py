@@ -13,6 +13,7 @@ from builders.checks import matching, only, run_mend, stopping
 from builders.command_lines import rowtide
 from builders.tracked_databases import TrackedFile
 from rowtide.core.errors import NameUnfit
+from rowtide.databases.sqlite.guarding import writing
 from rowtide.findings.finding import Advice, Finding, Severity
 from rowtide.handle import connect
 from rowtide.tracking import Storage, TrackingKeyType, TrackingOptions
@@ -234,11 +235,13 @@ def test_a_table_that_lost_its_key_is_not_to_be_resumed_as_it_is(tracked_file: T
 
 
 def test_what_another_version_tracks_is_upgraded(tracked_file: TrackedFile) -> None:
-    tracked_file.program.execute("update __sysOCSTrackedObjects set __sysForm = 0")
+    with writing(tracked_file.program):
+        tracked_file.program.execute("update __sysOCSTrackedObjects set __sysForm = 0")
     assert only(check(tracked_file), "an older rowtide tracked t").severity is Severity.STOPS
     mend(tracked_file, "an older rowtide")
     assert check(tracked_file) == []
-    tracked_file.program.execute("update __sysOCSTrackedObjects set __sysForm = 99")
+    with writing(tracked_file.program):
+        tracked_file.program.execute("update __sysOCSTrackedObjects set __sysForm = 99")
     assert only(check(tracked_file), "a newer rowtide tracked t").severity is Severity.STOPS
 
 

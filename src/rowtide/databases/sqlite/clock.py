@@ -16,6 +16,7 @@ from uuid import UUID
 
 from rowtide.core.anchors import Anchor, UnknownAnchor
 from rowtide.databases.sqlite.connect import IN_MEMORY, open_file, path_of
+from rowtide.databases.sqlite.guarding import WRITING, create_flag, guard, writing
 
 CLOCK_TABLE = "__sysClock"
 ANCHORS_TABLE = "__sysAnchors"
@@ -36,15 +37,20 @@ def create(connection: sqlite3.Connection) -> None:
         "(__sysId integer primary key, __sysCsn integer not null, __sysToken text not null, "
         "__sysTakenTime text not null)"
     )
-    connection.execute(f"insert into {CLOCK_TABLE} (__sysBsn) select 1 where not exists {BSN}")
+    create_flag(connection)
+    with writing(connection):
+        connection.execute(f"insert into {CLOCK_TABLE} (__sysBsn) select 1 where not exists {BSN}")
+    for table in (CLOCK_TABLE, ANCHORS_TABLE):
+        guard(connection, table)
 
 
 def drop(connection: sqlite3.Connection) -> None:
     """Drop the clock, if no trigger uses it any more, and all anchors, in the caller's transaction."""
-    readers = "select 1 from main.sqlite_schema where type = 'trigger' and instr(sql, ?)"
-    if connection.execute(readers, (CLOCK_TABLE,)).fetchone() is None:
+    readers = "select 1 from main.sqlite_schema where type = 'trigger' and instr(sql, ?) and tbl_name <> ?"
+    if connection.execute(readers, (CLOCK_TABLE, CLOCK_TABLE)).fetchone() is None:
         connection.execute(f"drop table if exists {CLOCK_TABLE}")
         connection.execute(f"drop table if exists {ANCHORS_TABLE}")
+        connection.execute(f"drop table if exists {WRITING}")
 
 
 def read(connection: sqlite3.Connection) -> int:
@@ -54,7 +60,9 @@ def read(connection: sqlite3.Connection) -> int:
 
 def end_epoch(connection: sqlite3.Connection) -> int:
     """End the open epoch, in the caller's write transaction; return the BSN of the next one."""
-    connection.execute(f"update {CLOCK_TABLE} set __sysBsn = __sysBsn + 1, __sysContext = null, __sysContextCsn = null")
+    ended = "__sysBsn = __sysBsn + 1, __sysContext = null, __sysContextCsn = null"
+    with writing(connection):
+        connection.execute(f"update {CLOCK_TABLE} set {ended}")
     return read(connection)
 
 
@@ -63,10 +71,11 @@ def set_context(connection: sqlite3.Connection, context: UUID, seen: Anchor | No
 
     A row that others changed after `seen` gets none: a reader that excludes this context would miss their change too.
     """
-    connection.execute(
-        f"update {CLOCK_TABLE} set __sysContext = ?, __sysContextCsn = ?",
-        (str(context), ALL_SEEN if seen is None else seen.csn),
-    )
+    with writing(connection):
+        connection.execute(
+            f"update {CLOCK_TABLE} set __sysContext = ?, __sysContextCsn = ?",
+            (str(context), ALL_SEEN if seen is None else seen.csn),
+        )
 
 
 def check(connection: sqlite3.Connection, anchor: Anchor) -> None:
@@ -102,7 +111,8 @@ def renew(connection: sqlite3.Connection, anchor: Anchor) -> Anchor:
 
 def forget_anchors(connection: sqlite3.Connection, below_csn: int) -> None:
     """Remove anchors that every table refuses, in the caller's write transaction."""
-    connection.execute(f"delete from {ANCHORS_TABLE} where __sysCsn < ?", (below_csn,))
+    with writing(connection):
+        connection.execute(f"delete from {ANCHORS_TABLE} where __sysCsn < ?", (below_csn,))
 
 
 @contextmanager
@@ -137,5 +147,6 @@ def _last_anchor(connection: sqlite3.Connection) -> Anchor | None:
 def _put_anchor(connection: sqlite3.Connection, csn: int) -> Anchor:
     anchor = Anchor(csn, secrets.token_hex(16))
     statement = f"insert into {ANCHORS_TABLE} (__sysCsn, __sysToken, __sysTakenTime) values (?, ?, datetime('now'))"
-    connection.execute(statement, (anchor.csn, anchor.token))
+    with writing(connection):
+        connection.execute(statement, (anchor.csn, anchor.token))
     return anchor

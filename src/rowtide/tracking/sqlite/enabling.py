@@ -25,6 +25,7 @@ from rowtide.tracking.sqlite.system_tables import (
     drop_system_tables,
     find_tracked,
     get_tracked,
+    has_tracked_objects,
     list_forms,
     list_tracked,
     put_tracked,
@@ -88,6 +89,8 @@ def upgrade(connection: sqlite3.Connection) -> tuple[str, ...]:
 
     Raises `TrackingOutdated` if a newer version tracks a table.
     """
+    if has_tracked_objects(connection):
+        create_system_tables(connection)
     older = [name for name, form in list_forms(connection).items() if form != FORM]
     for name, form in list_forms(connection).items():
         if form > FORM:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import write_transaction
+from rowtide.databases.sqlite.guarding import writing
 from rowtide.tracking.options import PurgeType, TrackedTable
 from rowtide.tracking.sqlite.system_tables import (
     COMMIT_SEQUENCE,
@@ -47,7 +48,7 @@ def purge_transactions(connection: sqlite3.Connection, purge_type: PurgeType, va
     """Remove transactions from the commit sequence; return how many. Raises `NothingTracked`."""
     statement = f"delete from {COMMIT_SEQUENCE} where {_OLD_TRANSACTION[purge_type]}"
     require_tracking(connection)
-    with write_transaction(connection):
+    with write_transaction(connection), writing(connection):
         return connection.execute(statement, {"value": value}).rowcount
 
 
@@ -72,7 +73,8 @@ def _purge_chunk(connection: sqlite3.Connection, table: str, condition: str, val
         tracked = get_tracked(connection, table)
         put_tracked(connection, replace(tracked, min_valid_csn=max(tracked.min_valid_csn, highest)))
         delete = f"delete from {TOMBSTONES} where __sysId in (select __sysId from ({chunk}))"
-        return connection.execute(delete, parameters).rowcount
+        with writing(connection):
+            return connection.execute(delete, parameters).rowcount
 
 
 def forget_anchors(connection: sqlite3.Connection, tables: Sequence[TrackedTable]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from rowtide.databases.sqlite import clock
+from rowtide.databases.sqlite.guarding import CHANGES, guard, writing
 from rowtide.tracking.errors import NothingTracked, NotTracked, TrackingOutdated
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 
@@ -33,6 +34,10 @@ def create_system_tables(connection: sqlite3.Connection) -> None:
     clock.create(connection)
     for table, columns in _COLUMNS.items():
         connection.execute(f"create table if not exists {table} ({columns})")
+    # Tombstones are inserted by triggers, in the statements of programs.
+    guard(connection, TOMBSTONES, CHANGES)
+    for table in (COMMIT_SEQUENCE, TRACKED_OBJECTS):
+        guard(connection, table)
 
 
 def drop_system_tables(connection: sqlite3.Connection) -> None:
@@ -63,7 +68,8 @@ def list_forms(connection: sqlite3.Connection) -> dict[str, int]:
 
 def set_form(connection: sqlite3.Connection, name: str) -> None:
     """Record that a table's triggers have this version's form."""
-    connection.execute(f"update {TRACKED_OBJECTS} set __sysForm = ? where __sysTN = ?", (FORM, name))
+    with writing(connection):
+        connection.execute(f"update {TRACKED_OBJECTS} set __sysForm = ? where __sysTN = ?", (FORM, name))
 
 
 def list_tracked(connection: sqlite3.Connection) -> tuple[TrackedTable, ...]:
@@ -92,24 +98,24 @@ def get_tracked(connection: sqlite3.Connection, name: str) -> TrackedTable:
 
 def put_tracked(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
     """Write a tracked table to the catalogue, in the caller's transaction."""
-    connection.execute(
-        f"insert or replace into {TRACKED_OBJECTS} values (?, ?, ?, ?, ?, ?, ?)",
-        (
-            tracked.name,
-            tracked.key_type,
-            tracked.options.value,
-            tracked.storage,
-            tracked.min_valid_csn,
-            tracked.lost_time,
-            FORM,
-        ),
+    values = (
+        tracked.name,
+        tracked.key_type,
+        tracked.options.value,
+        tracked.storage,
+        tracked.min_valid_csn,
+        tracked.lost_time,
+        FORM,
     )
+    with writing(connection):
+        connection.execute(f"insert or replace into {TRACKED_OBJECTS} values (?, ?, ?, ?, ?, ?, ?)", values)
 
 
 def remove_tracked(connection: sqlite3.Connection, name: str) -> None:
     """Remove a table with its tombstones, in the caller's transaction."""
-    connection.execute(f"delete from {TRACKED_OBJECTS} where __sysTN = ?", (name,))
-    connection.execute(f"delete from {TOMBSTONES} where __sysTN = ?", (name,))
+    with writing(connection):
+        connection.execute(f"delete from {TRACKED_OBJECTS} where __sysTN = ?", (name,))
+        connection.execute(f"delete from {TOMBSTONES} where __sysTN = ?", (name,))
 
 
 def _tracked(

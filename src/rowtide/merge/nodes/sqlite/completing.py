@@ -6,6 +6,7 @@ A view without rows that anybody needs says which form the metadata have.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 
@@ -13,11 +14,12 @@ from sqlalchemy import Connection
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateTable
 
+from rowtide.databases.sqlite.guarding import CHANGES, guard_statements
 from rowtide.databases.sqlite.quoting import quote, quote_literal
 from rowtide.merge.definitions import complete as add_missing
 from rowtide.merge.definitions import metadata
 from rowtide.merge.documented.names import RENAMED, view_names
-from rowtide.merge.nodes.sqlite import system_tables
+from rowtide.merge.nodes.sqlite import exact_numbers, system_tables
 from rowtide.merge.nodes.sqlite.documented_tables import file_views
 
 _FORM = "MSmerge_form"
@@ -29,7 +31,8 @@ def _form() -> str:
     dialect = sqlite.dialect()
     tables = [str(CreateTable(table).compile(dialect=dialect)) for table in metadata.sorted_tables]
     raw = [f"{table} {columns}" for table, columns in system_tables.COLUMN_DEFINITIONS.items()]
-    form = sha256("\n".join([*tables, *raw, *system_tables.DEFINITIONS, *file_views().values()]).encode()).hexdigest()
+    made = [*tables, *raw, *system_tables.DEFINITIONS, *file_views().values(), *_guards()]
+    form = sha256("\n".join(made).encode()).hexdigest()
     return f"CREATE VIEW {_FORM} as select {quote_literal(form[:16])} as form"
 
 
@@ -57,6 +60,19 @@ def complete(connection: Connection, session: sqlite3.Connection) -> None:
     for name, query in file_views().items():
         session.execute(f"create view {quote(name)} as {query}")
     session.execute(_form())
+    for statement in _guards():
+        session.execute(statement)
+    # The caller goes on to write.
+    session.execute(f"insert into {system_tables.AGENT} values (1)")
+
+
+def _guards() -> Iterator[str]:
+    """Yield the statements that guard all tables; lines of the log are inserted by triggers."""
+    flag = system_tables.AGENT
+    yield from guard_statements(system_tables.LOG, CHANGES, flag=flag)
+    own = (*(table.name for table in metadata.sorted_tables), *system_tables.COLUMN_DEFINITIONS, exact_numbers.EXACT)
+    for table in own:
+        yield from guard_statements(table, flag=flag)
 
 
 def drop_views(session: sqlite3.Connection) -> None:

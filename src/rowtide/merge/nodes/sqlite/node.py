@@ -18,6 +18,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import begin_immediate, is_busy, open_engine, path_of, rehearsal
 from rowtide.databases.sqlite.errors import FileBusy, FileFailed
+from rowtide.databases.sqlite.guarding import writing
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, Subscription
@@ -30,7 +31,7 @@ from rowtide.merge.nodes.sqlite.apply import apply_beside, apply_log, is_logged
 from rowtide.merge.nodes.sqlite.dependents import has_dependents
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
-from rowtide.merge.nodes.sqlite.key_moves import renumber
+from rowtide.merge.nodes.sqlite.key_moves import move_received, renumber
 from rowtide.merge.nodes.sqlite.row_metadata import (
     FILTERING,
     READER,
@@ -40,9 +41,9 @@ from rowtide.merge.nodes.sqlite.row_metadata import (
     table_of,
 )
 from rowtide.merge.nodes.sqlite.rows import find_key_holder, highest_key, read_referencing, read_rows
-from rowtide.merge.nodes.sqlite.system_tables import CONTENTS
+from rowtide.merge.nodes.sqlite.system_tables import AGENT, CONTENTS
 from rowtide.merge.nodes.sqlite.tables import SqliteTables
-from rowtide.merge.nodes.sqlite.writing import fill, log_own, write, write_moved, write_temporary
+from rowtide.merge.nodes.sqlite.writing import fill, log_own, write, write_temporary
 from rowtide.merge.nodes.unique_swap import temporary_values
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.filters import RowFilter
@@ -139,7 +140,8 @@ class SqliteNode:
         except FileBusy as error:
             raise NodeBusy(self.path, str(error)) from error
         try:
-            yield
+            with writing(self._session, AGENT):
+                yield
             failpoint("sqlite_merge_commit.before")
             self._session.commit()
         except sqlite3.Error as error:
@@ -153,7 +155,7 @@ class SqliteNode:
     @contextmanager
     def rehearsing(self, statements: list[str]) -> Iterator[None]:
         try:
-            with rehearsal(self._session, statements):
+            with rehearsal(self._session, statements), writing(self._session, AGENT):
                 yield
         except FileBusy as error:
             raise NodeBusy(self.path, str(error)) from error
@@ -245,7 +247,7 @@ class SqliteNode:
     def write_together(self, parts: Sequence[tuple[Article, Sequence[Write]]]) -> None:
         self.defer_constraints()
         for article, writes in parts:
-            self._attempt(article, partial(write_moved, self._session, article, writes))
+            self._attempt(article, partial(move_received, self._session, article, writes))
             updated = [one.rowguid for one in writes if one.row is not None and one.is_live]
             temporary = temporary_values(article, updated)
             self._attempt(article, partial(write_temporary, self._session, article, temporary))
@@ -277,7 +279,7 @@ class SqliteNode:
         try:
             with self._savepoint("merge_half"):
                 if moves_keys:
-                    self._attempt(article, partial(write_moved, self._session, article, writes))
+                    self._attempt(article, partial(move_received, self._session, article, writes))
                 self.write(article, writes)
         except RowsRefused as error:
             if len(writes) > 1:

@@ -22,7 +22,10 @@ LOG = "MSmerge_log"
 """Users' changes since the log was last applied, in order; `columns` has 1 for each changed column, else 0."""
 
 AGENT = "MSmerge_agent"
-"""Has a row while the agent writes, by which programs' triggers can leave its writes out."""
+"""Has a row in the agent's write transactions, by which programs' triggers can leave its writes out.
+
+It is also what opens the guards of our tables.
+"""
 
 INDEXES = {CONTENTS: "MSmerge_contents_stamp", TOMBSTONE: "MSmerge_tombstone_stamp"}
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.catalogue import find_table
@@ -15,10 +14,9 @@ from rowtide.databases.sqlite.texts import ANY, from_text, is_numeric, reader
 from rowtide.databases.sqlite.types import affinity, stored_type
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact, keep_exact
-from rowtide.merge.nodes.sqlite.key_moves import move_received
 from rowtide.merge.nodes.sqlite.own_columns import encode_own_columns
 from rowtide.merge.nodes.sqlite.rows import read_rows
-from rowtide.merge.nodes.sqlite.system_tables import AGENT, CONTENTS, LOG, TOMBSTONE
+from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, LOG, TOMBSTONE
 from rowtide.merge.nodes.unique_swap import TemporaryValues
 from rowtide.merge.nodes.untyped_values import is_of_unknown_class, untyped_places, with_classes_of
 from rowtide.merge.versions.apply import Logged
@@ -48,8 +46,7 @@ def write(session: sqlite3.Connection, article: Article, writes: Sequence[Write]
     if article.is_tracked:
         _write_metadata(session, article, writes, staging, stamp)
     before = _last_line(session)
-    with _recognisable(session):
-        written = _write_rows(session, article, staging, writes)
+    written = _write_rows(session, article, staging, writes)
     if not article.is_tracked:
         return
     _unlog(session, article, before, written, f"select rowguid, {_OPERATION} as kind from {staging}")
@@ -58,23 +55,16 @@ def write(session: sqlite3.Connection, article: Article, writes: Sequence[Write]
         _log_alterations(session, article, writes)
 
 
-def write_moved(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> None:
-    """Give rows the new keys that they are about to get, in the caller's transaction; see `move_received`."""
-    with _recognisable(session):
-        move_received(session, article, writes)
-
-
 def write_temporary(session: sqlite3.Connection, article: Article, values: Mapping[str, TemporaryValues]) -> None:
     """Give rows temporary values, in the caller's transaction; raises SQLite's own errors."""
     types = {column.name: column.type_text for column in article.columns}
     before, written = _last_line(session), 0
-    with _recognisable(session):
-        for rowguid, temporary in values.items():
-            settings = ", ".join(f"{quote(name)} = ?" for name in temporary)
-            written += session.execute(
-                f"update {quote(article.file_table)} set {settings} where {ROWGUID} = ?",
-                [*(from_text(text, types[name]) for name, text in temporary.items()), rowguid],
-            ).rowcount
+    for rowguid, temporary in values.items():
+        settings = ", ".join(f"{quote(name)} = ?" for name in temporary)
+        written += session.execute(
+            f"update {quote(article.file_table)} set {settings} where {ROWGUID} = ?",
+            [*(from_text(text, types[name]) for name, text in temporary.items()), rowguid],
+        ).rowcount
     listed = quote_literal(json.dumps(list(values)))
     writes = f"select value as rowguid, {Logged.UPDATED.value} as kind from json_each({listed})"
     _unlog(session, article, before, written, writes)
@@ -117,14 +107,6 @@ def load(session: sqlite3.Connection, article: Article, rows: Sequence[tuple[str
     statement = f"insert into {quote(article.file_table)} ({names}) values ({marks})"
     values = _values_of(article)
     return session.executemany(statement, ([*values(row), rowguid] for rowguid, row in rows)).rowcount
-
-
-@contextmanager
-def _recognisable(session: sqlite3.Connection) -> Iterator[None]:
-    """Write as the agent; an error undoes the mark with the rest of the caller's savepoint."""
-    session.execute(f"insert into {AGENT} values (1)")
-    yield
-    session.execute(f"delete from {AGENT}")
 
 
 def _with_classes(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> Sequence[Write]:
