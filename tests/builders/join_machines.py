@@ -68,6 +68,32 @@ def belonging(rows: Rows, region: str) -> dict[str, set[int]]:
             return found
 
 
+def publish(merged: Merge, *statements: str, **options: Any) -> None:
+    """Make the tables with their rows, publish them with the joins, and subscribe each region."""
+    merged.hub.execute(*statements)
+    merged.merge.add_publication(PUBLICATION)
+    for table in COLUMNS:
+        where = "region = host_name()" if table == "employee" else None
+        merged.merge.add_article(PUBLICATION, table, where=where, **options)
+    for child, parent, condition in JOINS:
+        merged.merge.add_filter(PUBLICATION, child, parent, condition)
+    for subscriber, region in zip(merged.subscribers, REGIONS, strict=True):
+        merged.merge.add_subscription(PUBLICATION, subscriber.url, partition=Partition(region))
+
+
+def require_belonging(merged: Merge) -> None:
+    """Each subscriber has the hub's rows that belong to its region, as the model says."""
+    rows = {
+        table: [dict(zip(columns, row, strict=True)) for row in merged.hub.rows(table, ", ".join(columns))]
+        for table, columns in COLUMNS.items()
+    }
+    for subscriber, region in zip(merged.subscribers, REGIONS, strict=True):
+        expected = belonging(rows, region)
+        for table, columns in COLUMNS.items():
+            belong = [tuple(row.values()) for row in rows[table] if row["id"] in expected[table]]
+            assert subscriber.rows(table, ", ".join(columns)) == sorted(belong, key=repr), (region, table)
+
+
 class MergingTrees(RuleBasedStateMachine):
     """Employees by region or below such, their customers, these' orders, lines of both, and the lines' products."""
 
@@ -79,16 +105,7 @@ class MergingTrees(RuleBasedStateMachine):
         self._opened = ExitStack()
         members = type(self).opening(self._opened)
         self.merge = Merge(members[0], members[1:])
-        merge, options = self.merge.merge, {"compensate_for_errors": True} | self.options
-        members[0].execute(*DEFINITIONS)
-        merge.add_publication(PUBLICATION)
-        for table in COLUMNS:
-            where = "region = host_name()" if table == "employee" else None
-            merge.add_article(PUBLICATION, table, where=where, **options)
-        for child, parent, condition in JOINS:
-            merge.add_filter(PUBLICATION, child, parent, condition)
-        for subscriber, region in zip(members[1:], REGIONS, strict=True):
-            merge.add_subscription(PUBLICATION, subscriber.url, partition=Partition(region))
+        publish(self.merge, *DEFINITIONS, **{"compensate_for_errors": True} | self.options)
 
     def teardown(self) -> None:
         try:
@@ -148,16 +165,7 @@ class MergingTrees(RuleBasedStateMachine):
     def come_to_rest(self) -> None:
         """After quiet rounds each has what the model says, foreign keys hold, and two more rounds move nothing."""
         self.merge.settle(4)
-        rows = {
-            table: [dict(zip(columns, row, strict=True)) for row in self.merge.hub.rows(table, ", ".join(columns))]
-            for table, columns in COLUMNS.items()
-        }
-        for subscriber, region in zip(self.merge.subscribers, REGIONS, strict=True):
-            expected = belonging(rows, region)
-            for table, columns in COLUMNS.items():
-                there = subscriber.rows(table, ", ".join(columns))
-                belong = [tuple(row.values()) for row in rows[table] if row["id"] in expected[table]]
-                assert there == sorted(belong, key=repr), (region, table)
+        require_belonging(self.merge)
         require_foreign_keys(self.merge)
         assert all(summary.is_quiet for summary in self.merge.settle(2))
 

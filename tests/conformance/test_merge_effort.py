@@ -125,3 +125,54 @@ def begin_joined(folder: Path, opened: ExitStack, rows: int) -> Merge:
     merged.hub.execute(fill(rows), "insert into line (id, item_id, qty) select id, id, 0 from item")
     merged.settle()
     return merged
+
+
+@pytest.mark.parametrize("changed", ["grade", pytest.param("line", marks=pytest.mark.exhaustive)])
+def test_over_joins_as_many_steps_as_rows_follow(tmp_path: Path, changed: str) -> None:
+    taken = []
+    for rows in (300, 3000):
+        with ExitStack() as opened:
+            merged = begin_chain(tmp_path / str(rows), opened, rows)
+            merged.hub.execute(f"update {changed} set qty = qty + 1 where id <= {CHANGED}")
+            taken.append(count_steps(merged))
+            merged.require_equal("item", "line", columns="id, qty")
+    small, large = taken
+
+    assert small > 0
+    assert large < small * 1.5
+
+
+def begin_chain(folder: Path, opened: ExitStack, rows: int) -> Merge:
+    """Items of grades, which follow each other in twos, and lines of items, which their details follow."""
+    merged = open_both(folder, opened)
+    merged.hub.execute(
+        "create table grade (id integer primary key, above integer, qty integer)",
+        "create table item (id integer primary key, grade_id integer, qty integer)",
+        "create table line (id integer primary key, item_id integer, qty integer)",
+        "create table detail (id integer primary key, line_id integer, qty integer)",
+        *(
+            f"create index {table}_{column} on {table} ({column})"
+            for table, column in (("grade", "above"), ("item", "grade_id"), ("line", "item_id"), ("detail", "line_id"))
+        ),
+    )
+    merged.merge.add_publication(PUBLICATION)
+    merged.merge.add_article(PUBLICATION, "grade", where="above is null")
+    for table in ("item", "line", "detail"):
+        merged.merge.add_article(PUBLICATION, table)
+    for child, condition in {
+        "grade grade": "grade.above = parent.id",
+        "item grade": "item.grade_id = grade.id",
+        "line item": "line.item_id = item.id",
+        "detail line": "detail.line_id = line.id",
+    }.items():
+        merged.merge.add_filter(PUBLICATION, *child.split(), condition)
+    merged.merge.add_subscription(PUBLICATION, merged.subscribers[0].url)
+    numbers = f"with recursive s (n) as (select 1 union all select n + 1 from s where n < {rows})"
+    merged.hub.execute(
+        f"{numbers} insert into grade (id, above, qty) select n, case when n % 2 = 0 then n - 1 end, 0 from s",
+        "insert into item (id, grade_id, qty) select id, id, 0 from grade",
+        "insert into line (id, item_id, qty) select id, id, 0 from item",
+        "insert into detail (id, line_id, qty) select id, id, 0 from line",
+    )
+    merged.settle()
+    return merged
