@@ -14,6 +14,7 @@ from rowtide.merge.errors import (
     FilterRefused,
     FiltersChanged,
     PartitionValueMissing,
+    PartitionValueUnfit,
     StoredFilterRefused,
 )
 from rowtide.merge.nodes.connecting import open_node
@@ -382,3 +383,23 @@ def test_a_subscription_gives_what_the_filters_ask_for(merged: Merge) -> None:
 
     with pytest.raises(PartitionValueMissing, match="--login"):
         merged.merge.add_subscription(PUBLICATION, merged.subscribers[0].url, **NORTH)
+
+
+def test_a_converted_value_is_of_the_type_that_filters_need(merged: Merge) -> None:
+    merged.hub.execute(CUSTOMER, *ROWS)
+    merged.merge.add_publication(PUBLICATION)
+    merged.merge.add_article(PUBLICATION, "customer", where="id = cast(host_name() as int) or cast(id as text) = '3'")
+
+    with pytest.raises(PartitionValueUnfit, match="bigint, which north is not"):
+        merged.merge.add_subscription(PUBLICATION, merged.subscribers[0].url, **NORTH)
+    merged.merge.add_subscription(PUBLICATION, merged.subscribers[0].url, partition=Partition("2"))
+    assert ids(merged.subscribers[0]) == [2, 3]
+
+
+def test_subquery_is_refused_with_the_join_filter_to_write(merged: Merge) -> None:
+    merged.hub.execute(CUSTOMER, ORDERS)
+    merged.merge.add_publication(PUBLICATION)
+    written = 'add-filter orders customer "orders.customer_id = customer.id"'
+
+    with pytest.raises(FilterRefused, match=written):
+        merged.merge.add_article(PUBLICATION, "orders", where="customer_id in (select id from customer)")

@@ -19,13 +19,14 @@ from rowtide.merge.partitions.expressions import Scope, ScopeTable, SubscriberVa
 from rowtide.merge.partitions.expressions.grammar import FUNCTIONS
 
 ODD = 'od"d) or (1=1'
-SCOPE = Scope((ScopeTable("t", ("id", "qty", "region", ODD)),))
+SCOPE = Scope((ScopeTable("t", ("id", "qty", "region", ODD), {"id": "integer", "qty": "integer", "region": "text"}),))
 TABLE = 'create table t (id integer primary key, qty integer, region text {0}, "od""d) or (1=1" text {0})'
 Row = tuple[int, int | None, str | None, str | None]
 
 PIECES = (
     *("id", "region", "t", ".", "nothing", '"od""d) or (1=1"', '"', '""', "'", "''", "'x'", "\\", "1", "0.5", "(", ")"),
     *(",", "=", "<>", "!=", "<", "+", "-", "*", "/", "%", "||", "::", ":", ";", "--", "/*", "*/", "$$", "$a$", "$1"),
+    *("cast", "as", "text", "bigint", "cast(host_name() as date)", "cast(id as text)"),
     *("and", "or", "not", "in", "is", "null", "true", "like", "between", "select", "from", "union", "exists", "case"),
     *("host_name()", "suser_sname()", "lower", "abs", "coalesce", "random", "pg_sleep", "load_extension", "e'", "U&'"),
     *("\n", "\t", "\u00a0", "é", "\U0001f600", "?", "[", "]", "`", "@", "date '2024-01-01'"),
@@ -77,7 +78,8 @@ def prepare(connection: sqlite3.Connection, query: str) -> tuple[str, int]:
         return str(error), 0
 
 
-NUMBER_COLUMNS, TEXT_COLUMNS = st.sampled_from(["id", "qty", "t.qty"]), st.sampled_from(["region", '"od""d) or (1=1"'])
+NUMBER_COLUMNS = st.sampled_from(["id", "qty", "t.qty", "cast(qty as bigint)", "cast(suser_name() as int)"])
+TEXT_COLUMNS = st.sampled_from(["region", '"od""d) or (1=1"', "cast(qty as text)", "cast(region as varchar)"])
 NUMBERS = st.integers(-3, 12).map(str)
 TEXTS = st.sampled_from(["''", "'n'", "'north'", "'it''s'", "'\\'", "host_name()", "'é'"])
 
@@ -152,7 +154,8 @@ def test_hubs_of_both_kinds_choose_the_same_rows(
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(filter_text=FILTERS, host=VALUES)
     def compare(filter_text: str, host: str) -> None:
-        sql = as_sql(read_expression(filter_text, SCOPE), {SubscriberValue.HOST_NAME: host})
+        values = {SubscriberValue.HOST_NAME: host, SubscriberValue.SUSER_NAME: "7"}
+        sql = as_sql(read_expression(filter_text, SCOPE), values)
         query = f"select id from t where {sql} order by id"
         assert file.execute(query).fetchall() == session.execute(query.encode()).fetchall()
 

@@ -322,6 +322,19 @@ class PartitionValueMissing(Invalid):
 
 
 @numbered
+class PartitionValueUnfit(Invalid):
+    """A filter converts a value of the subscription, which is not of the type."""
+
+    number = 8041
+    fact = "publication {publication} is filtered by {function}() as {type_name}, which {value} is not"
+    hint = "Give a value of the type: a date as YYYY-MM-DD, a number in plain digits."
+    publication: str
+    function: str
+    value: str
+    type_name: str
+
+
+@numbered
 class JoinFilterRefused(Invalid):
     """A join filter does not fit the publication."""
 

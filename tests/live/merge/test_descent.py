@@ -13,7 +13,7 @@ from rowtide.databases.postgres.embedded import EmbeddedServer
 
 pytestmark = pytest.mark.live
 
-ROWS = 20_000
+ROWS = 8000
 CHANGED = 10
 LEVELS = {"grade": "grade", "item": "grade", "line": "item", "detail": "line"}
 
@@ -56,12 +56,10 @@ def read(hub: Member) -> int:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("changed", LEVELS)
-def test_a_change_reads_what_follows_it(merged: Merge, changed: str) -> None:
+def test_a_change_reads_what_follows_it(merged: Merge) -> None:
     merged.sync()
-    before = read(merged.hub)
-    merged.hub.execute(f"update {changed} set qty = 1 where id <= {CHANGED}")
-    assert merged.sync().download.total.updates == CHANGED
-    tuples = read(merged.hub) - before
-
-    assert tuples < ROWS / 4
+    for changed in LEVELS:
+        before = read(merged.hub)
+        merged.hub.execute(f"update {changed} set qty = qty + 1 where id <= {CHANGED}")
+        assert merged.sync().download.total.updates == CHANGED
+        assert read(merged.hub) - before < ROWS / 2, changed

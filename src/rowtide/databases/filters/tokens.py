@@ -73,7 +73,7 @@ _TOKEN = re.compile(
 _REASONS = {
     "'": "a text does not end",
     '"': "a name in quotes does not end, or is empty",
-    ":": "casts and parameters are not part of row filters",
+    ":": "casts by :: and parameters are not part of row filters",
     "$": "parameters are not part of row filters",
     ";": "a row filter is one condition",
 }

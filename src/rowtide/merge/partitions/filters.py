@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from rowtide.databases.filters.tokens import FilterUnreadable
 from rowtide.merge.articles import ROWGUID, Article, JoinFilter, Partition, Publication
-from rowtide.merge.errors import FilterRefused, PartitionValueMissing, StoredFilterRefused
+from rowtide.merge.errors import FilterRefused, PartitionValueMissing, PartitionValueUnfit, StoredFilterRefused
 from rowtide.merge.partitions.expressions import (
+    Cast,
     Expression,
     Scope,
     ScopeTable,
@@ -21,6 +22,8 @@ from rowtide.merge.partitions.expressions import (
     as_sql,
     columns_of,
     functions_of,
+    literal,
+    parts_of,
     read_expression,
 )
 
@@ -116,19 +119,22 @@ def parent_name(child: Article, parent: Article) -> str:
     return PARENT if child.table.lower() == parent.table.lower() else parent.table
 
 
-def functions_in(article: Article) -> frozenset[SubscriberValue]:
-    """Return the subscriber values that an article's row filter uses. Raises `StoredFilterRefused`."""
-    with _stored():
-        found = read_filter(article)
-    return frozenset() if found is None else functions_of(found)
-
-
 def require_values(publication: Publication, articles: Iterable[Article], given: Partition) -> Partition:
-    """Return the given values that the row filters use. Raises `PartitionValueMissing`."""
-    asked = {function for article in articles for function in functions_in(article)}
+    """Return the given values that the row filters use. Raises `PartitionValueMissing`, `PartitionValueUnfit`."""
+    with _stored():
+        filters = [expression for article in articles if (expression := read_filter(article)) is not None]
+    asked = {function for expression in filters for function in functions_of(expression)}
     for function, option in _OPTIONS.items():
         if function in asked and getattr(given, function.value) is None:
             raise PartitionValueMissing(publication.name, function.value, option)
+    for part in (part for expression in filters for part in parts_of(expression)):
+        match part:
+            case Cast(SubscriberValue() as function, type_name):
+                value = str(getattr(given, function.value))
+                if literal(value, type_name) is None:
+                    raise PartitionValueUnfit(publication.name, function.value, value, type_name)
+            case _:
+                pass
     return Partition(
         given.host_name if SubscriberValue.HOST_NAME in asked else None,
         given.suser_name if SubscriberValue.SUSER_NAME in asked else None,
@@ -164,7 +170,14 @@ def bind(expression: Expression, partition: Partition) -> str:
 
 
 def _read(article: Article, condition: str, *tables: tuple[str, Article]) -> Expression:
-    scope = (ScopeTable(name, (*(column.name for column in of.columns), ROWGUID)) for name, of in tables)
+    scope = (
+        ScopeTable(
+            name,
+            (*(column.name for column in of.columns), ROWGUID),
+            {column.name: column.type_text for column in of.columns},
+        )
+        for name, of in tables
+    )
     try:
         return read_expression(condition, Scope(tuple(scope)))
     except FilterUnreadable as error:

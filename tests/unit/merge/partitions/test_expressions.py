@@ -11,10 +11,16 @@ from rowtide.merge.partitions.expressions import (
     SubscriberValue,
     as_sql,
     functions_of,
+    literal,
     read_expression,
 )
+from rowtide.merge.partitions.expressions.casts import TYPES
 
-CUSTOMER = ScopeTable("customer", ("id", "region", "Name", "user", 'od"d) or (1', "rowguid"))
+CUSTOMER = ScopeTable(
+    "customer",
+    ("id", "region", "Name", "user", 'od"d) or (1', "rowguid"),
+    {"id": "integer", "region": "character varying(5)", "Name": "numeric(5,2)"},
+)
 ORDERS = ScopeTable("Orders", ("id", "customer_id", "rowguid"))
 OF_ROW = Scope((CUSTOMER,))
 OF_JOIN = Scope((ORDERS, CUSTOMER))
@@ -45,10 +51,36 @@ def written(filter_text: str, scope: Scope = OF_ROW) -> str:
         ("NAME = 'it''s \\'", "(\"Name\" = 'it''s \\')"),
         ("generated_column = 1", '("generated_column" = 1)'),
         ("rowguid = 'x'", "(\"rowguid\" = 'x')"),
+        ("cast(id as text) = CAST(region AS varchar)", '(cast("id" as text) = cast("region" as text))'),
+        ("cast(customer.id as bigint) = cast(suser_name() as text)", "(cast(\"id\" as bigint) = ') or true --')"),
+        ("id = cast(host_name() as integer)", '("id" = cast(null as bigint))'),
     ],
 )  # fmt: skip
 def test_a_filter_is_written_from_its_parts_alone(filter_text: str, sql: str) -> None:
     assert written(filter_text) == sql
+
+
+@pytest.mark.parametrize(
+    ("value", "type_name", "sql"),
+    [
+        ("12", "bigint", "(12)"),
+        (" -7 ", "bigint", "(-7)"),
+        ("9223372036854775808", "bigint", None),
+        ("1_000", "bigint", None),
+        ("12.5", "bigint", None),
+        ("12.50", "numeric", "(12.50)"),
+        ("12", "numeric", "(12.0)"),
+        ("nan", "numeric", None),
+        ("1e3", "numeric", None),
+        ("2024-02-29", "date", "'2024-02-29'"),
+        ("2023-02-29", "date", None),
+        ("nor'th", "text", "'nor''th'"),
+        ("A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"),
+        ("", "bigint", None),
+    ],
+)
+def test_a_converted_value_is_a_literal_of_its_type(value: str, type_name: str, sql: str | None) -> None:
+    assert literal(value, type_name) == sql
 
 
 def test_a_join_says_which_table_a_column_is_of() -> None:
@@ -63,6 +95,10 @@ _FUNCTIONS = (
     "is none of the functions that filters may call: host_name, suser_name, abs, coalesce, length, lower, ltrim, "
     "nullif, replace, rtrim, substr, trim, upper"
 )
+
+
+_FOLLOWED = "rows of other tables are followed by a join filter: add-filter"
+_APART = "differently, or may fail to"
 
 
 @pytest.mark.parametrize(
@@ -82,8 +118,17 @@ _FUNCTIONS = (
         ("region = 'x", 10, "a text does not end"),
         ('"region = 1', 1, "a name in quotes does not end, or is empty"),
         ("region = 'a\0'", 12, "the character is none that PostgreSQL stores"),
-        ("id in (select 1)", 8, "select is a word of SQL; quote it if it is a column"),
-        ("exists (select 1)", 1, f"exists {_FUNCTIONS}"),
+        ("id in (select 1)", 8, f"{_FOLLOWED} CHILD PARENT CONDITION"),
+        ("id not in (select owner from t where x = 1)", 12, f'{_FOLLOWED} customer t "customer.id = t.owner"'),
+        ("exists (select 1)", 9, f"{_FOLLOWED} CHILD PARENT CONDITION"),
+        ("id = (select 1)", 7, f"{_FOLLOWED} CHILD PARENT CONDITION"),
+        ("exists (id)", 1, f"exists {_FUNCTIONS}"),
+        ("cast(id + 1 as text) = '2'", 9, "as and a type are expected, not +"),
+        ("cast(lower(region) as text) = '2'", 6, "cast converts a column, host_name() or suser_name()"),
+        ("cast(id as money) = 1", 12, f"money is none of the types of filters, which are {', '.join(TYPES)}"),
+        ("cast(region as int) = 1", 6, f"PostgreSQL and SQLite convert character varying(5) to int {_APART}"),
+        ("cast(name as text) = 1", 6, f"PostgreSQL and SQLite convert numeric(5,2) to text {_APART}"),
+        ("cast(other as text) = 1", 6, f"PostgreSQL and SQLite convert unknown to text {_APART}"),
         ("random() > 0.5", 1, f"random {_FUNCTIONS}"),
         ('"lower"(region) = 1', 1, f"lower {_FUNCTIONS}"),
         ("pg_catalog.lower(region) = 1", 1, "pg_catalog is not a table of this filter, which are customer"),
@@ -94,7 +139,7 @@ _FUNCTIONS = (
         ("lower() = 1", 7, "a column or a value is expected, not )"),
         ("current_user = region", 1, "current_user is a word of SQL; quote it if it is a column"),
         ("case when true then 1 end = 1", 1, "case is a word of SQL; quote it if it is a column"),
-        ("id::text = '1'", 3, "casts and parameters are not part of row filters"),
+        ("id::text = '1'", 3, "casts by :: and parameters are not part of row filters"),
         ("id = null", 6, "what is compared with null matches never: write is null"),
         ("id = 1 = 2", 8, "an operator or the end has to follow, not ="),
         ("id / id = 1", 6, "/ is followed by a number other than 0, so that it has a result"),

@@ -1,17 +1,21 @@
 """The language of merge's filters: one expression over the columns of one table, or of two joined tables."""
 
+from rowtide.merge.partitions.expressions.casts import literal
 from rowtide.merge.partitions.expressions.grammar import Scope, ScopeTable, read_expression
 from rowtide.merge.partitions.expressions.statements import as_sql
 from rowtide.merge.partitions.expressions.tree import (
+    Cast,
     Column,
     Expression,
     Operation,
     SubscriberValue,
     columns_of,
     functions_of,
+    parts_of,
 )
 
 __all__ = [
+    "Cast",
     "Column",
     "Expression",
     "Operation",
@@ -21,5 +25,7 @@ __all__ = [
     "as_sql",
     "columns_of",
     "functions_of",
+    "literal",
+    "parts_of",
     "read_expression",
 ]

@@ -5,22 +5,25 @@
                | value [not] between value and value | value is [not] null | true | false
     value      = value || value | value + - * value | value / % number | + - value | function ( value, ... )
                | [table .] column | number | 'text' | type 'text' | true | false | ( condition )
+               | cast ( [table .] column as type ) | cast ( function of the subscriber as type )
     function   = host_name ( ) | suser_name ( ) | suser_sname ( ) | one of FUNCTIONS
 
-Precedence is PostgreSQL's. All other SQL is refused: subqueries, casts, other functions, comments, parameters.
+Precedence is PostgreSQL's. All other SQL is refused: subqueries, other functions, comments, parameters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from rowtide.databases.filters.cursor import Cursor
 from rowtide.databases.filters.reserved_words import RESERVED_WORDS
 from rowtide.databases.filters.tokens import Token, TokenKind
+from rowtide.merge.partitions.expressions.casts import TYPES, types_of_column
 from rowtide.merge.partitions.expressions.tree import (
     Call,
+    Cast,
     Column,
     Constant,
     Expression,
@@ -67,6 +70,8 @@ class ScopeTable:
 
     name: str
     columns: tuple[str, ...]
+    types: Mapping[str, str] = field(default_factory=dict)
+    """PostgreSQL's names of the types of columns that may be converted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +139,7 @@ class _Reader:
     def matched(self, value: Expression) -> Expression | None:
         if self.words.accept_word("in"):
             self.words.expect_mark("(")
+            self.refuse_subquery(value)
             return Membership(value, self.listed())
         if self.words.accept_word("like"):
             return Operation("like", (value, self.value()))
@@ -179,6 +185,7 @@ class _Reader:
             case TokenKind.NAME | TokenKind.QUOTED_NAME:
                 return self.named(token)
             case TokenKind.MARK if token.text == "(":
+                self.refuse_subquery()
                 expression = self.deeper(token, self.disjunction)
                 self.words.expect_mark(")")
                 return expression
@@ -204,6 +211,10 @@ class _Reader:
 
     def call(self, token: Token) -> Expression:
         function = token.text
+        if token.kind is TokenKind.NAME and function == "cast":
+            return self.cast()
+        if token.kind is TokenKind.NAME and function == "exists":
+            self.refuse_subquery()
         if token.kind is TokenKind.NAME and function in _OF_SUBSCRIBER:
             self.words.expect_mark(")")
             return _OF_SUBSCRIBER[function]
@@ -215,6 +226,37 @@ class _Reader:
         if not fewest <= len(arguments) <= most:
             raise self.words.refusal(f"{token} has another number of arguments than {len(arguments)}", token)
         return Call(function, arguments)
+
+    def cast(self) -> Cast:
+        start = self.words.token
+        operand = self.operand()
+        if not isinstance(operand, Column | SubscriberValue):
+            raise self.words.refusal("cast converts a column, host_name() or suser_name()", start)
+        if not self.words.accept_word("as"):
+            raise self.words.refusal(f"as and a type are expected, not {self.words.token}")
+        named = self.words.take()
+        type_name = TYPES.get(named.text) if named.kind is TokenKind.NAME else None
+        if type_name is None:
+            raise self.words.refusal(f"{named} is none of the types of filters, which are {', '.join(TYPES)}", named)
+        if isinstance(operand, Column):
+            table = next(each for each in self.scope.tables if each.name == operand.table)
+            of_column = table.types.get(operand.name, "unknown")
+            if type_name not in types_of_column(of_column):
+                reason = f"PostgreSQL and SQLite convert {of_column} to {named} differently, or may fail to"
+                raise self.words.refusal(reason, start)
+        self.words.expect_mark(")")
+        return Cast(operand, type_name)
+
+    def refuse_subquery(self, value: Expression | None = None) -> None:
+        """Raise `FilterUnreadable` if a subquery is next, with the join filter to write instead."""
+        if not self.words.token.is_word("select"):
+            return
+        start = self.words.take()
+        selected, following, table = self.words.take(), self.words.take(), self.words.take()
+        join = "CHILD PARENT CONDITION"
+        if isinstance(value, Column) and following.is_word("from"):
+            join = f'{value.table} {table} "{value.table}.{value.name} = {table}.{selected}"'
+        raise self.words.refusal(f"rows of other tables are followed by a join filter: add-filter {join}", start)
 
     def column(self, token: Token) -> Expression:
         if not self.words.accept_mark("."):

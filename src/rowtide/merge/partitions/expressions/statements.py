@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import assert_never
 
+from rowtide.merge.partitions.expressions.casts import literal, quoted
 from rowtide.merge.partitions.expressions.tree import (
     Call,
+    Cast,
     Column,
     Constant,
     Expression,
@@ -31,11 +33,15 @@ def as_sql(expression: Expression, values: Mapping[SubscriberValue, str]) -> str
         case Column(table, name):
             return f"{_quoted(table)}.{_quoted(name)}"
         case Constant(Form.TEXT, text):
-            return _text(text)
+            return quoted(text)
         case Constant(_, text):
             return text
         case SubscriberValue():
-            return _text(values.get(expression, ""))
+            return quoted(values.get(expression, ""))
+        case Cast(SubscriberValue() as function, type_name):
+            return literal(values.get(function, ""), type_name) or f"cast(null as {type_name})"
+        case Cast(operand, type_name):
+            return f"cast({write(operand)} as {type_name})"
         case Operation(operator, (operand,)):
             return f"({operator} {write(operand)})"
         case Operation(operator, operands):
@@ -58,7 +64,3 @@ def _listed(parts: Iterable[str]) -> str:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -80,7 +80,15 @@ class Test:
     state: str
 
 
-Expression = Column | Constant | SubscriberValue | Operation | Call | Membership | Range | Test
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A column or a subscription's value, converted; `type_name` is one of `casts.TYPES`."""
+
+    operand: Column | SubscriberValue
+    type_name: str
+
+
+Expression = Cast | Column | Constant | SubscriberValue | Operation | Call | Membership | Range | Test
 
 
 def functions_of(expression: Expression) -> frozenset[SubscriberValue]:
@@ -105,7 +113,7 @@ def parts_of(expression: Expression) -> Iterator[Expression]:
             operands = (operand, *members)
         case Range(operand, low, high):
             operands = (operand, low, high)
-        case Test(operand):
+        case Test(operand) | Cast(operand):
             operands = (operand,)
         case _:
             assert_never(expression)
