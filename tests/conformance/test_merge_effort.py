@@ -159,13 +159,13 @@ def begin_chain(folder: Path, opened: ExitStack, rows: int) -> Merge:
     merged.merge.add_article(PUBLICATION, "grade", where="above is null")
     for table in ("item", "line", "detail"):
         merged.merge.add_article(PUBLICATION, table)
-    for child, condition in {
-        "grade grade": "grade.above = parent.id",
-        "item grade": "item.grade_id = grade.id",
-        "line item": "line.item_id = item.id",
-        "detail line": "detail.line_id = line.id",
-    }.items():
-        merged.merge.add_filter(PUBLICATION, *child.split(), condition)
+    for child, parent, condition in (
+        ("grade", "grade", "grade.above = parent.id"),
+        ("item", "grade", "item.grade_id = grade.id"),
+        ("line", "item", "line.item_id = item.id"),
+        ("detail", "line", "detail.line_id = line.id"),
+    ):
+        merged.merge.add_filter(PUBLICATION, child, parent, condition)
     merged.merge.add_subscription(PUBLICATION, merged.subscribers[0].url)
     numbers = f"with recursive s (n) as (select 1 union all select n + 1 from s where n < {rows})"
     merged.hub.execute(
