@@ -92,10 +92,11 @@ def open_server_member(url: str) -> Iterator[ServerMember]:
 
 @dataclass
 class Merge:
-    """A hub with publication `shop`, and subscribers."""
+    """A hub with a publication, and subscribers."""
 
     hub: Member
     subscribers: Sequence[Member]
+    publication: str = PUBLICATION
     merge: MergeReplication = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,16 +110,16 @@ class Merge:
         """Make tables at the hub, publish them, each with the options given for it, and subscribe all."""
         if definitions:
             self.hub.execute(*definitions)
-        self.merge.add_publication(PUBLICATION)
+        self.merge.add_publication(self.publication)
         for table, options in articles.items():
-            self.merge.add_article(PUBLICATION, table, **options)
+            self.merge.add_article(self.publication, table, **options)
         options = list(subscriber_options) or [{} for _ in self.subscribers]
         for subscriber, chosen in zip(self.subscribers, options, strict=True):
-            self.merge.add_subscription(PUBLICATION, subscriber.url, **chosen)
+            self.merge.add_subscription(self.publication, subscriber.url, **chosen)
 
     def sync(self, number: int = 0) -> Summary:
         """Synchronise a subscriber."""
-        return self.merge.sync(PUBLICATION, self.subscribers[number].url)
+        return self.merge.sync(self.publication, self.subscribers[number].url)
 
     def settle(self, rounds: int = 2) -> list[Summary]:
         """Synchronise all, and again, so that what the last brought comes to the first; return what was done."""
@@ -140,7 +141,7 @@ class Merge:
         url = self.subscribers[number].url
         with open_node(self.hub.url) as hub, open_node(url) as node:
             nodes = interrupted(hub, interruption), interrupted(node, interruption)
-            synchronise_following(*nodes, PUBLICATION, address(url))
+            synchronise_following(*nodes, self.publication, address(url))
 
     def require_equal(self, *tables: str, columns: str = "*") -> None:
         """All members have the same rows."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -53,6 +54,15 @@ def add_subscription(
     priority: Annotated[float, typer.Option(help="Of a server, below the publisher's 100.", min=0.0, max=99.99)] = 0.0,
     host_name: HostName = None,
     login: Login = None,
+    snapshot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Fill the tables from files that `rowtide merge snapshot` made, of their partition. An interrupted "
+            "command continues when it is repeated.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Subscribe a database: create and fill its tables (SQL Server: sp_addmergesubscription).
 
@@ -69,12 +79,34 @@ def add_subscription(
             subscriber_type=Kind[kind.name],
             priority=priority,
             partition=Partition(host_name, login),
+            snapshot=snapshot,
             on_progress=on_progress,
             on_omission=omissions.append,
         )
     for omission in omissions:
         notes.print(f"Not at the subscriber: {omission}")
     notes.print("Added; `rowtide merge sync` exchanges what changes from now on.")
+
+
+@app.command(
+    epilog="Example: rowtide merge snapshot shop --host-name north --to snapshots/north --db postgresql://localhost/shop"
+)
+def snapshot(
+    db: HubDb,
+    publication: Publication,
+    to: Annotated[Path, typer.Option(metavar="DIR", help="The folder, which is created.")],
+    host_name: HostName = None,
+    login: Login = None,
+) -> None:
+    """Write what subscribers of a partition start with to files (SQL Server: sp_adddynamicsnapshot_job).
+
+    `rowtide merge add-subscription --snapshot` fills subscribers from them. An earlier snapshot there is replaced.
+    """
+    with _copying() as on_progress:
+        written = connect(db).merge.make_snapshot(
+            publication, to, partition=Partition(host_name, login), on_progress=on_progress
+        )
+    notes.print(f"Wrote {written.rows:,} rows in {len(written.files):,} files to {to}.", soft_wrap=True)
 
 
 @app.command(

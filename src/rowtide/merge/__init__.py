@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rowtide.merge.inspection.validating import ArticleValidation
     from rowtide.merge.nodes.node import Refusal, UnsentColumn
     from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
+    from rowtide.merge.publishing.snapshot_files import FileKind, PartitionSnapshot, SnapshotFile
     from rowtide.merge.publishing.subscriptions import SnapshotProgress
     from rowtide.merge.session.exchange import Counts, Refused
     from rowtide.merge.session.history import Phase, Summary
@@ -49,6 +50,7 @@ __all__ = [
     "Counts",
     "DocumentedTable",
     "EnumeratedChange",
+    "FileKind",
     "FilterType",
     "JoinFilter",
     "KeptConflict",
@@ -65,6 +67,7 @@ __all__ = [
     "PartKind",
     "Partition",
     "PartitionOptions",
+    "PartitionSnapshot",
     "PendingChanges",
     "PendingRow",
     "Phase",
@@ -76,6 +79,7 @@ __all__ = [
     "RowChange",
     "RowMetadata",
     "RowReplica",
+    "SnapshotFile",
     "SnapshotProgress",
     "SubscriberType",
     "Subscription",
@@ -99,6 +103,7 @@ _HOMES = {
     "DocumentedTable": "rowtide.merge.inspection.documented",
     "EnumeratedChange": "rowtide.merge.inspection.procedures",
     "FilterType": "rowtide.merge.articles",
+    "FileKind": "rowtide.merge.publishing.snapshot_files",
     "JoinFilter": "rowtide.merge.articles",
     "KeptConflict": "rowtide.merge.conflicts.resolving",
     "MergeArticle": "rowtide.merge.inspection.listings",
@@ -114,6 +119,7 @@ _HOMES = {
     "Partition": "rowtide.merge.articles",
     "PartitionOptions": "rowtide.merge.articles",
     "PartKind": "rowtide.merge.nodes.table_parts",
+    "PartitionSnapshot": "rowtide.merge.publishing.snapshot_files",
     "PendingChanges": "rowtide.merge.session.pending",
     "PendingRow": "rowtide.merge.session.pending",
     "Phase": "rowtide.merge.session.history",
@@ -125,6 +131,7 @@ _HOMES = {
     "RowChange": "rowtide.merge.versions.changes",
     "RowMetadata": "rowtide.merge.inspection.procedures",
     "RowReplica": "rowtide.merge.inspection.explaining",
+    "SnapshotFile": "rowtide.merge.publishing.snapshot_files",
     "SnapshotProgress": "rowtide.merge.publishing.subscriptions",
     "SubscriberType": "rowtide.merge.articles",
     "Subscription": "rowtide.merge.articles",

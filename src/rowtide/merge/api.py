@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowtide.merge.articles import (
@@ -65,6 +67,8 @@ from rowtide.merge.publishing.publications import (
     drop_article,
     drop_publication,
 )
+from rowtide.merge.publishing.snapshot_delivery import make_snapshot, subscribe_from_snapshot
+from rowtide.merge.publishing.snapshot_files import PartitionSnapshot
 from rowtide.merge.publishing.subscriptions import SnapshotProgress, add_subscription, drop_subscription, reinitialize
 from rowtide.merge.publishing.synchronising import prepare_again, synchronise_following
 from rowtide.merge.session.history import Summary
@@ -240,6 +244,7 @@ class MergeReplication(MergePublishing):
         subscriber_type: SubscriberType = SubscriberType.CLIENT,
         priority: float = 0.0,
         partition: Partition | None = None,
+        snapshot: Path | None = None,
         on_progress: SnapshotProgress = lambda _article, _rows: None,
         on_omission: Callable[[Omission], None] = lambda _omission: None,
     ) -> Subscription:
@@ -247,11 +252,14 @@ class MergeReplication(MergePublishing):
 
         A SQLite file that does not exist is created. `partition` gives the values of host_name() and suser_name() that
         the articles' filters use; `on_omission` is called with each part of the publisher's tables that the
-        subscriber's database does not have. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`,
-        `SubscriberHasTable`, `PartitionValueMissing`.
+        subscriber's database does not have. With `snapshot`, a folder of `make_snapshot`, the rows come from its files;
+        a repeat continues where a call was interrupted. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`,
+        `SubscriberHasTable`, `PartitionValueMissing`; of a snapshot `SnapshotUnfit`, `SnapshotOutdated`,
+        `SnapshotDamaged`.
         """
+        add = add_subscription if snapshot is None else partial(subscribe_from_snapshot, folder=snapshot)
         with self._open_hub(publication) as hub, open_subscriber(subscriber) as node:
-            return add_subscription(
+            return add(
                 hub,
                 node,
                 publication,
@@ -262,6 +270,22 @@ class MergeReplication(MergePublishing):
                 on_progress=on_progress,
                 on_omission=on_omission,
             )
+
+    def make_snapshot(
+        self,
+        publication: str,
+        folder: Path,
+        *,
+        partition: Partition | None = None,
+        on_progress: SnapshotProgress = lambda _article, _rows: None,
+    ) -> PartitionSnapshot:
+        """Write the rows that subscribers of a partition start with to files (SQL Server: sp_adddynamicsnapshot_job).
+
+        An earlier snapshot in the folder is replaced. Raises `MergePublicationUnknown`, `PartitionValueMissing`,
+        `FileNotWritable`.
+        """
+        with self._open_hub(publication) as hub:
+            return make_snapshot(hub, publication, partition or Partition(), folder, on_progress)
 
     def drop_subscription(self, publication: str, subscriber: str, *, ignore_subscriber: bool = False) -> None:
         """End a subscription at both ends; tables and rows stay (SQL Server: sp_dropmergesubscription).

@@ -26,8 +26,9 @@ def read_nickname(connection: Connection) -> int:
 
 
 def renew_nickname(connection: Connection) -> int:
-    """Give the node a new nickname, in the caller's transaction, and return it."""
-    nickname = new_nickname()
+    """Give the node, and the publications that it is the hub of, a new nickname, in the caller's transaction."""
+    nickname, own = new_nickname(), read_nickname(connection)
+    connection.execute(update(publications).where(publications.c.publisher == own).values(publisher=nickname))
     connection.execute(update(replinfo).values(nickname=nickname))
     return nickname
 
@@ -55,6 +56,11 @@ def list_publications(connection: Connection) -> tuple[Publication, ...]:
     """Return all publications, by name."""
     rows = connection.execute(select(publications).order_by(publications.c.name)).mappings()
     return tuple(map(read_publication, rows))
+
+
+def set_publisher(connection: Connection, pubid: str, publisher: int) -> None:
+    """Store the hub's nickname, in the caller's transaction."""
+    connection.execute(update(publications).where(publications.c.pubid == pubid).values(publisher=publisher))
 
 
 def put_publication(connection: Connection, publication: Publication) -> None:

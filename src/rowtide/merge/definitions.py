@@ -190,6 +190,14 @@ retries = Table(
     Column("since", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
 
+snapshot_progress = Table(
+    "MSsnapshotdeliveryprogress",
+    metadata,
+    Column("session_token", Text, primary_key=True, comment="of the snapshot that is being delivered"),
+    Column("progress_token", Text, primary_key=True, comment="a file that has been"),
+    Column("progress_timestamp", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
 sessions = Table(
     "MSmerge_sessions",
     metadata,

@@ -652,3 +652,37 @@ class DocumentedTableUnknown(NotFound):
     hint = "Choose one of {names}."
     name: str
     names: str
+
+
+@numbered
+class SnapshotUnfit(Invalid):
+    """A prepared snapshot is not of the publication or the partition."""
+
+    number = 8110
+    fact = "the snapshot in {folder} cannot be used: {reason}"
+    hint = "Name the folder of a snapshot of this publication and partition; `rowtide merge snapshot` makes one."
+    folder: str
+    reason: str
+
+
+@numbered
+class SnapshotOutdated(RowtideError):
+    """The publisher can no longer tell what was changed after a prepared snapshot."""
+
+    number = 8111
+    fact = "the snapshot in {folder}, of {taken}, is too old: {reason}"
+    hint = "Make a new one by `rowtide merge snapshot`."
+    folder: str
+    taken: str
+    reason: str
+
+
+@numbered
+class SnapshotDamaged(RowtideError):
+    """A file of a prepared snapshot is missing, or has other contents than were written."""
+
+    number = 8112
+    fact = "the file {path} of a snapshot is damaged: {reason}"
+    hint = "Copy it again, or make a new snapshot by `rowtide merge snapshot`; what was delivered stays."
+    path: str
+    reason: str

@@ -98,9 +98,11 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     publication = get_publication(hub.connection, publication_name)
     _require_no_subscriptions(hub, publication)
     described = hub.tables.describe(table)
-    merged = {article.qualified_name: article for article in list_merged(hub.connection)}
-    article = _article(described, merged.get(described.name), options, _name_apart(described, merged.values()))
-    _require_new(hub, publication, article, merged.get(described.name))
+    others = list_merged(hub.connection)
+    merged = _find_merged(hub, described, others)
+    apart = "" if merged is not None else _name_apart(described, others)
+    article = _article(described, merged, options, apart)
+    _require_new(hub, publication, article, merged)
     require_record_options(article)
     if find_handler(article) is None:
         require_resolver(article)
@@ -110,10 +112,10 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     check_filter(hub, article)
     if options.renumber:
         require_numbered(described)
-    is_preserved = _is_preserved(hub, article, is_merged=described.name in merged)
+    is_preserved = _is_preserved(hub, article, is_merged=merged is not None)
     hub.tables.add_rowguid(article)
     with hub.transaction():
-        purged = read_purged(hub.connection, article.nickname) if described.name in merged else b""
+        purged = read_purged(hub.connection, article.nickname) if merged is not None else b""
         put_article(hub.connection, publication.pubid, article, purged_lineage=purged, preserve_rowguidcol=is_preserved)
         hub.tables.track(article)
         _order(hub, publication)
@@ -251,6 +253,19 @@ def _require_direction(article: Article) -> None:
         raise UploadOptionsRefused(article.qualified_name, options, "it is upload-only: nothing would be exchanged")
 
 
+def _find_merged(hub: Node, described: TableDescription, merged: Sequence[Article]) -> Article | None:
+    """Return the article that has a table already; one that came from another kind of database names it else."""
+    return next((article for article in merged if _is_of(article, hub, described)), None)
+
+
+def _is_of(article: Article, hub: Node, described: TableDescription) -> bool:
+    if article.schema and not described.schema:
+        return article.file_table.lower() == described.table.lower()
+    if described.schema and not article.schema:
+        return hub.tables.is_there(article) and hub.tables.describe(article.table).name == described.name
+    return article.qualified_name == described.name
+
+
 def _name_apart(described: TableDescription, merged: Iterable[Article]) -> str:
     """Return a table's name with its schema if a table of another schema has the name already; else empty."""
     taken = {one.file_table.lower() for one in merged if one.qualified_name != described.name}
@@ -261,6 +276,10 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
     if not any(column.key_ordinal for column in described.columns):
         raise MergeKeyMissing(described.name)
     columns = choose_columns(described, options.columns)
+    if merged is not None:
+        # A publisher of another kind may have richer types.
+        known = {column.name: column for column in merged.columns}
+        columns = tuple(known.get(column.name, column) for column in columns)
     article = Article(
         name=merged.name if merged is not None else name_apart or described.table,
         schema=described.schema,
@@ -275,7 +294,7 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
         renumber=options.renumber,
         table_in_files=merged.table_in_files if merged is not None else name_apart,
         subscriber_upload_options=options.upload_options,
-        vertical_partition=columns != described.columns,
+        vertical_partition=len(columns) != len(described.columns),
         record_conflict_detection=options.record_conflict_detection,
         record_conflict_resolution=options.record_conflict_resolution,
     )
@@ -394,6 +413,29 @@ def _joined(article: Article, referenced: Mapping[Article, set[Article]]) -> set
     names = {join.parent for join in article.join_filters}
     found = {each for each in referenced if each.name in names and each != article}
     return {each for each in found if article not in _ancestors(each, referenced)}
+
+
+@dataclass(frozen=True, slots=True)
+class Circle:
+    """Articles that have to be filled together, if they are a cycle of references; else one article."""
+
+    articles: tuple[Article, ...]
+    is_cycle: bool
+
+
+def find_cycles(described: Mapping[Article, TableDescription]) -> Sequence[Circle]:
+    """Return articles with referenced tables first, cycles of references together."""
+    parents = {article: _referenced(article, described) for article in described}
+    ancestors = {article: _ancestors(article, parents) for article in described}
+    found: dict[frozenset[Article], Circle] = {}
+    for article in in_order(described):
+        circle = frozenset({article, *(each for each in ancestors[article] if article in ancestors[each])})
+        named = {reference.referenced_table for reference in described[article].references}
+        is_cycle = len(circle) > 1 or article.qualified_name in named
+        # At the place of its last article: all that it refers to comes before.
+        found.pop(circle, None)
+        found[circle] = Circle(tuple(circle), is_cycle)
+    return tuple(found.values())
 
 
 def _ancestors(article: Article, parents: Mapping[Article, set[Article]]) -> set[Article]:

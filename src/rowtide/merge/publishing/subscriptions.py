@@ -27,6 +27,7 @@ from rowtide.merge.catalogue import (
     read_purged,
     renew_nickname,
     set_definition,
+    set_publisher,
     set_purged,
 )
 from rowtide.merge.errors import (
@@ -96,7 +97,7 @@ def add_subscription(
     for article in articles:
         if article not in shared and subscriber.tables.is_there(article):
             raise SubscriberHasTable(article.qualified_name)
-    chosen = _choose_partition(publication, articles, partition or Partition())
+    chosen = choose_partition(publication, articles, partition or Partition())
     nickname = read_nickname(subscriber.connection)
     subscription = Subscription(
         subid=str(uuid4()),
@@ -114,7 +115,7 @@ def add_subscription(
         for begun in list_subscriptions(hub.connection, publication.pubid):
             if begun.subscriber == subscriber_name or begun.nickname == nickname:
                 remove_subscription(hub.connection, begun.subid)
-        _enter_partition(hub, articles, subscription)
+        enter_partition(hub, articles, subscription)
     with subscriber.transaction():
         with hub.enumerating() as enumeration:
             snapshot = Snapshot(enumeration, articles, bind_articles(articles, chosen), shared, subscriber_type)
@@ -124,7 +125,7 @@ def add_subscription(
             put_subscription(subscriber.connection, at_subscriber)
             for article in shared:
                 _complete(subscriber, at_subscriber, snapshot, article)
-        _hold(hub, nickname, members, generation)
+        hold(hub, nickname, members, generation)
     with hub.transaction():
         set_subscription(hub.connection, subscription.subid, sentgen=generation)
     for omission in omissions:
@@ -200,8 +201,10 @@ def reinitialize(
             snapshot = Snapshot(enumeration, pairing.articles, pairing.filters, subscriber_type=subscriber_type)
             generation, members = enumeration.generation, snapshot.members()
             _refill(subscriber, pairing.publication.pubid, pairing.hub, snapshot, on_progress)
-        _hold(hub, nickname, members, generation)
+        hold(hub, nickname, members, generation)
+        _lose_subscriptions(subscriber, pairing.articles)
         remove_retries_of(subscriber.connection, pairing.hub)
+        set_publisher(subscriber.connection, pairing.publication.pubid, pairing.hub)
         set_subscription(subscriber.connection, subid, replnickname=pairing.hub, sentgen=0, recgen=generation, **begun)
     with hub.transaction():
         remove_retries_of(hub.connection, pairing.at_hub.nickname)
@@ -222,11 +225,21 @@ def _track_again(hub: Node, article: Article) -> None:
     Changes made without the triggers are unknown.
     """
     hub.tables.track(article)
+    _lose_subscriptions(hub, [article])
+
+
+def _lose_subscriptions(hub: Node, lost: Sequence[Article]) -> None:
+    """Mark the subscriptions to tables whose metadata is gone for reinitialization, in the caller's transaction.
+
+    They are those of this node's own publications.
+    """
+    own, nicknames = read_nickname(hub.connection), {article.nickname for article in lost}
     for publication in list_publications(hub.connection):
-        if article.nickname in {each.nickname for each in list_articles(hub.connection, publication.pubid)}:
-            for subscription in list_subscriptions(hub.connection, publication.pubid):
-                lost = secrets.token_hex(16)
-                set_subscription(hub.connection, subscription.subid, replicastate=lost, next_replicastate=None)
+        listed = {each.nickname for each in list_articles(hub.connection, publication.pubid)}
+        for subscription in list_subscriptions(hub.connection, publication.pubid):
+            if publication.publisher == own and listed & nicknames:
+                mark = secrets.token_hex(16)
+                set_subscription(hub.connection, subscription.subid, replicastate=mark, next_replicastate=None)
 
 
 def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str, subscriber_name: str) -> None:
@@ -329,7 +342,7 @@ class Snapshot:
         )
 
 
-def _hold(
+def hold(
     hub: Node, subscriber: int, members: Mapping[Article, Sequence[tuple[str, str | None]]], generation: int
 ) -> None:
     """Store the subscriber's partition membership at the hub before it receives the rows. Idempotent."""
@@ -339,14 +352,14 @@ def _hold(
             add_members(hub.connection, subscriber, article, rows, generation)
 
 
-def _choose_partition(publication: Publication, articles: Sequence[Article], given: Partition) -> Partition | None:
+def choose_partition(publication: Publication, articles: Sequence[Article], given: Partition) -> Partition | None:
     """Return the given values that the filters use; None if no article is filtered."""
     if not any(article.is_filtered for article in articles):
         return None
     return require_values(publication, articles, given)
 
 
-def _enter_partition(hub: Node, articles: Sequence[Article], subscription: Subscription) -> None:
+def enter_partition(hub: Node, articles: Sequence[Article], subscription: Subscription) -> None:
     """Write the subscription with its partition, in the caller's transaction."""
     number = None
     if subscription.partition is not None:
@@ -385,16 +398,17 @@ def _fill(
         subscriber.tables.load(article, _told(article, snapshot.rows(article), on_progress))
     for article in snapshot.shared:
         purged = read_purged(subscriber.connection, article.nickname)
-        _put_article(subscriber, publication, snapshot.there(article), purged)
+        put_at_subscriber(subscriber, publication, snapshot.there(article), purged)
     for article in snapshot.new_articles:
         for versions in snapshot.versions(article, publication.publisher):
             subscriber.write(article, versions)
-        _put_article(subscriber, publication, snapshot.there(article), snapshot.enumeration.included(article))
+        put_at_subscriber(subscriber, publication, snapshot.there(article), snapshot.enumeration.included(article))
         subscriber.tables.track(snapshot.there(article))
     return omissions
 
 
-def _put_article(subscriber: Node, publication: Publication, article: Article, purged_lineage: bytes) -> None:
+def put_at_subscriber(subscriber: Node, publication: Publication, article: Article, purged_lineage: bytes) -> None:
+    """Write an article at a subscriber, in the caller's transaction."""
     connection = subscriber.connection
     put_article(connection, publication.pubid, article, purged_lineage=purged_lineage, preserve_rowguidcol=True)
 

@@ -49,7 +49,7 @@ from rowtide.merge.session.parents import (
     require_parents,
 )
 from rowtide.merge.session.receiving import NodeReceiver, by_article, rowguids_of, split
-from rowtide.merge.versions.changes import Known, Row, RowChange, Write
+from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Combine, Conflict, Join, Nothing, Take, compare
 from rowtide.merge.versions.lineage import Change
 
@@ -160,6 +160,14 @@ class HubReceiver(NodeReceiver):
             if here is None:
                 if several[0].row is not None:
                     writes += self.taken(several, None)
+                continue
+            if several[0].tombstone is TombstoneType.LEFT:
+                # It is absent there only; the subscriber was asked for a row that has left it since.
+                continue
+            if here.has_left:
+                # What is to become of it is decided at the hub of this hub, which has the row.
+                if not isinstance(compare(several[0].version, here.version), Nothing):
+                    writes += self._taken(several, None)
                 continue
             said = compare(several[0].version, here.version)
             match said:

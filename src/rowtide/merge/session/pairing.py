@@ -104,16 +104,14 @@ def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: st
     if not subscriber.tables.is_prepared() or find_publication(subscriber.connection, publication_name) is None:
         raise unknown
     own = list_subscriptions(subscriber.connection, publication.pubid)
-    at_subscriber = next((one for one in own if one.nickname == publication.publisher), None)
+    at_hub = {one.subid: one for one in known}
+    at_subscriber = next((one for one in own if one.subid in at_hub), None)
     if at_subscriber is None:
-        raise unknown
-    at_hub = next((one for one in known if one.subid == at_subscriber.subid), None)
-    if at_hub is None:
         raise unknown
     return Pairing(
         publication,
         tuple(article for article in published if not article.is_dropped),
-        at_hub,
+        at_hub[at_subscriber.subid],
         at_subscriber,
         hub_nickname,
         known=list_articles(subscriber.connection, publication.pubid),

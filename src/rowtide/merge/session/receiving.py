@@ -172,7 +172,7 @@ class SubscriberReceiver(NodeReceiver):
 
     def _are_newer(self, changes: Sequence[RowChange], known: Known | None) -> bool:
         change = changes[0]
-        if known is None:
+        if known is None or known.has_left:
             return change.row is not None
         if change.tombstone is not TombstoneType.LEFT:
             return isinstance(compare(change.version, known.version), Take)

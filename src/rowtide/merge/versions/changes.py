@@ -23,7 +23,7 @@ class TombstoneType(IntEnum):
     SYSTEM = 6
     """The row lost a conflict over a key, or could not be kept."""
     LEFT = 5
-    """The row left the subscriber's partition: it is deleted there, without a tombstone."""
+    """The row left the subscriber's partition: it is deleted there, and at those that the subscriber publishes to."""
 
 
 class RowChange(NamedTuple):
@@ -54,13 +54,15 @@ class RowChange(NamedTuple):
 class Known:
     """A node's metadata of a row; `origin` is the node from which its version was received, None for its own change.
 
-    `generation` is this node's generation of the version, None without metadata.
+    `generation` is this node's generation of the version, None without metadata. `has_left`: the row is absent because
+    it left this node's partition, and exists elsewhere.
     """
 
     version: RowVersion
     origin: int | None
     priority: float | None
     generation: int | None
+    has_left: bool = False
 
 
 class Write(NamedTuple):

@@ -89,7 +89,8 @@ class Composer:
             return Known(version, contents.origin, contents.priority, contents.version)
         if tombstone is not None:
             version = self.gone("", tombstone).version
-            return Known(version, tombstone.origin, tombstone.priority, tombstone.version)
+            has_left = tombstone.kind is TombstoneType.LEFT
+            return Known(version, tombstone.origin, tombstone.priority, tombstone.version, has_left)
         return None
 
     def _base(self, tombstone: Tombstone | None) -> bytes:

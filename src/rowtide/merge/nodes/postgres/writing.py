@@ -27,7 +27,7 @@ from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, LOG_ORDER,
 from rowtide.merge.nodes.unique_swap import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, untyped_places
 from rowtide.merge.versions.apply import Logged
-from rowtide.merge.versions.changes import Row, TombstoneType, Write, number_alike
+from rowtide.merge.versions.changes import Row, Write, number_alike
 
 _METADATA = {
     "rowtide_number": "integer",
@@ -455,15 +455,14 @@ def _tombstones_insertion(article: Article, within: str) -> str:
         f"insert into {TOMBSTONE} (tablenick, rowguid, stamp, type, origin, priority, lineage, last) "
         f"select {article.nickname}, rowtide_guid, {_STAMP}, rowtide_type, rowtide_origin, rowtide_priority, "
         f"rowtide_lineage, rowtide_last from {_staging(article)} "
-        f"where rowtide_gone and rowtide_type <> {TombstoneType.LEFT.value} and {within}"
+        f"where rowtide_gone and {within}"
     )
 
 
 def _removals(article: Article, within: str) -> Iterator[str]:
     """Yield the statements that delete the metadata of the rows: deleting and inserting costs less than updating."""
-    left = f"rowtide_gone and rowtide_type = {TombstoneType.LEFT.value}"
-    for table, condition in ((CONTENTS, within), (TOMBSTONE, f"not ({left}) and {within}")):
-        yield f"delete from {table} where tablenick = {article.nickname} and {_those(article, condition)}"
+    for table in (CONTENTS, TOMBSTONE):
+        yield f"delete from {table} where tablenick = {article.nickname} and {_those(article, within)}"
 
 
 def _row_statements(staged: Staged, within: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, LOG, TOMBSTONE
 from rowtide.merge.nodes.unique_swap import TemporaryValues
 from rowtide.merge.nodes.untyped_values import is_of_unknown_class, untyped_places, with_classes_of
 from rowtide.merge.versions.apply import Logged
-from rowtide.merge.versions.changes import Row, TombstoneType, Write, number_alike
+from rowtide.merge.versions.changes import Row, Write, number_alike
 
 _OPERATION = (
     f"case when not gone and not live then {Logged.INSERTED.value} when not gone then {Logged.UPDATED.value} "
@@ -180,7 +180,7 @@ def _write_tombstones(session: sqlite3.Connection, article: Article, staging: st
     session.execute(
         f"insert or replace into {TOMBSTONE} "
         f"select {article.nickname}, rowguid, {stamp}, type, origin, priority, lineage, last "
-        f"from {staging} where gone and type <> {TombstoneType.LEFT.value}"
+        f"from {staging} where gone"
     )
     _forget(session, CONTENTS, article, f"{staging} where gone")
 

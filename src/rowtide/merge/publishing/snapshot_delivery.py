@@ -1,0 +1,246 @@
+"""Subscribe a database from a prepared snapshot (SQL Server: MSsnapshotdeliveryprogress).
+
+Each file is delivered in a transaction of its own, which also records it: a repeat continues with the next. The hub's
+tables are not read; the first synchronisation brings what was changed since.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+from sqlalchemy import delete, insert, select
+
+from rowtide.merge.articles import Article, Partition, Publication, SubscriberType, Subscription
+from rowtide.merge.catalogue import (
+    find_publication,
+    get_publication,
+    list_articles,
+    put_publication,
+    read_nickname,
+)
+from rowtide.merge.definitions import snapshot_progress
+from rowtide.merge.errors import MergeSubscriptionExists, SnapshotOutdated, SnapshotUnfit, SubscriberHasTable
+from rowtide.merge.nodes.node import Node, TableDescription
+from rowtide.merge.nodes.table_parts import Omission
+from rowtide.merge.partitions.filters import bind_articles
+from rowtide.merge.progress import list_subscriptions, put_subscription, read_purge, remove_subscription
+from rowtide.merge.publishing.publications import find_cycles
+from rowtide.merge.publishing.schema_changes import notice, read_version
+from rowtide.merge.publishing.snapshot_files import (
+    FileKind,
+    PartitionSnapshot,
+    SnapshotFile,
+    read_members,
+    read_snapshot,
+    read_version,
+    write_snapshot,
+)
+from rowtide.merge.publishing.subscriptions import (
+    Snapshot,
+    SnapshotProgress,
+    choose_partition,
+    enter_partition,
+    hold,
+    put_at_subscriber,
+)
+
+_TABLES = "tables"
+"""What is recorded once the tables are made, before any file."""
+
+
+def make_snapshot(
+    hub: Node,
+    publication_name: str,
+    partition: Partition,
+    folder: Path,
+    on_progress: SnapshotProgress = lambda _article, _rows: None,
+) -> PartitionSnapshot:
+    """Write what a subscriber of a partition starts with to a folder, which is created.
+
+    (SQL Server: sp_adddynamicsnapshot_job.) Raises `MergePublicationUnknown`, `PartitionValueMissing`,
+    `FileNotWritable`.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    notice(hub, publication)
+    articles = list_articles(hub.connection, publication.pubid)
+    chosen = choose_partition(publication, articles, partition)
+    with hub.enumerating() as enumeration:
+        snapshot = Snapshot(enumeration, articles, bind_articles(articles, chosen))
+        return write_snapshot(folder, publication, chosen, snapshot, on_progress)
+
+
+def subscribe_from_snapshot(
+    hub: Node,
+    subscriber: Node,
+    publication_name: str,
+    subscriber_name: str,
+    folder: Path,
+    *,
+    subscriber_type: SubscriberType = SubscriberType.CLIENT,
+    priority: float = 0.0,
+    partition: Partition | None = None,
+    on_progress: SnapshotProgress = lambda _article, _rows: None,
+    on_omission: Callable[[Omission], None] = lambda _omission: None,
+) -> Subscription:
+    """Subscribe a database, and fill it from the files of `make_snapshot`; a repeat continues an interrupted call.
+
+    A partition that is given must be the snapshot's. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`,
+    `SubscriberHasTable`, `SnapshotUnfit`, `SnapshotOutdated`, `SnapshotDamaged`.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    notice(hub, publication)
+    articles, schema = list_articles(hub.connection, publication.pubid), read_version(hub.connection, publication)
+    snapshot = read_snapshot(folder)
+    _require_fit(snapshot, publication, articles, partition)
+    _require_fresh(hub, snapshot)
+    subscriber.tables.prepare()
+    if find_publication(subscriber.connection, publication_name) is not None:
+        raise MergeSubscriptionExists(subscriber_name, publication_name)
+    subscription = Subscription(
+        subid=str(uuid4()),
+        pubid=publication.pubid,
+        subscriber=subscriber_name,
+        nickname=read_nickname(subscriber.connection),
+        subscriber_type=subscriber_type,
+        priority=priority,
+        sent=snapshot.generation,
+        state=secrets.token_hex(16),
+        partition=snapshot.partition,
+        schema_version=schema.version,
+        schema_guid=schema.guid,
+    )
+    delivery = _Delivery(subscriber, snapshot, articles, on_progress)
+    delivery.require_place()
+    with hub.transaction():
+        for begun in list_subscriptions(hub.connection, publication.pubid):
+            if begun.subscriber == subscriber_name or begun.nickname == subscription.nickname:
+                remove_subscription(hub.connection, begun.subid)
+        enter_partition(hub, articles, subscription)
+    hold(hub, subscription.nickname, read_members(snapshot, articles), snapshot.generation)
+    described = [(article, hub.tables.describe(article.qualified_name)) for article in articles]
+    omissions = delivery.run(described)
+    # No purge has removed meanwhile what the first synchronisation is to send.
+    _require_fresh(hub, snapshot)
+    received = snapshot.generation
+    delivery.conclude(publication, replace(subscription, nickname=publication.publisher, sent=0, received=received))
+    for omission in omissions:
+        on_omission(omission)
+    return subscription
+
+
+def _require_fit(
+    snapshot: PartitionSnapshot, publication: Publication, articles: Sequence[Article], partition: Partition | None
+) -> None:
+    if snapshot.pubid != publication.pubid:
+        raise SnapshotUnfit(snapshot.folder, f"it is of another publication, {snapshot.publication}")
+    if partition not in (None, Partition(), snapshot.partition):
+        raise SnapshotUnfit(snapshot.folder, f"it is of {_described(snapshot.partition)}")
+    if snapshot.articles != tuple(articles):
+        raise SnapshotOutdated(snapshot.folder, snapshot.taken, "articles were changed since")
+
+
+def _described(partition: Partition | None) -> str:
+    if partition is None:
+        return "a publication without filters"
+    values = {"host_name()": partition.host_name, "suser_name()": partition.suser_name}
+    return ", ".join(f"{name} = {value!r}" for name, value in values.items() if value is not None)
+
+
+def _require_fresh(hub: Node, snapshot: PartitionSnapshot) -> None:
+    if read_purge(hub.connection).generation > snapshot.generation:
+        reason = "the publisher has removed the metadata of changes made after it"
+        raise SnapshotOutdated(snapshot.folder, snapshot.taken, reason)
+
+
+class _Delivery:
+    """The delivery of a snapshot's files to a subscriber."""
+
+    def __init__(
+        self, subscriber: Node, snapshot: PartitionSnapshot, articles: Sequence[Article], on_progress: SnapshotProgress
+    ) -> None:
+        self._subscriber = subscriber
+        self._snapshot = snapshot
+        self._articles = {article.name: article for article in articles}
+        self._on_progress = on_progress
+        self._rows: dict[str, int] = {}
+        found = subscriber.connection.execute(
+            select(snapshot_progress.c.session_token, snapshot_progress.c.progress_token)
+        )
+        self._delivered = {(row.session_token, row.progress_token) for row in found}
+
+    def require_place(self) -> None:
+        """Raise `SubscriberHasTable` if a table exists that no delivery has made."""
+        for article in self._articles.values():
+            if not self._delivered and self._subscriber.tables.is_there(article):
+                raise SubscriberHasTable(article.qualified_name)
+
+    def run(self, described: Sequence[tuple[Article, TableDescription]]) -> Sequence[Omission]:
+        """Make the tables, and deliver the files that have not been."""
+        omissions: Sequence[Omission] = ()
+        if not self._is_delivered(_TABLES):
+            with self._subscriber.transaction():
+                omissions = self._begin(described)
+        for files in self._units(dict(described)):
+            if not all(self._is_delivered(file.name) for file in files):
+                with self._subscriber.transaction():
+                    self._subscriber.defer_constraints()
+                    for file in files:
+                        self._deliver(file)
+            for file in files:
+                self._tell(file)
+        return omissions
+
+    def conclude(self, publication: Publication, at_subscriber: Subscription) -> None:
+        """Make a subscriber of what was filled: from now on writes are tracked."""
+        with self._subscriber.transaction():
+            put_publication(self._subscriber.connection, publication)
+            for article in self._articles.values():
+                included = bytes.fromhex(self._snapshot.included[article.name])
+                put_at_subscriber(self._subscriber, publication, article, included)
+                self._subscriber.tables.track(article)
+            put_subscription(self._subscriber.connection, at_subscriber)
+            self._subscriber.connection.execute(delete(snapshot_progress))
+
+    def _begin(self, described: Sequence[tuple[Article, TableDescription]]) -> Sequence[Omission]:
+        """Make the tables; those that the delivery of another snapshot has made are emptied."""
+        present = [article for article, _ in described if self._subscriber.tables.is_there(article)]
+        self._subscriber.defer_constraints()
+        for article in reversed(present):
+            self._subscriber.tables.clear(article)
+        self._subscriber.connection.execute(delete(snapshot_progress))
+        omissions = self._subscriber.tables.make(described, present=present)
+        self._record(_TABLES)
+        return omissions
+
+    def _units(self, described: Mapping[Article, TableDescription]) -> Iterator[Sequence[SnapshotFile]]:
+        """Yield the files of each transaction: those of tables that reference each other, or themselves, together."""
+        files = [file for file in self._snapshot.files if file.kind is FileKind.ROWS]
+        for circle in find_cycles(described):
+            names = {article.name for article in circle.articles}
+            listed = [file for file in files if file.article in names]
+            yield from [listed] if circle.is_cycle else [[file] for file in listed]
+        yield from ([file] for file in self._snapshot.files if file.kind is FileKind.VERSIONS)
+
+    def _deliver(self, file: SnapshotFile) -> None:
+        article, lines = self._articles[file.article], self._snapshot.lines(file)
+        if file.kind is FileKind.ROWS:
+            self._subscriber.tables.load(article, iter([[(line[0], tuple(line[1:])) for line in lines]]))
+        else:
+            self._subscriber.write(article, [read_version(line, self._snapshot.publisher) for line in lines])
+        self._record(file.name)
+
+    def _tell(self, file: SnapshotFile) -> None:
+        if file.kind is FileKind.ROWS:
+            self._rows[file.article] = self._rows.get(file.article, 0) + file.rows
+            self._on_progress(file.article, self._rows[file.article])
+
+    def _is_delivered(self, name: str) -> bool:
+        return (self._snapshot.token, name) in self._delivered
+
+    def _record(self, name: str) -> None:
+        values = {"session_token": self._snapshot.token, "progress_token": name}
+        self._subscriber.connection.execute(insert(snapshot_progress).values(values))
