@@ -36,7 +36,7 @@ from rowtide.merge.publishing.snapshot_files import (
     SnapshotFile,
     read_members,
     read_snapshot,
-    read_version,
+    read_write,
     write_snapshot,
 )
 from rowtide.merge.publishing.subscriptions import (
@@ -47,6 +47,7 @@ from rowtide.merge.publishing.subscriptions import (
     hold,
     put_at_subscriber,
 )
+from rowtide.merge.publishing.vertical_partitions import restrict
 
 _TABLES = "tables"
 """What is recorded once the tables are made, before any file."""
@@ -121,8 +122,9 @@ def subscribe_from_snapshot(
                 remove_subscription(hub.connection, begun.subid)
         enter_partition(hub, articles, subscription)
     hold(hub, subscription.nickname, read_members(snapshot, articles), snapshot.generation)
-    described = [(article, hub.tables.describe(article.qualified_name)) for article in articles]
-    omissions = delivery.run(described)
+    restricted = [(article, restrict(article, hub.tables.describe(article.qualified_name))) for article in articles]
+    omissions = [omission for _, (_, unpublished) in restricted for omission in unpublished]
+    omissions += delivery.run([(article, described) for article, (described, _) in restricted])
     # No purge has removed meanwhile what the first synchronisation is to send.
     _require_fresh(hub, snapshot)
     received = snapshot.generation
@@ -199,9 +201,10 @@ class _Delivery:
         with self._subscriber.transaction():
             put_publication(self._subscriber.connection, publication)
             for article in self._articles.values():
+                there = article.at_subscriber(at_subscriber.subscriber_type)
                 included = bytes.fromhex(self._snapshot.included[article.name])
-                put_at_subscriber(self._subscriber, publication, article, included)
-                self._subscriber.tables.track(article)
+                put_at_subscriber(self._subscriber, publication, there, included)
+                self._subscriber.tables.track(there)
             put_subscription(self._subscriber.connection, at_subscriber)
             self._subscriber.connection.execute(delete(snapshot_progress))
 
@@ -230,7 +233,7 @@ class _Delivery:
         if file.kind is FileKind.ROWS:
             self._subscriber.tables.load(article, iter([[(line[0], tuple(line[1:])) for line in lines]]))
         else:
-            self._subscriber.write(article, [read_version(line, self._snapshot.publisher) for line in lines])
+            self._subscriber.write(article, [read_write(line, self._snapshot.publisher) for line in lines])
         self._record(file.name)
 
     def _tell(self, file: SnapshotFile) -> None:

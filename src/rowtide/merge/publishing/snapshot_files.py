@@ -106,6 +106,7 @@ def write_snapshot(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         files = [file for article in snapshot.articles for file in writing.files_of(article, snapshot)]
+        files += [file for article, found in snapshot.members().items() for file in writing.members_of(article, found)]
         written = PartitionSnapshot(
             folder=str(folder),
             token=writing.token,
@@ -170,9 +171,10 @@ class _Writing:
         yield from self._write(article, FileKind.ROWS, self._told(article, rows))
         versions = (_line(one) for batch in snapshot.versions(article, 0) for one in batch)
         yield from self._write(article, FileKind.VERSIONS, versions)
-        if article.is_filtered:
-            found = snapshot.enumeration.members(snapshot.filters[article.nickname])
-            yield from self._write(article, FileKind.MEMBERS, (list(pair) for batch in found for pair in batch))
+
+    def members_of(self, article: Article, members: Sequence[tuple[str, str | None]]) -> Iterator[SnapshotFile]:
+        """Write the membership of an article's rows."""
+        yield from self._write(article, FileKind.MEMBERS, (list(pair) for pair in members))
 
     def _told(self, article: Article, rows: Iterable[Line]) -> Iterator[Line]:
         for number, row in enumerate(rows, 1):
@@ -197,7 +199,7 @@ def _line(one: Write) -> Line:
     return [one.rowguid, one.lineage.hex(), one.last.hex(), columns, *one.row]
 
 
-def read_version(line: Line, publisher: int) -> Write:
+def read_write(line: Line, publisher: int) -> Write:
     """Return what stores a line of `FileKind.VERSIONS`."""
     rowguid, lineage, last, columns, *values = line
     return Write(

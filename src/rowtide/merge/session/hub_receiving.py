@@ -167,7 +167,7 @@ class HubReceiver(NodeReceiver):
             if here.has_left:
                 # What is to become of it is decided at the hub of this hub, which has the row.
                 if not isinstance(compare(several[0].version, here.version), Nothing):
-                    writes += self._taken(several, None)
+                    writes += self.taken(several, None)
                 continue
             said = compare(several[0].version, here.version)
             match said:
