@@ -21,9 +21,9 @@ ROWS = (
 FOLLOWS = "orders.customer_id = customer.id"
 
 
-def begin(merged: Merge, partition_options: PartitionOptions, **options: Any) -> None:
+def begin(merged: Merge, partition_options: PartitionOptions, *, realigns: bool = True, **options: Any) -> None:
     merged.hub.execute(*TABLES, *ROWS)
-    merged.merge.add_publication(PUBLICATION)
+    merged.merge.add_publication(PUBLICATION, allow_partition_realignment=realigns)
     options |= {"partition_options": partition_options}
     merged.merge.add_article(PUBLICATION, "customer", where="region = host_name()", **options)
     merged.merge.add_article(PUBLICATION, "orders", **options)
@@ -109,3 +109,25 @@ def test_partitions_apart_need_one_filter_by_a_unique_key(merged: Merge) -> None
         PUBLICATION, "orders", "customer", "orders.note = 'x' and customer.code = orders.id", unique_key=True
     )
     refused("one filter", "orders", "customer", FOLLOWS, unique_key=True)
+
+
+def test_rows_that_leave_stay_without_realignment(merged: Merge) -> None:
+    begin(merged, PartitionOptions.OVERLAPPING, realigns=False)
+    north, south = merged.subscribers
+    merged.hub.execute("update customer set region = 'south' where id = 1")
+    merged.settle()
+    assert (north.rows("customer", "id"), north.rows("orders", "id")) == ([(1,)], [(10,)])
+    assert (south.rows("customer", "id"), south.rows("orders", "id")) == ([(1,), (2,)], [(10,), (20,)])
+
+    merged.hub.execute("update customer set name = 'hub' where id = 1", "update orders set note = 'hub' where id = 20")
+    north.execute("update orders set note = 'north' where id = 10")
+    merged.settle()
+    assert north.rows("customer", "id, region, name") == [(1, "north", "a")]
+    for member in (merged.hub, south):
+        assert member.rows("orders", "id, note") == [(10, "north"), (20, "hub")]
+
+    merged.hub.execute("update customer set region = 'north' where id = 1")
+    merged.settle()
+    assert north.rows("customer", "id, region, name") == [(1, "north", "hub")]
+    assert len(south.rows("customer")) == 2
+    assert all(summary.is_quiet for summary in merged.settle())

@@ -35,11 +35,21 @@ def add_publication(
         ),
     ] = DEFAULT_RETENTION_DAYS,
     *,
+    no_partition_realignment: Annotated[
+        bool,
+        typer.Option(
+            "--no-partition-realignment", help="Rows that leave a partition stay at its subscribers, as they were then."
+        ),
+    ] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Create a publication without articles (SQL Server: sp_addmergepublication)."""
     with _altering(db, dry_run=dry_run) as merge:
-        merge.add_publication(publication, retention_days=retention_days)
+        merge.add_publication(
+            publication,
+            retention_days=retention_days,
+            allow_partition_realignment=not no_partition_realignment,
+        )
     tell(f"Added: publication {publication}.", dry_run=dry_run)
 
 

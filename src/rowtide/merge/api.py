@@ -104,13 +104,20 @@ class MergePublishing:
     def _opened(self, publication: str | None) -> AbstractContextManager[Node]:
         return open_node(self.url) if publication is None else self._open_hub(publication)
 
-    def add_publication(self, name: str, *, retention_days: int = DEFAULT_RETENTION_DAYS) -> Publication:
+    def add_publication(
+        self,
+        name: str,
+        *,
+        retention_days: int = DEFAULT_RETENTION_DAYS,
+        allow_partition_realignment: bool = True,
+    ) -> Publication:
         """Create a publication (SQL Server: sp_addmergepublication). 0 days of retention means no limit.
 
-        Raises `MergePublicationExists`.
+        Without partition realignment, rows that leave a partition stay at its subscribers. Raises
+        `MergePublicationExists`.
         """
         with self._altering() as hub:
-            return add_publication(hub, name, retention_days=retention_days)
+            return add_publication(hub, name, retention_days=retention_days, realigns=allow_partition_realignment)
 
     def add_article(
         self,

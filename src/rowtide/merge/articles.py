@@ -305,6 +305,7 @@ class Publication:
     publisher: int
     retention_days: int
     replicates_ddl: bool = True
+    realigns: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ def put_publication(connection: Connection, publication: Publication) -> None:
             publisher=publication.publisher,
             retention=publication.retention_days,
             replicate_ddl=int(publication.replicates_ddl),
+            allow_partition_realignment=int(publication.realigns),
         )
     )
 
@@ -174,4 +175,11 @@ def select_publication(name: str) -> Select[Any]:
 
 def read_publication(row: Mapping[Any, Any]) -> Publication:
     """Read a row of `select_publication`."""
-    return Publication(row["pubid"], row["name"], row["publisher"], row["retention"], bool(row["replicate_ddl"]))
+    return Publication(
+        row["pubid"],
+        row["name"],
+        row["publisher"],
+        row["retention"],
+        bool(row["replicate_ddl"]),
+        bool(row["allow_partition_realignment"]),
+    )

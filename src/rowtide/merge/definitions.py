@@ -57,6 +57,13 @@ publications = Table(
     Column("publisher", BigInteger, nullable=False, comment="the hub's nickname"),
     Column("retention", Integer, nullable=False, comment="days; 0: for ever"),
     Column("replicate_ddl", Integer, nullable=False, server_default="1", comment="0: new columns are not sent"),
+    Column(
+        "allow_partition_realignment",
+        Integer,
+        nullable=False,
+        server_default="1",
+        comment="0: rows that leave a partition stay at its subscribers",
+    ),
 )
 
 articles = Table(

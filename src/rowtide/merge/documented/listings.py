@@ -44,7 +44,7 @@ def select_publications(dialect: Dialect) -> str:
         "publication_number": publication_number(dialect, "p.pubid"),
         "replicate_ddl": "p.replicate_ddl",
         "allow_web_synchronization": "0",
-        "allow_partition_realignment": "1",
+        "allow_partition_realignment": "p.allow_partition_realignment",
         "generation_leveling_threshold": "0",
         "automatic_reinitialization_policy": "0",
     }

@@ -89,16 +89,22 @@ class Move(Enum):
     """That it no longer belongs to the subscriber's partition."""
     BURY = auto()
     """Its tombstone."""
+    STAY = auto()
+    """Nothing, though it no longer belongs to the partition: the subscriber keeps it, and gets no change of it."""
 
 
-def judge(candidate: Candidate, since: int) -> Move:
-    """Return what to send to a subscriber that has everything up to a generation."""
+def judge(candidate: Candidate, since: int, *, realigns: bool = True) -> Move:
+    """Return what to send to a subscriber that has everything up to a generation.
+
+    `realigns`: rows that leave the partition are removed from the subscriber.
+    """
     membership = candidate.membership
     if not candidate.is_live:
         is_news = candidate.is_asked or (candidate.is_changed and not candidate.is_own)
         return Move.BURY if membership is not None and is_news else Move.NOTHING
     if not candidate.belongs:
-        return Move.LEAVE if membership is not None or candidate.is_asked else Move.NOTHING
+        leaving = Move.LEAVE if realigns else Move.STAY
+        return leaving if membership is not None or candidate.is_asked else Move.NOTHING
     is_new = membership is None or membership.generation > since or membership.is_leaving
     is_news = candidate.is_asked or (candidate.is_changed and not candidate.is_own)
     return Move.SEND if is_new or is_news else Move.NOTHING
@@ -127,7 +133,7 @@ class Marks:
     def add(self, candidate: Candidate, move: Move) -> None:
         """Add a candidate with what is sent for it."""
         membership = candidate.membership
-        if move is Move.BURY or (membership is not None and not candidate.is_live and candidate.is_own):
+        if move in (Move.BURY, Move.STAY) or (membership is not None and not candidate.is_live and candidate.is_own):
             self.buried.append(candidate.rowguid)
         elif move is Move.LEAVE:
             self.leaving.append(candidate.rowguid)

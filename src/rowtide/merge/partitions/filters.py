@@ -77,12 +77,13 @@ class RowFilter:
     A row belongs if a row that satisfies its own article's condition is reachable from it over joins to parents: the
     least fixed point of the filters, so that no circle of rows belongs by itself. `groups` are those of the article and
     of all that it follows, parents first; the article's own is the last. `deciding` are the positions of the article's
-    columns that its filters and its children's use.
+    columns that its filters and its children's use. `realigns`: rows that leave the partition leave its subscribers.
     """
 
     article: Article
     groups: tuple[Group, ...]
     deciding: tuple[int, ...]
+    realigns: bool = True
 
     @property
     def is_circular(self) -> bool:
@@ -141,7 +142,9 @@ def require_values(publication: Publication, articles: Iterable[Article], given:
     )
 
 
-def bind_articles(articles: Sequence[Article], partition: Partition | None) -> dict[int, RowFilter]:
+def bind_articles(
+    articles: Sequence[Article], partition: Partition | None, *, realigns: bool = True
+) -> dict[int, RowFilter]:
     """Return a partition's filters, by article nickname; unfiltered articles are left out.
 
     Raises `StoredFilterRefused`.
@@ -153,7 +156,10 @@ def bind_articles(articles: Sequence[Article], partition: Partition | None) -> d
     reach = {nickname: frozenset(_followed(by_nickname, nickname) | {nickname}) for nickname in by_nickname}
     return {
         nickname: RowFilter(
-            level.article, tuple(_groups(nickname, by_nickname, reach)), _deciding(level.article, articles, named)
+            level.article,
+            tuple(_groups(nickname, by_nickname, reach)),
+            _deciding(level.article, articles, named),
+            realigns,
         )
         for nickname, level in by_nickname.items()
         if not level.is_whole

@@ -93,7 +93,7 @@ class Pairing:
     @property
     def filters(self) -> dict[int, RowFilter]:
         """The filters of the subscriber's partition, by article; unfiltered articles are left out."""
-        return bind_articles(self.articles, self.at_hub.partition)
+        return bind_articles(self.articles, self.at_hub.partition, realigns=self.publication.realigns)
 
 
 def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: str) -> Pairing:

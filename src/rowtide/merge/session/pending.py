@@ -62,7 +62,7 @@ def list_downloads(hub: Node, publication_name: str, subscriber: str | None = No
     with hub.previewing() as preview:
         for subscription in list_subscriptions(hub.connection, publication.pubid):
             if subscriber in (None, subscription.subscriber):
-                filters = bind_articles(articles, subscription.partition)
+                filters = bind_articles(articles, subscription.partition, realigns=publication.realigns)
                 request = Request(articles, subscription.sent, subscription.nickname, {}, filters)
                 sent = _read(preview, request)
                 found += _counted(publication.name, subscription.subscriber, "download", articles, sent)

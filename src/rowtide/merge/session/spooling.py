@@ -131,13 +131,14 @@ class Outgoing:
 
     def _entering(self, article: Article) -> Iterator[Sequence[RowChange]]:
         """Yield the partition's rows that are new to the destination, and collect membership changes of others."""
-        marks = self.marks[article.nickname] = Marks(self.request.filters[article.nickname].is_circular)
+        row_filter = self.request.filters[article.nickname]
+        marks = self.marks[article.nickname] = Marks(row_filter.is_circular)
         leaving: list[RowChange] = []
         buried: list[RowChange] = []
         for batch in self.sending.entering(article):
             sent: list[RowChange] = []
             for candidate, change in batch:
-                move = judge(candidate, self.request.since)
+                move = judge(candidate, self.request.since, realigns=row_filter.realigns)
                 marks.add(candidate, move)
                 if change is None:
                     continue
