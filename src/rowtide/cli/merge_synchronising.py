@@ -17,7 +17,7 @@ from rowtide.cli.spark_options import Master, SparkConf, spark_request
 from rowtide.core.errors import RowtideError
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
-from rowtide.merge.articles import Partition
+from rowtide.merge.articles import ExchangeType, Partition
 
 if TYPE_CHECKING:
     from rowtide.merge.fan_out.synchronising import SyncOutcome
@@ -48,6 +48,14 @@ _PENDING = {
 }
 
 
+class Exchange(StrEnum):
+    """What a synchronisation does; in Python, `ExchangeType`."""
+
+    UPLOAD = "upload"
+    DOWNLOAD = "download"
+    BOTH = "both"
+
+
 class SyncEngine(StrEnum):
     """What synchronises many subscribers."""
 
@@ -69,6 +77,9 @@ def sync(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List what would be sent, and what would conflict; change nothing.")
     ] = False,
+    exchange_type: Annotated[
+        Exchange, typer.Option(help="upload or download alone; the retention asks for both within its days.")
+    ] = Exchange.BOTH,
     engine: Annotated[
         SyncEngine, typer.Option(help="--all: spark: Spark's workers synchronise subscribers that are servers.")
     ] = SyncEngine.THREADS,
@@ -84,6 +95,8 @@ def sync(
         raise typer.BadParameter("one of --subscriber and --all is needed", param_hint="--subscriber")
     if not all_subscribers and publication is None:
         raise typer.BadParameter("--subscriber needs one", param_hint="PUBLICATION")
+    if all_subscribers and exchange_type is not Exchange.BOTH:
+        raise typer.BadParameter("not with --all", param_hint="--exchange-type")
     if dry_run:
         if publication is None:
             raise typer.BadParameter("--dry-run needs one", param_hint="PUBLICATION")
@@ -91,7 +104,8 @@ def sync(
         return
     if publication is not None and subscriber is not None:
         with _exchanging() as on_progress:
-            summary = connect(db).merge.sync(publication, subscriber, on_progress=on_progress)
+            exchange = ExchangeType[exchange_type.name]
+            summary = connect(db).merge.sync(publication, subscriber, exchange=exchange, on_progress=on_progress)
         _print_summary(summary, form)
         if summary.refused:
             raise typer.Exit(_ROWS_REFUSED)

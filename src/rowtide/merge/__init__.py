@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rowtide.merge.articles import (
         Article,
         ArticleColumn,
+        ExchangeType,
         FilterType,
         JoinFilter,
         Partition,
@@ -50,6 +51,7 @@ __all__ = [
     "Counts",
     "DocumentedTable",
     "EnumeratedChange",
+    "ExchangeType",
     "FileKind",
     "FilterType",
     "JoinFilter",
@@ -102,6 +104,7 @@ _HOMES = {
     "Counts": "rowtide.merge.session.exchange",
     "DocumentedTable": "rowtide.merge.inspection.documented",
     "EnumeratedChange": "rowtide.merge.inspection.procedures",
+    "ExchangeType": "rowtide.merge.articles",
     "FilterType": "rowtide.merge.articles",
     "FileKind": "rowtide.merge.publishing.snapshot_files",
     "JoinFilter": "rowtide.merge.articles",

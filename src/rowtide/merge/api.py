@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rowtide.merge.articles import (
     DEFAULT_RETENTION_DAYS,
     Article,
+    ExchangeType,
     FilterType,
     JoinFilter,
     Partition,
@@ -337,15 +338,22 @@ class MergeReplication(MergePublishing):
             return synchronise(hub, node, pair(hub, node, publication, name), on_progress)
 
     def sync(
-        self, publication: str, subscriber: str, *, on_progress: Progress = lambda _phase, _done, _all: None
+        self,
+        publication: str,
+        subscriber: str,
+        *,
+        exchange: ExchangeType = ExchangeType.BOTH,
+        on_progress: Progress = lambda _phase, _done, _all: None,
     ) -> Summary:
-        """Upload a subscriber's changes and download the hub's (SQL Server: the Merge Agent).
+        """Upload a subscriber's changes and download the hub's (SQL Server: the Merge Agent), or one of the two.
 
+        The retention asks for both: a subscription counts as synchronised at the earlier of its last two (SQL Server:
+        -ExchangeType).
         Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`, `NodeCopied`, `NodeRestored`,
         `SubscriptionExpired`, `MergedTableAltered`, `FiltersChanged`, `StoredFilterRefused`, `SessionReplaced`,
         `NodeBusy`.
         """
-        return synchronise_named(self.url, publication, subscriber, on_progress)
+        return synchronise_named(self.url, publication, subscriber, on_progress, exchange)
 
     def sync_all(
         self,

@@ -30,6 +30,23 @@ class SubscriberType(IntEnum):
     """Its changes count as the publisher's once merged: the first subscriber to synchronise wins."""
 
 
+class ExchangeType(IntEnum):
+    """What a synchronisation does (SQL Server: -ExchangeType)."""
+
+    UPLOAD = 1
+    DOWNLOAD = 2
+    BOTH = 3
+    """Upload, then download."""
+
+    @property
+    def uploads(self) -> bool:
+        return self is not ExchangeType.DOWNLOAD
+
+    @property
+    def downloads(self) -> bool:
+        return self is not ExchangeType.UPLOAD
+
+
 @dataclass(frozen=True, slots=True)
 class ArticleColumn:
     """A published column; `type_text` is the PostgreSQL name of its values' type, on every database.

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 from rowtide.core.errors import RowtideError
-from rowtide.merge.articles import Publication
+from rowtide.merge.articles import ExchangeType, Publication
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
 from rowtide.merge.errors import NodeBusy
 from rowtide.merge.nodes.connecting import address, open_node
@@ -83,11 +83,15 @@ def _published(hub: Node, publication: str | None) -> Sequence[Publication]:
 
 
 def synchronise_named(
-    hub_url: str, publication: str, subscriber: str, on_progress: Progress = lambda _phase, _done, _all: None
+    hub_url: str,
+    publication: str,
+    subscriber: str,
+    on_progress: Progress = lambda _phase, _done, _all: None,
+    exchange: ExchangeType = ExchangeType.BOTH,
 ) -> Summary:
     """Synchronise a subscriber over connections of their own."""
     with open_node(hub_url) as hub, open_node(subscriber) as node:
-        return synchronise_following(hub, node, publication, address(subscriber), on_progress)
+        return synchronise_following(hub, node, publication, address(subscriber), on_progress, exchange)
 
 
 def counting(targets: Sequence[Target], on_progress: SyncAllProgress) -> Callable[[SyncOutcome], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rowtide.merge.articles import ExchangeType
 from rowtide.merge.errors import DefinitionsDiffer
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_parts import Omission
@@ -21,6 +22,7 @@ def synchronise_following(
     publication: str,
     subscriber_name: str,
     on_progress: Progress = lambda _phase, _done, _all: None,
+    exchange: ExchangeType = ExchangeType.BOTH,
 ) -> Summary:
     """Synchronise; a subscriber whose publisher's schema was changed uploads and follows first.
 
@@ -31,7 +33,7 @@ def synchronise_following(
     omissions: list[Omission] = []
     for _ in range(_MOST_CHANGES):
         try:
-            summary = synchronise(hub, subscriber, pairing, on_progress)
+            summary = synchronise(hub, subscriber, pairing, on_progress, exchange)
         except DefinitionsDiffer:
             pairing = _bring_up(hub, subscriber, pairing, on_progress, before, omissions)
         else:
@@ -39,7 +41,7 @@ def synchronise_following(
                 summary.upload.add(earlier.upload)
             summary.omissions = omissions
             return summary
-    return synchronise(hub, subscriber, pairing, on_progress)
+    return synchronise(hub, subscriber, pairing, on_progress, exchange)
 
 
 def _bring_up(

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from rowtide.merge.articles import Article, Subscription, Waiting
+from rowtide.merge.articles import Article, ExchangeType, Subscription, Waiting
 from rowtide.merge.conflicts.records import record, settle_failures
 from rowtide.merge.errors import UploadNotComparable
 from rowtide.merge.nodes.node import Node, Request
@@ -36,6 +36,7 @@ from rowtide.merge.session.exchange import Receiver, Refused, Transfer
 from rowtide.merge.session.history import RUNNING, History, Phase, Summary, recorded
 from rowtide.merge.session.hub_receiving import HubReceiver
 from rowtide.merge.session.hub_records import hub_records
+from rowtide.merge.session.one_way import exchanged
 from rowtide.merge.session.pairing import Pairing, require_ready, require_same_ends
 from rowtide.merge.session.purging import is_due, purge
 from rowtide.merge.session.receiving import SubscriberReceiver
@@ -48,9 +49,13 @@ Progress = Callable[[str, int, int], None]
 
 
 def synchronise(
-    hub: Node, subscriber: Node, pairing: Pairing, on_progress: Progress = lambda _phase, _done, _all: None
+    hub: Node,
+    subscriber: Node,
+    pairing: Pairing,
+    on_progress: Progress = lambda _phase, _done, _all: None,
+    exchange: ExchangeType = ExchangeType.BOTH,
 ) -> Summary:
-    """Exchange all changes between two nodes.
+    """Exchange all changes between two nodes, or those of one direction.
 
     Raises `NodeCopied`, `NodeRestored`, `SubscriptionExpired`, `FiltersChanged`, `SchemaAhead`, `DefinitionsDiffer`,
     `MergedTableAltered`, `StoredFilterRefused`, `SessionReplaced`, `NodeBusy`.
@@ -60,9 +65,14 @@ def synchronise(
     pairing, state = _begin(hub, subscriber, pairing)
     summary = Summary(pairing.at_hub.subscriber, unsent=unsent)
     with recorded(hub, pairing.at_hub.subid, summary, began, clock) as history:
-        uploaded = _upload(hub, subscriber, pairing, state, summary.upload, on_progress)
-        downloaded = _download(hub, subscriber, pairing, uploaded, summary.download, on_progress)
-        _part(hub, subscriber, pairing, state, uploaded, downloaded, history)
+        uploaded = Uploaded(pairing.at_subscriber.sent, has_refused=bool(state.again))
+        if exchange.uploads:
+            uploaded = _upload(hub, subscriber, pairing, state, summary.upload, on_progress)
+        if exchange.downloads:
+            downloaded = _download(hub, subscriber, pairing, uploaded, summary.download, on_progress)
+            _part(hub, subscriber, pairing, state, uploaded, downloaded, history, exchange)
+        else:
+            _conclude_upload(hub, subscriber, pairing, history)
     for node, purged in ((hub, state.purge), (subscriber, read_purge(subscriber.connection))):
         if is_due(purged):
             purge(node)
@@ -326,6 +336,7 @@ def _part(
     uploaded: Uploaded,
     downloaded: Downloaded,
     history: History,
+    exchange: ExchangeType,
 ) -> None:
     """Store the new mark at both ends, and at the hub what the subscriber has; between the two commits the hub accepts
     either mark.
@@ -340,8 +351,8 @@ def _part(
         pairing.at_subscriber.settled,
         pairing.at_subscriber.waiting,
     )
-    if not list_retries(subscriber.connection, pairing.hub):
-        at_hub = pairing.at_hub.sent
+    if exchange.uploads:
+        at_hub = _settled(subscriber, pairing)
     if waiting is not None and waiting.other <= state.purge.generation:
         at_subscriber, waiting = waiting.own, None
     if waiting is None and not uploaded.has_refused:
@@ -363,7 +374,7 @@ def _part(
             next_replicastate=None,
             sentgen=downloaded.generation,
             settledgen=at_hub,
-            last_sync_date=datetime.now(UTC),
+            **exchanged(hub.connection, subid, exchange),
         )
         for article in pairing.articles:
             gone = downloaded.gone.get(article.nickname)
@@ -374,3 +385,18 @@ def _part(
                 confirm_members(hub.connection, pairing.at_hub.nickname, article, returned)
         _tell_hub(hub, downloaded.receiver, pairing.articles)
         history.put()
+
+
+def _conclude_upload(hub: Node, subscriber: Node, pairing: Pairing, history: History) -> None:
+    """Store what an upload alone has settled; the marks stay as they are until a download."""
+    subid, settled = pairing.at_hub.subid, _settled(subscriber, pairing)
+    with _in_session(hub, pairing.at_hub):
+        dates = exchanged(hub.connection, subid, ExchangeType.UPLOAD)
+        set_subscription(hub.connection, subid, settledgen=settled, **dates)
+        history.put()
+
+
+def _settled(subscriber: Node, pairing: Pairing) -> int:
+    """Return the hub's last generation that no later change of the subscriber can conflict with, after an upload."""
+    is_asking = bool(list_retries(subscriber.connection, pairing.hub))
+    return pairing.at_hub.settled if is_asking else pairing.at_hub.sent
