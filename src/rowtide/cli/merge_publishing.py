@@ -34,6 +34,10 @@ def add_publication(
             max=MOST_DAYS,
         ),
     ] = DEFAULT_RETENTION_DAYS,
+    conflict_retention: Annotated[
+        int,
+        typer.Option(metavar="DAYS", help="Remove kept conflicts after so many days; 0: never.", min=0, max=MOST_DAYS),
+    ] = 0,
     *,
     no_partition_realignment: Annotated[
         bool,
@@ -48,6 +52,7 @@ def add_publication(
         merge.add_publication(
             publication,
             retention_days=retention_days,
+            conflict_retention_days=conflict_retention,
             allow_partition_realignment=not no_partition_realignment,
         )
     tell(f"Added: publication {publication}.", dry_run=dry_run)

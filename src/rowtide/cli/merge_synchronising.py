@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rowtide.cli.bounds import parse_time
 from rowtide.cli.merge_options import HostName, HubDb, Login, Publication, SomePublication, SomeSubscriber, Subscriber
 from rowtide.cli.options import ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed, print_rows
@@ -116,6 +117,32 @@ def sync(
     if any(outcome.error is not None for outcome in outcomes):
         raise typer.Exit(_FAILED)
     if any(outcome.refused for outcome in outcomes):
+        raise typer.Exit(_ROWS_REFUSED)
+
+
+@app.command(
+    epilog="Example: rowtide merge resync shop --subscriber sqlite:///field.db --since validation"
+    " --db postgresql://localhost/shop"
+)
+def resync(
+    db: HubDb,
+    publication: Publication,
+    subscriber: Subscriber,
+    since: Annotated[str, typer.Option(metavar="start|validation|TIME", help="Since when.")] = "start",
+    form: ListingFormat = Format.TABLE,
+) -> None:
+    """Download again what the publisher changed since a time, and write it (SQL Server: sp_resyncmergesubscription).
+
+    Cheaper than `reinitialize`. `validation` is the last one that found all rows equal, `start` is as far back as there
+    are metadata. Rows that the subscriber has changed itself are uploaded first, as in `sync`.
+    """
+    when = None if since in ("start", "validation") else parse_time(since)
+    with _exchanging() as on_progress:
+        summary = connect(db).merge.resync(
+            publication, subscriber, since=when, since_validation=since == "validation", on_progress=on_progress
+        )
+    _print_summary(summary, form)
+    if summary.refused:
         raise typer.Exit(_ROWS_REFUSED)
 
 

@@ -93,5 +93,19 @@ def get_metadata(
     print_listed(RowMetadata, listed, form)
 
 
+@app.command(
+    epilog="Example: rowtide merge dummy-update public.orders 01977d20-5a4e-7cc0-8000-cfe0f9b6d111"
+    " --db postgresql://localhost/shop"
+)
+def dummy_update(
+    db: AnyDb,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="an article's name, or its table")],
+    rowguid: Annotated[str, typer.Argument(metavar="ROWGUID", help="a value of the column rowguid")],
+) -> None:
+    """Let a row be sent again, as if it had been updated (SQL Server: sp_mergedummyupdate)."""
+    is_there = connect(db).merge.dummy_update(table, rowguid)
+    notes.print("It will be sent again." if is_there else "There is no such row.")
+
+
 def _hexadecimal(value: object) -> object:
     return f"0x{value.hex()}" if isinstance(value, bytes) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +22,10 @@ from rowtide.merge.articles import (
     Subscription,
     UploadOptions,
 )
+from rowtide.merge.catalogue import list_merged
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.conflicts.resolving import KeptConflict, list_conflicts, resolve_conflict
-from rowtide.merge.errors import ArticleTableNotFound, ConflictUnknown, MergePublicationUnknown
+from rowtide.merge.errors import ArticleTableNotFound, ConflictUnknown, MergePublicationUnknown, NeverValidated
 from rowtide.merge.fan_out.pending import Unreachable, list_pending_of, list_pending_of_all
 from rowtide.merge.fan_out.synchronising import (
     DEFAULT_WORKERS,
@@ -53,10 +55,11 @@ from rowtide.merge.inspection.procedures import (
     make_generation,
 )
 from rowtide.merge.inspection.sessions import MergeSession, list_sessions
-from rowtide.merge.inspection.validating import ArticleValidation, validate
+from rowtide.merge.inspection.validating import ArticleValidation, record_validation, validate
 from rowtide.merge.nodes.connecting import address, open_node, open_subscriber
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_parts import Omission
+from rowtide.merge.progress import generation_at, read_last_validation
 from rowtide.merge.publishing.moves import move, require_partition
 from rowtide.merge.publishing.publications import (
     ArticleOptions,
@@ -110,15 +113,22 @@ class MergePublishing:
         name: str,
         *,
         retention_days: int = DEFAULT_RETENTION_DAYS,
+        conflict_retention_days: int = 0,
         allow_partition_realignment: bool = True,
     ) -> Publication:
-        """Create a publication (SQL Server: sp_addmergepublication). 0 days of retention means no limit.
+        """Create a publication (SQL Server: sp_addmergepublication). 0 days of a retention mean no limit.
 
         Without partition realignment, rows that leave a partition stay at its subscribers. Raises
         `MergePublicationExists`.
         """
         with self._altering() as hub:
-            return add_publication(hub, name, retention_days=retention_days, realigns=allow_partition_realignment)
+            return add_publication(
+                hub,
+                name,
+                retention_days=retention_days,
+                conflict_retention_days=conflict_retention_days,
+                realigns=allow_partition_realignment,
+            )
 
     def add_article(
         self,
@@ -442,7 +452,46 @@ class MergeReplication(MergePublishing):
         """
         with self._open_hub(publication) as hub, open_node(subscriber) as node:
             pairing = pair(hub, node, publication, address(subscriber))
-            return validate(hub, node, pairing, checksum=checksum, on_progress=on_progress)
+            found = validate(hub, node, pairing, checksum=checksum, on_progress=on_progress)
+            record_validation(hub, pairing, found)
+            return found
+
+    def resync(
+        self,
+        publication: str,
+        subscriber: str,
+        *,
+        since: datetime | None = None,
+        since_validation: bool = False,
+        on_progress: Progress = lambda _phase, _done, _all: None,
+    ) -> Summary:
+        """Synchronise, and download again what the hub changed since a time (SQL Server: sp_resyncmergesubscription).
+
+        Without `since`, that is since the metadata were last cleaned up; with `since_validation`, since the last
+        validation that found all rows equal. A row whose version the subscriber has is written again, and one that it
+        has changed itself is not. Raises as `sync`; `NeverValidated`.
+        """
+        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+            pairing = pair(hub, node, publication, address(subscriber))
+            if since_validation:
+                since = read_last_validation(hub.connection, pairing.at_hub.subid)
+                if since is None:
+                    raise NeverValidated(address(subscriber))
+            start = 0 if since is None else generation_at(hub.connection, pairing.hub, since.astimezone(UTC))
+            return synchronise(hub, node, pairing, on_progress, repeat_from=start)
+
+    def dummy_update(self, table: str, rowguid: str) -> bool:
+        """Let a row be sent again, as if it had been updated (SQL Server: sp_mergedummyupdate).
+
+        Returns whether there is such a row. Raises `ArticleTableNotFound`.
+        """
+        with open_node(self.url) as node:
+            found = [] if not node.tables.is_prepared() else list_merged(node.connection)
+            article = next((each for each in found if table in (each.name, each.qualified_name)), None)
+            if article is None:
+                raise ArticleTableNotFound(table)
+            with node.transaction():
+                return node.log_update(article, rowguid.lower())
 
     def list_conflicts(self, publication: str | None = None, article: str | None = None) -> Sequence[KeptConflict]:
         """Return the conflicts that this node keeps, oldest first.

@@ -315,7 +315,10 @@ def _reference(columns: Sequence[str], parent: int, parent_columns: Sequence[str
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A publication; the publisher is the hub of all its subscriptions (SQL Server: sysmergepublications)."""
+    """A publication; the publisher is the hub of all its subscriptions (SQL Server: sysmergepublications).
+
+    0 days of a retention are no limit.
+    """
 
     pubid: str
     name: str
@@ -323,6 +326,7 @@ class Publication:
     retention_days: int
     replicates_ddl: bool = True
     realigns: bool = True
+    conflict_retention_days: int = 0
 
 
 @dataclass(frozen=True, slots=True)

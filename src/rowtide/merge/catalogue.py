@@ -73,6 +73,7 @@ def put_publication(connection: Connection, publication: Publication) -> None:
             retention=publication.retention_days,
             replicate_ddl=int(publication.replicates_ddl),
             allow_partition_realignment=int(publication.realigns),
+            conflict_retention=publication.conflict_retention_days,
         )
     )
 
@@ -182,4 +183,5 @@ def read_publication(row: Mapping[Any, Any]) -> Publication:
         row["retention"],
         bool(row["replicate_ddl"]),
         bool(row["allow_partition_realignment"]),
+        row["conflict_retention"],
     )

@@ -64,6 +64,7 @@ publications = Table(
         server_default="1",
         comment="0: rows that leave a partition stay at its subscribers",
     ),
+    Column("conflict_retention", Integer, nullable=False, server_default="0", comment="days; 0: for ever"),
 )
 
 articles = Table(
@@ -99,6 +100,8 @@ subscriptions = Table(
     Column("waitingpubgen", BigInteger),
     Column("partition_id", Integer, comment="of the subscriber; null where no article is filtered"),
     Column("last_sync_date", DateTime(timezone=True), comment="the earlier of the next two, where they were split"),
+    Column("last_validated", DateTime(timezone=True), comment="when all rows were found equal"),
+    Column("attempted_validate", DateTime(timezone=True)),
     Column("last_upload_date", DateTime(timezone=True)),
     Column("last_download_date", DateTime(timezone=True)),
     Column("last_sync_status", Integer, nullable=False, comment="0 waiting, 2 succeeded, 3 running, 6 failed"),

@@ -686,3 +686,13 @@ class SnapshotDamaged(RowtideError):
     hint = "Copy it again, or make a new snapshot by `rowtide merge snapshot`; what was delivered stays."
     path: str
     reason: str
+
+
+@numbered
+class NeverValidated(NotFound):
+    """A subscriber's rows were never found equal to the publisher's, so there is no such time to start from."""
+
+    number = 8082
+    fact = "no validation of {subscriber} has found all rows equal"
+    hint = "Give a date, or let everything be repeated that metadata are left of: `--since start`."
+    subscriber: str

@@ -117,6 +117,18 @@ def set_subscription(connection: Connection, subid: str, **values: object) -> No
     connection.execute(update(subscriptions).where(subscriptions.c.subid == subid).values(values))
 
 
+def read_last_validation(connection: Connection, subid: str) -> datetime | None:
+    """Return when a subscriber's rows were last found equal to the hub's, by the hub's clock; None if never."""
+    last = connection.execute(select(subscriptions.c.last_validated).where(subscriptions.c.subid == subid)).scalar()
+    return None if last is None else as_utc(last)
+
+
+def generation_at(connection: Connection, own: int, at: datetime) -> int:
+    """Return the last of a node's own generations that was closed by a time; 0 if none is known."""
+    closed = select(genhistory.c.generation, genhistory.c.coldate).where(genhistory.c.nickname == own)
+    return max((row.generation for row in connection.execute(closed) if as_utc(row.coldate) <= at), default=0)
+
+
 def read_last_sync(connection: Connection, subid: str) -> datetime | None:
     """Return when a subscriber last synchronised, by this node's clock; None if never."""
     last = connection.execute(select(subscriptions.c.last_sync_date).where(subscriptions.c.subid == subid)).scalar()

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
 
-from sqlalchemy import Connection, insert, literal, select, update
+from sqlalchemy import Connection, delete, insert, literal, select, update
 
 from rowtide.merge.articles import Article
-from rowtide.merge.definitions import conflicts_info
+from rowtide.merge.definitions import conflicts_info, retries
 from rowtide.merge.versions.changes import Row, RowChange
 from rowtide.merge.versions.comparison import Conflict, ConflictKind
 
@@ -128,6 +128,16 @@ def record(connection: Connection, conflict: ConflictRecord) -> None:
     is_known = select(known.c.conflict_id).where(known.c.conflict_id == conflict.conflict_id).exists()
     row = select(*(literal(value, conflicts_info.c[name].type) for name, value in values.items())).where(~is_known)
     connection.execute(insert(conflicts_info).from_select(list(values), row, include_defaults=False))
+
+
+def forget_conflicts(connection: Connection, pubid: str, before: datetime) -> None:
+    """Remove a publication's conflicts older than a time, in the caller's transaction.
+
+    Those of rows that are still refused stay.
+    """
+    is_asked = (retries.c.tablenick == conflicts_info.c.tablenick) & (retries.c.rowguid == conflicts_info.c.rowguid)
+    is_old = (conflicts_info.c.pubid == pubid) & (conflicts_info.c.MSrepl_create_time < before)
+    connection.execute(delete(conflicts_info).where(is_old & ~select(retries.c.rowguid).where(is_asked).exists()))
 
 
 def encode_row(article: Article, row: Row | None) -> str | None:

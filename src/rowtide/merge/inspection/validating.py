@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.untyped_values import are_same
+from rowtide.merge.progress import set_subscription
 from rowtide.merge.session.pairing import Pairing, require_same_schema, unsent_columns
 from rowtide.merge.versions.changes import Row
 
@@ -61,6 +63,14 @@ def validate(
             named = tuple(str(each) for each in unsent if each.table == article.qualified_name)
             found.append(replace(compared, unsent=named))
         return found
+
+
+def record_validation(hub: Node, pairing: Pairing, found: Sequence[ArticleValidation]) -> None:
+    """Store at the hub that a subscriber was validated, and whether all rows were equal."""
+    now = datetime.now(UTC)
+    dates = {"attempted_validate": now} | ({"last_validated": now} if all(each.is_equal for each in found) else {})
+    with hub.transaction():
+        set_subscription(hub.connection, pairing.at_hub.subid, **dates)
 
 
 def _count(article: Article, ours: Rows, theirs: Rows) -> ArticleValidation:

@@ -373,6 +373,9 @@ class Node(Protocol):
         Rows in `without` are left out.
         """
 
+    def log_update(self, article: Article, rowguid: str) -> bool:
+        """Log a row as updated by this node, within a transaction; return whether the row exists."""
+
     def fill(self, article: Article, rows: Sequence[tuple[str, Row]]) -> None:
         """Write values into columns of rows that exist, within `altering`; nothing is logged.
 

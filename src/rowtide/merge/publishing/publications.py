@@ -76,15 +76,23 @@ class ArticleOptions:
     upload_options: UploadOptions = UploadOptions.ALLOWED
 
 
-def add_publication(hub: Node, name: str, *, retention_days: int, realigns: bool = True) -> Publication:
+def add_publication(
+    hub: Node, name: str, *, retention_days: int, conflict_retention_days: int = 0, realigns: bool = True
+) -> Publication:
     """Create a publication (SQL Server: sp_addmergepublication). Raises `NameUnfit`, `MergePublicationExists`."""
     require_name("publication", name)
     hub.tables.prepare()
     with hub.transaction():
         if find_publication(hub.connection, name) is not None:
             raise MergePublicationExists(name)
-        nickname = read_nickname(hub.connection)
-        publication = Publication(str(uuid4()), name, nickname, retention_days, realigns=realigns)
+        publication = Publication(
+            str(uuid4()),
+            name,
+            read_nickname(hub.connection),
+            retention_days,
+            realigns=realigns,
+            conflict_retention_days=conflict_retention_days,
+        )
         put_publication(hub.connection, publication)
     return publication
 

@@ -14,6 +14,7 @@ from functools import partial
 
 from rowtide.merge.articles import Publication, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged, set_purged
+from rowtide.merge.conflicts.records import forget_conflicts
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.retry import transact_at
 from rowtide.merge.progress import (
@@ -100,4 +101,8 @@ def _conclude(node: Node, bound: int, *, keeps_generations: bool) -> None:
         forget_generations(node.connection, read_nickname(node.connection), bound)
     now = datetime.now(UTC)
     forget_sessions(node.connection, now - _HISTORY)
+    for publication in list_publications(node.connection):
+        if publication.conflict_retention_days:
+            before = now - timedelta(days=publication.conflict_retention_days)
+            forget_conflicts(node.connection, publication.pubid, before)
     set_purge(node.connection, max(bound, last.generation), now)

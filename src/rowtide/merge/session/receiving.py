@@ -150,9 +150,11 @@ class SubscriberReceiver(NodeReceiver):
     """A subscriber that downloads; see `Receiver`.
 
     `staying` are rows that should leave but remain, because the subscriber changed them or other rows reference them.
+    With `repeats`, a version that the subscriber has is written again: what it has may be something else by now.
     """
 
     staying: set[str] = field(default_factory=set)
+    repeats: bool = False
 
     def receive(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
         self.seen.clear()
@@ -175,7 +177,8 @@ class SubscriberReceiver(NodeReceiver):
         if known is None or known.has_left:
             return change.row is not None
         if change.tombstone is not TombstoneType.LEFT:
-            return isinstance(compare(change.version, known.version), Take)
+            is_same = known.version.last in (None, change.version.last)
+            return isinstance(compare(change.version, known.version), Take) or (self.repeats and is_same)
         if known.version.presence is Presence.DELETED:
             return False
         if known.version.last is None or change.version.lineage.includes(known.version.last):

@@ -54,8 +54,12 @@ def synchronise(
     pairing: Pairing,
     on_progress: Progress = lambda _phase, _done, _all: None,
     exchange: ExchangeType = ExchangeType.BOTH,
+    *,
+    repeat_from: int | None = None,
 ) -> Summary:
     """Exchange all changes between two nodes, or those of one direction.
+
+    With `repeat_from`, all that the hub has changed after one of its generations is downloaded and written again.
 
     Raises `NodeCopied`, `NodeRestored`, `SubscriptionExpired`, `FiltersChanged`, `SchemaAhead`, `DefinitionsDiffer`,
     `MergedTableAltered`, `StoredFilterRefused`, `SessionReplaced`, `NodeBusy`.
@@ -69,7 +73,7 @@ def synchronise(
         if exchange.uploads:
             uploaded = _upload(hub, subscriber, pairing, state, summary.upload, on_progress)
         if exchange.downloads:
-            downloaded = _download(hub, subscriber, pairing, uploaded, summary.download, on_progress)
+            downloaded = _download(hub, subscriber, pairing, uploaded, summary.download, on_progress, repeat_from)
             _part(hub, subscriber, pairing, state, uploaded, downloaded, history, exchange)
         else:
             _conclude_upload(hub, subscriber, pairing, history)
@@ -211,14 +215,27 @@ def _upload(
 
 
 def _download(
-    hub: Node, subscriber: Node, pairing: Pairing, uploaded: Uploaded, phase: Phase, on_progress: Progress
+    hub: Node,
+    subscriber: Node,
+    pairing: Pairing,
+    uploaded: Uploaded,
+    phase: Phase,
+    on_progress: Progress,
+    repeat_from: int | None,
 ) -> Downloaded:
     """Download the hub's changes."""
     again = list_retries(subscriber.connection, pairing.hub)
     receiver = SubscriberReceiver(
-        subscriber, pairing.at_subscriber, pairing.hub, pairing.publication.name, again, is_upload=False
+        subscriber,
+        pairing.at_subscriber,
+        pairing.hub,
+        pairing.publication.name,
+        again,
+        is_upload=False,
+        repeats=repeat_from is not None,
     )
     since = min(pairing.at_hub.sent, pairing.at_subscriber.received)
+    since = since if repeat_from is None else min(since, repeat_from)
     destination = pairing.at_hub.nickname
     with _read(hub, pairing.going_down, since, destination, again, pairing.filters) as (generation, outgoing, spool):
         marks = outgoing.marks

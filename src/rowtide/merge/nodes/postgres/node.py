@@ -61,6 +61,7 @@ from rowtide.merge.nodes.postgres.writing import (
     fill,
     holders_query,
     log_own,
+    log_update,
     make_staging,
     read_table,
     require_sendable,
@@ -564,6 +565,10 @@ class PostgresNode:
 
     def log_own(self, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
         log_own(self._session, article, columns, without)
+
+    def log_update(self, article: Article, rowguid: str) -> bool:
+        with self._failing(article.name):
+            return log_update(self._session, article, rowguid)
 
     def fill(self, article: Article, rows: Sequence[tuple[str, Row]]) -> None:
         with self._refusing(article.name):

@@ -202,6 +202,16 @@ def _read_columns(session: psycopg.Connection[tuple[Any, ...]], article: Article
     ]
 
 
+def log_update(session: psycopg.Connection[tuple[Any, ...]], article: Article, rowguid: str) -> bool:
+    """Log a row as updated, without any changed column; return whether it exists."""
+    listed = (
+        f"select {article.nickname}, {ROWGUID}, {Logged.UPDATED.value}, (select {BSN}) from {table_of(article)} "
+        f"where {ROWGUID}::text = %s"
+    )
+    statement = sql.SQL(f"insert into {LOG} (tablenick, rowguid, kind, stamp) {listed}")
+    return session.execute(statement, [rowguid]).rowcount > 0
+
+
 def log_own(
     session: psycopg.Connection[tuple[Any, ...]], article: Article, columns: Sequence[str], without: Collection[str]
 ) -> None:

@@ -43,7 +43,7 @@ from rowtide.merge.nodes.sqlite.row_metadata import (
 from rowtide.merge.nodes.sqlite.rows import find_key_holder, highest_key, read_referencing, read_rows
 from rowtide.merge.nodes.sqlite.system_tables import AGENT, CONTENTS
 from rowtide.merge.nodes.sqlite.tables import SqliteTables
-from rowtide.merge.nodes.sqlite.writing import fill, log_own, write, write_temporary
+from rowtide.merge.nodes.sqlite.writing import fill, log_own, log_update, write, write_temporary
 from rowtide.merge.nodes.unique_swap import temporary_values
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.filters import RowFilter
@@ -360,6 +360,9 @@ class SqliteNode:
 
     def log_own(self, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
         log_own(self._session, article, columns, without)
+
+    def log_update(self, article: Article, rowguid: str) -> bool:
+        return log_update(self._session, article, rowguid)
 
     def fill(self, article: Article, rows: Sequence[tuple[str, Row]]) -> None:
         fill(self._session, article, rows)

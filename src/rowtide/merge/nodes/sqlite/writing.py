@@ -96,6 +96,13 @@ def log_own(session: sqlite3.Connection, article: Article, columns: Sequence[str
     )
 
 
+def log_update(session: sqlite3.Connection, article: Article, rowguid: str) -> bool:
+    """Log a row as updated, without any changed column; return whether it exists."""
+    table = quote(article.file_table)
+    listed = f"select {article.nickname}, {ROWGUID}, {Logged.UPDATED.value} from {table} where {ROWGUID} = ?"
+    return session.execute(f"insert into {LOG} (tablenick, rowguid, kind) {listed}", (rowguid,)).rowcount > 0
+
+
 def load(session: sqlite3.Connection, article: Article, rows: Sequence[tuple[str, Row]]) -> int:
     """Insert rows, and return how many."""
     rows = (
