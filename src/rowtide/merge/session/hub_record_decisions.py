@@ -17,6 +17,7 @@ from rowtide.merge.partitions.links import RecordType
 from rowtide.merge.session.exchange import Counts, count_writes
 from rowtide.merge.session.hub_receiving import HubReceiver
 from rowtide.merge.session.logical_records import LogicalRecord, find_members
+from rowtide.merge.session.receiving import rowguids_of
 from rowtide.merge.session.record_transfer import Outcome
 from rowtide.merge.versions.changes import Known, Row, RowChange
 from rowtide.merge.versions.lineage import Change
@@ -67,14 +68,15 @@ class HubRecordDecisions:
 
     def decide_rows(self, kind: RecordType, decided: Sequence[tuple[LogicalRecord, Outcome]]) -> None:
         """Decide on each row by itself, of all records at once."""
-        for article in kind.articles:
+        parts = [
+            (article, [change for one, _ in decided for change in one.changes.get(article.nickname, ())])
+            for article in kind.articles
+        ]
+        known = self.receiver.read_known(rowguids_of(parts))
+        for (article, changes), here in zip(parts, known, strict=True):
             nickname = article.nickname
             outcomes = {change.rowguid: outcome for one, outcome in decided for change in one.changes.get(nickname, ())}
-            changes = [change for one, _ in decided for change in one.changes.get(nickname, ())]
-            if not changes:
-                continue
-            (known,) = self.receiver.read_known([(article, list(outcomes))])
-            found = self.receiver.decide((article, changes), known)
+            found = self.receiver.decide((article, changes), here)
             for write in found.writes:
                 outcomes[write.rowguid].write(nickname, write)
             for write in found.taken:

@@ -26,7 +26,7 @@ from rowtide.merge.session.record_transfer import (
     write_outcome,
 )
 from rowtide.merge.session.spooling import Spool
-from rowtide.merge.versions.changes import Known, RowChange
+from rowtide.merge.versions.changes import Known, Row, RowChange
 
 _SAME_KEY = "two nodes inserted a row with the same primary key"
 
@@ -118,11 +118,13 @@ class HubRecords(HubRecordDecisions):
             winner = choose(kind.top, [*others, *holding], self.receiver.priority)
         outcome = Outcome()
         if winner is Winner.PUBLISHER:
-            self._lose(record, others, said, outcome)
-            return outcome
-        self._decide_rest(record, others, outcome)
-        for row in () if outcome.is_held else displaced:
-            self._withdraw(row, holders.get((row.article.nickname, row.rowguid)), outcome)
+            self._lose(record, others, set(said), outcome)
+        else:
+            self._decide_rest(record, others, outcome)
+            for row in () if outcome.is_held else displaced:
+                self._withdraw(row, outcome)
+        contests = [(row, holders[row.article.nickname, row.rowguid]) for row in holding]
+        _record_keys(outcome, contests, {row.rowguid: row for row in rows}, winner)
         return outcome
 
     def _decide_rest(self, record: LogicalRecord, rows: Sequence[ContestedRow], outcome: Outcome) -> None:
@@ -135,11 +137,10 @@ class HubRecords(HubRecordDecisions):
         self,
         record: LogicalRecord,
         rows: Sequence[ContestedRow],
-        said: Mapping[str, RowRefused],
+        losing: set[str],
         outcome: Outcome,
     ) -> None:
         """Withdraw the rows whose keys are taken, with those below them; the record if it is resolved as a whole."""
-        losing = set(said)
         for link in () if record.kind.resolves else record.kind.links:
             parents = [each for each in record.changes.get(link.parent.nickname, ()) if each.rowguid in losing]
             children = record.changes.get(link.child.nickname, ())
@@ -153,19 +154,15 @@ class HubRecords(HubRecordDecisions):
                     rest.changes.setdefault(article.nickname, []).append(change)
             self.decide_rows(record.kind, [(rest, outcome)])
         outcome.add(lost)
-        outcome.conflicts = [
-            _of_key(one, said[one.rowguid]) if one.rowguid in said else one for one in outcome.conflicts
-        ]
 
-    def _withdraw(self, row: ContestedRow, taking: RowRefused | None, outcome: Outcome) -> None:
+    def _withdraw(self, row: ContestedRow, outcome: Outcome) -> None:
         """Delete a row that has lost its key to another, or its parent did, everywhere."""
         if row.known is None or row.row is None:
             return
         nickname = row.article.nickname
         lineage = row.known.version.lineage.encode()
         outcome.withdrawals.setdefault(nickname, []).append(withdrawal(row.rowguid, lineage, is_live=True))
-        conflict = self.conflict(row, Winner.SUBSCRIBER, ConflictType.RECORD_DELETE_WINS_CONFLICT)
-        outcome.conflicts.append(conflict if taking is None else _of_key(conflict, taking))
+        outcome.conflicts.append(self.conflict(row, Winner.SUBSCRIBER, ConflictType.RECORD_DELETE_WINS_CONFLICT))
         outcome.count(nickname, Counts(conflicts=1, deletes=1))
 
     def _undo(self, record: LogicalRecord, refused: Sequence[RowRefused]) -> Outcome:
@@ -234,15 +231,33 @@ def _is_undone(refused: RowRefused, changes: Mapping[str, RowChange]) -> bool:
     return is_referenced or refused.article.compensate_for_errors
 
 
-def _of_key(conflict: ConflictRecord, refused: RowRefused) -> ConflictRecord:
-    """Return the conflict of a row that lost its key."""
-    identity = identify(conflict.rowguid, conflict.losing_lineage, b"key")
+def _record_keys(
+    outcome: Outcome,
+    contests: Sequence[tuple[ContestedRow, RowRefused]],
+    sent: Mapping[str, ContestedRow],
+    winner: Winner,
+) -> None:
+    """Record the rows that lost their keys as such: each contest is a row of the hub's, and the one with its key."""
+    winning: dict[str, tuple[RowRefused, Row | None]] = {}
+    for row, refused in contests:
+        change = sent[refused.rowguid].sent
+        if winner is Winner.PUBLISHER:
+            winning[refused.rowguid] = (refused, row.row)
+        else:
+            winning[row.rowguid] = (refused, None if change is None else change.row)
+    outcome.conflicts = [
+        _of_key(each, *winning[each.rowguid]) if each.rowguid in winning else each for each in outcome.conflicts
+    ]
+
+
+def _of_key(conflict: ConflictRecord, refused: RowRefused, winning_row: Row | None) -> ConflictRecord:
     return replace(
         conflict,
-        conflict_id=identity,
+        conflict_id=identify(conflict.rowguid, conflict.losing_lineage, b"key"),
         conflict_type=ConflictType.UPLOAD_INSERT_FAILED,
         reason_code=refused.refusal.error.code,
         reason_text=_SAME_KEY,
+        winning_row=winning_row,
     )
 
 
