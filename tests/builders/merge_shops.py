@@ -54,6 +54,13 @@ FILTERS = (
 )
 """Child, parent, condition, and whether both are parts of a logical record."""
 NUMBERS = st.integers(1, 2)
+ROWS = (
+    "insert into customer values (1, 'n', 'a'), (2, 's', 'b')",
+    "insert into product values (1, 'x'), (2, 'y')",
+    "insert into orders values (1, 1, 'a'), (2, 2, 'b')",
+    "insert into line values (1, 1, 1, 1), (1, 2, 2, 2), (2, 1, 1, 3)",
+    "insert into parcel values (1, 1, 1, 'a')",
+)
 
 
 class MergingShop(RuleBasedStateMachine):
@@ -84,7 +91,7 @@ class MergingShop(RuleBasedStateMachine):
 
     def _begin(self, members: Sequence[Member]) -> None:
         merge = self.merge.merge
-        members[0].execute(*DEFINITIONS)
+        members[0].execute(*DEFINITIONS, *ROWS)
         merge.add_publication(PUBLICATION)
         for table in TABLES:
             options = {"compensate_for_errors": True, **self.options}

@@ -122,7 +122,8 @@ class Family:
         """Return the rows of a member; a child's value includes which parent it has."""
         values = {
             "parent": "select rowguid, value from parent",
-            "child": "select c.rowguid, c.value || ' of ' || p.rowguid from child c join parent p on p.id = c.parent_id",
+            "child": "select c.rowguid, c.value || ' of ' || p.rowguid "
+            "from child c join parent p on p.id = c.parent_id",
         }
         return {
             (table, str(rowguid)): value

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from builders.merge_machines import Merging, MergingPartitions, Opening, open_files, open_mixed
+from builders.merge_shops import MergingShop
 from builders.merged_databases import Member
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
@@ -49,11 +50,60 @@ def test_nodes_of_both_kinds_come_to_rest(
     _run(machine, opening, tracked_by, examples)
 
 
+SHOPS = pytest.mark.parametrize(
+    ("records", "options"),
+    [
+        pytest.param(None, {}, id="rows"),
+        pytest.param({}, {"column_tracking": True}, id="records"),
+        pytest.param({"record_conflict_resolution": True}, {"resolver": "subscriber-wins"}, id="whole"),
+        pytest.param(
+            {"record_conflict_resolution": True, "record_conflict_detection": True}, {"column_tracking": True}, id="any"
+        ),
+    ],
+)
+
+
+def test_a_shop_comes_to_rest() -> None:
+    _run_shop(open_files, None, {}, 1, 10)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("examples", [4, pytest.param(100, marks=SOAK)])
+@SHOPS
+def test_shops_of_files_come_to_rest(records: dict[str, Any] | None, options: dict[str, Any], examples: int) -> None:
+    _run_shop(open_files, records, options, examples, 40)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.live
+@pytest.mark.parametrize("examples", [1, pytest.param(40, marks=SOAK)])
+@SHOPS
+@pytest.mark.parametrize("servers_are", PLACES)
+def test_shops_of_both_kinds_come_to_rest(
+    records: dict[str, Any] | None, options: dict[str, Any], examples: int, servers_are: str, server: EmbeddedServer
+) -> None:
+    def opening(opened: ExitStack) -> Sequence[Member]:
+        return open_mixed(opened, server, PLACES[servers_are])
+
+    _run_shop(opening, records, options, examples, 40)
+
+
+def _run_shop(
+    opening: Opening, records: dict[str, Any] | None, options: dict[str, Any], examples: int, steps: int
+) -> None:
+    made = {"opening": staticmethod(opening), "options": options, "record_options": records}
+    _run_steps(type("Shop", (MergingShop,), made), examples, steps)
+
+
 def _run(machine: type[RuleBasedStateMachine], opening: Opening, tracked_by: dict[str, Any], examples: int) -> None:
     chosen = type(machine.__name__, (machine,), {"opening": staticmethod(opening), "options": tracked_by})
+    _run_steps(chosen, examples, 25)
+
+
+def _run_steps(machine: type[RuleBasedStateMachine], examples: int, steps: int) -> None:
     run_state_machine_as_test(
-        chosen,
+        machine,
         settings=settings(
-            max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

@@ -14,13 +14,14 @@ from builders.parents_and_children import OPERATIONS, SYNCHRONISE, Step, familie
 
 SOAK = [pytest.mark.soak, pytest.mark.timeout(7200)]
 WHOLE: dict[str, Any] = {"record_conflict_resolution": True}
+DETECTED: dict[str, Any] = WHOLE | {"record_conflict_detection": True}
 RECORDS = pytest.mark.parametrize(
     "record",
     [
         pytest.param(None, id="rows"),
         pytest.param({}, id="records"),
         pytest.param(WHOLE, id="whole"),
-        pytest.param(WHOLE | {"record_conflict_detection": True}, id="detected"),
+        pytest.param(DETECTED, id="detected"),
     ],
 )
 RESOLVERS = pytest.mark.parametrize("resolver", ["priority", "subscriber-wins"])
@@ -47,28 +48,30 @@ def anything(seed: int, steps: int) -> list[Step]:
     ]
 
 
-@pytest.mark.parametrize(
-    "part", [pytest.param(512, id="few"), pytest.param(16, marks=pytest.mark.exhaustive), pytest.param(1, marks=SOAK)]
-)
+def test_a_deleted_parent_and_changed_children_come_to_rest(tmp_path: Path) -> None:
+    steps = [(0, "update child"), (1, "delete both"), (2, "insert child"), (1, SYNCHRONISE), (2, SYNCHRONISE)]
+
+    require_rest_after_all(tmp_path, [steps], DETECTED, resolver="subscriber-wins")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("part", [32, pytest.param(1, marks=SOAK)])
 @RESOLVERS
 @RECORDS
 def test_one_operation_each_comes_to_rest(tmp_path: Path, record: Any, resolver: str, part: int) -> None:
     require_rest_after_all(tmp_path, islice(histories(1), part // 2, None, part), record, resolver=resolver)
 
 
-@pytest.mark.parametrize("runs", [pytest.param(10, marks=pytest.mark.exhaustive), pytest.param(1000, marks=SOAK)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("runs", [5, pytest.param(1000, marks=SOAK)])
 @pytest.mark.parametrize(
     "tracked_by", [pytest.param({}, id="by row"), pytest.param({"column_tracking": True}, id="by column")]
 )
 @RESOLVERS
 @RECORDS
 def test_any_few_steps_come_to_rest(
-    tmp_path: Path,
-    record: Any,
-    resolver: str,
-    tracked_by: dict[str, Any],
-    runs: int,
+    tmp_path: Path, record: Any, resolver: str, tracked_by: dict[str, Any], runs: int
 ) -> None:
-    require_rest_after_all(
-        tmp_path, (anything(seed, 8) for seed in range(runs)), record, resolver=resolver, **tracked_by
-    )
+    steps = (anything(seed, 8) for seed in range(runs))
+
+    require_rest_after_all(tmp_path, steps, record, resolver=resolver, **tracked_by)

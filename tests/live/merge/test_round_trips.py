@@ -13,9 +13,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.merged_databases import Merge, open_file_member, open_server_member
+from builders.merged_databases import PUBLICATION, Merge, open_file_member, open_server_member
 from builders.slow_network import SlowNetwork, slow_network
 from rowtide.merge.api import MergeReplication
+from rowtide.merge.articles import FilterType
 from rowtide.merge.session.history import Summary
 
 pytestmark = pytest.mark.live
@@ -177,3 +178,31 @@ def test_other_threads_run_while_a_synchronisation_waits(network: SlowNetwork, m
     merged.sync()
 
     assert ran.is_set()
+
+
+@pytest.mark.exhaustive
+def test_logical_records_take_a_few_more(network: SlowNetwork, tmp_path: Path) -> None:
+    with ExitStack() as opened:
+        hub = opened.enter_context(open_server_member(network.database_url))
+        device = opened.enter_context(open_file_member(tmp_path / "records.db"))
+        merged = Merge(hub, [device])
+        hub.execute(ITEM, LINE, f"insert into item select n, 'item', n % 200 from generate_series(1, {ROWS}) n")
+        hub.execute(f"insert into line select n, n, 'line' from generate_series(1, {ROWS}) n")
+        merged.merge.add_publication(PUBLICATION)
+        for table in ("item", "line"):
+            merged.merge.add_article(PUBLICATION, table)
+        merged.merge.add_filter(PUBLICATION, "line", "item", "line.item_id = item.id", filter_type=FilterType.RECORD)
+        merged.merge.add_subscription(PUBLICATION, device.url)
+        merged.merge = MergeReplication(network.url)
+        merged.sync()
+        device.execute("update line set note = 'device'", "update item set name = 'device' where id <= 200")
+        trips, summary = count(network, merged)
+        hub.execute(REFUSING, LIMIT)
+        device.execute("update item set name = 'refused' where id < 200")
+        refused, _ = count(network, merged)
+        again, repeated = count(network, merged)
+
+        assert summary.upload.total.updates == ROWS + 200
+        assert trips <= EMPTY + 10
+        assert len(repeated.upload.refused) == 100
+        assert max(refused, again) <= EMPTY + 14

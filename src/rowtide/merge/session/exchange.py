@@ -112,7 +112,7 @@ class Records(Protocol):
 
     def retry(self) -> None: ...
 
-    def finish(self) -> None: ...
+    def finish(self, *, is_retried: bool) -> None: ...
 
 
 @dataclass(slots=True)
@@ -142,8 +142,9 @@ class Transfer:
         self._bring_rows(spool)
         self.records.bring()
         self.records.retry()
+        has_waited = bool(self._waiting)
         self._retry()
-        self.records.finish()
+        self.records.finish(is_retried=has_waited)
         self.refused += self.records.refused
 
     def _bring_rows(self, spool: Spool) -> None:

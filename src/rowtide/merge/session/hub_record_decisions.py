@@ -108,24 +108,27 @@ class HubRecordDecisions:
             for each in asked
         ]
 
-    def read(self, kind: RecordType, keys: Iterable[Place]) -> tuple[dict[Place, Known], dict[Place, Row]]:
-        """Return what the hub knows and has of rows."""
+    def read_known(self, kind: RecordType, places: Iterable[Place]) -> dict[Place, Known]:
+        """Return what the hub knows of rows."""
         rowguids: dict[int, list[str]] = {}
-        for nickname, rowguid in keys:
+        for nickname, rowguid in places:
             rowguids.setdefault(nickname, []).append(rowguid)
-        articles = [article for article in kind.articles if article.nickname in rowguids]
-        found = self.receiver.read_known([(article, rowguids[article.nickname]) for article in articles])
-        known = {
+        asked = [(article, rowguids[article.nickname]) for article in kind.articles if article.nickname in rowguids]
+        found = self.receiver.read_known(asked)
+        return {
             (article.nickname, rowguid): here
-            for article, each in zip(articles, found, strict=True)
+            for (article, _), each in zip(asked, found, strict=True)
             for rowguid, here in each.items()
         }
+
+    def read(self, kind: RecordType, places: Iterable[Place]) -> tuple[dict[Place, Known], dict[Place, Row]]:
+        """Return what the hub knows and has of rows."""
+        known = self.read_known(kind, places)
         present: dict[Place, Row] = {}
-        for article in articles:
-            nickname = article.nickname
-            live = [rowguid for rowguid in rowguids[nickname] if is_live(known.get((nickname, rowguid)))]
+        for article in kind.articles:
+            live = [at[1] for at, here in known.items() if at[0] == article.nickname and is_live(here)]
             rows = self.receiver.node.read_rows(article, live) if live else {}
-            present.update(((nickname, rowguid), row) for rowguid, row in rows.items())
+            present.update(((article.nickname, rowguid), row) for rowguid, row in rows.items())
         return known, present
 
     def resolve(self, rows: Sequence[ContestedRow], winner: Winner, outcome: Outcome) -> None:

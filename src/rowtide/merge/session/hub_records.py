@@ -21,8 +21,11 @@ from rowtide.merge.session.record_transfer import (
     HELD,
     HELD_REASON,
     LAST_ATTEMPT,
+    GivenUp,
     Outcome,
+    OutcomeRefused,
     RowRefused,
+    Waiting,
     write_outcome,
 )
 from rowtide.merge.session.spooling import Spool
@@ -60,11 +63,16 @@ class HubRecords(HubRecordDecisions):
 
     requests: int = 0
 
-    def give_up(
-        self, record: LogicalRecord, refused: Sequence[RowRefused], attempt: int, /
-    ) -> tuple[Outcome, list[Refused]]:
+    def give_up(self, waiting: Sequence[Waiting], attempt: int, /) -> list[GivenUp]:
+        for kind in dict.fromkeys(record.kind for record, _ in waiting):
+            self.read_known(kind, [place for record, _ in waiting if record.kind is kind for place in _places(record)])
+        return [self._give_up(*each, attempt, is_alone=len(waiting) == 1) for each in waiting]
+
+    def _give_up(
+        self, record: LogicalRecord, refused: Sequence[RowRefused], attempt: int, *, is_alone: bool
+    ) -> GivenUp:
         changes = {change.rowguid: change for _, change in record.rows}
-        known, _ = self.read(record.kind, _places(record))
+        known = self.read_known(record.kind, _places(record))
         is_late = not refused or any(each.refusal.is_locked for each in refused)
         outcome = None
         if attempt < LAST_ATTEMPT and not is_late:
@@ -74,6 +82,8 @@ class HubRecords(HubRecordDecisions):
                 outcome = self._undo(record, refused)
         if outcome is None:
             return self._ask_again(record, known, refused)
+        if not is_alone:
+            raise OutcomeRefused
         if not outcome.is_held:
             write_outcome(self.receiver.node, record.kind, outcome)
         self.accept([record], [outcome])
@@ -182,9 +192,7 @@ class HubRecords(HubRecordDecisions):
                 outcome.count(row.article.nickname, Counts(conflicts=1))
         return outcome
 
-    def _ask_again(
-        self, record: LogicalRecord, known: Mapping[Place, Known], refused: Sequence[RowRefused]
-    ) -> tuple[Outcome, list[Refused]]:
+    def _ask_again(self, record: LogicalRecord, known: Mapping[Place, Known], refused: Sequence[RowRefused]) -> GivenUp:
         """Request the whole record again in the next synchronisation."""
         outcome, asked = Outcome(is_held=True), []
         said = {each.rowguid: each for each in refused}

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictRecord
-from rowtide.merge.errors import RowsRefused
+from rowtide.merge.errors import FOREIGN_KEY_CODES, RowsRefused
 from rowtide.merge.nodes.node import Node, Refusal
 from rowtide.merge.partitions.links import RecordType
 from rowtide.merge.session.exchange import Counts, Receiver, Refused, transact
@@ -18,6 +18,14 @@ from rowtide.merge.session.logical_records import LogicalRecord, group
 from rowtide.merge.versions.changes import RowChange, Write
 
 _BATCH_ROWS = 2000
+_OF_OTHER_ROWS = (
+    *FOREIGN_KEY_CODES,
+    "23505",
+    "23P01",
+    "SQLITE_CONSTRAINT_UNIQUE",
+    "SQLITE_CONSTRAINT_PRIMARYKEY",
+)
+"""Codes of refusals that other rows are the cause of, PostgreSQL's and SQLite's."""
 HELD = "RT-8122"
 """Why a row waits that was not refused itself."""
 HELD_REASON = "the row's logical record was changed meanwhile, or another row of it was refused"
@@ -67,6 +75,14 @@ class RowRefused:
     refusal: Refusal
 
 
+Waiting = tuple[LogicalRecord, list[RowRefused]]
+"""A record that is to be tried again, and why."""
+GivenUp = tuple[Outcome, list[Refused]]
+"""What was done of a record that was refused, and the rows to be asked again."""
+LAST_ATTEMPT = 2
+"""The one of `give_up` that only asks for the record again."""
+
+
 class RecordReceiver(Protocol):
     """Decides what to do with received records, in the caller's transaction; see `Receiver`."""
 
@@ -76,20 +92,12 @@ class RecordReceiver(Protocol):
     def accept(self, records: Sequence[LogicalRecord], outcomes: Sequence[Outcome]) -> None:
         """Store what goes with the writes, once these are done."""
 
-    def give_up(
-        self, record: LogicalRecord, refused: Sequence[RowRefused], attempt: int, /
-    ) -> tuple[Outcome, list[Refused]]:
-        """Handle a record that was refused in every attempt; return what was done, and the rows to be asked again.
+    def give_up(self, waiting: Sequence[Waiting], attempt: int, /) -> list[GivenUp]:
+        """Handle records that were refused in every attempt.
 
-        Raises `OutcomeRefused` if the node does not take what this attempt, counted from 0, has decided; not in the
-        last one.
+        Raises `OutcomeRefused` if the node does not take what this attempt, counted from 0, has decided, not in the
+        last one; and for several records if anything is to be written.
         """
-
-
-Waiting = tuple[LogicalRecord, list[RowRefused]]
-"""A record that is to be tried again, and why."""
-LAST_ATTEMPT = 2
-"""The one of `give_up` that only asks for the record again."""
 
 
 class OutcomeRefused(Exception):
@@ -147,27 +155,32 @@ class RecordTransfer:
             for article, _ in record.rows:
                 self.count(article, Counts(retried=1))
         self._retry_each()
-        if len(self._waiting) > 1 and self._are_taken_together():
+        may_fit = all(_may_fit_together(refused) for _, refused in self._waiting)
+        if len(self._waiting) > 1 and may_fit and self._are_taken_together():
             self._waiting = []
 
-    def finish(self) -> None:
-        """Try once more what still waits, and give up what is refused then."""
-        self._retry_each()
-        for record, refused in self._waiting:
-            outcome, asked = self._give_up(record, refused)
-            self._count([(record, outcome)])
-            self.refused += asked
+    def finish(self, *, is_retried: bool) -> None:
+        """Give up what still waits; with `is_retried` once it is refused again, as other rows have come since."""
+        if is_retried:
+            self._retry_each()
+        if self._waiting:
+            for (record, _), (outcome, asked) in zip(self._waiting, self._give_up(self._waiting), strict=True):
+                self._count([(record, outcome)])
+                self.refused += asked
         self._waiting = []
 
-    def _give_up(self, record: LogicalRecord, refused: Sequence[RowRefused]) -> tuple[Outcome, list[Refused]]:
-        for attempt in range(LAST_ATTEMPT):
-            try:
-                return transact(self.receiver, partial(self.handling.give_up, record, refused, attempt))
-            except (OutcomeRefused, RowsRefused):
-                continue
-        return transact(self.receiver, partial(self.handling.give_up, record, refused, LAST_ATTEMPT))
+    def _give_up(self, waiting: Sequence[Waiting], attempt: int = 0) -> list[GivenUp]:
+        try:
+            return transact(self.receiver, partial(self.handling.give_up, waiting, attempt))
+        except (OutcomeRefused, RowsRefused):
+            if len(waiting) > 1:
+                return [given_up for each in waiting for given_up in self._give_up([each])]
+            if attempt == LAST_ATTEMPT:
+                raise
+            return self._give_up(waiting, attempt + 1)
 
     def _retry_each(self) -> None:
+        """Write what waits until no more is taken: as before, then each alone, with deferred constraints."""
         waiting = -1
         while self._waiting and waiting != len(self._waiting):
             waiting = len(self._waiting)
@@ -175,7 +188,12 @@ class RecordTransfer:
                 records = [record for record, _ in self._waiting if record.kind is kind]
                 self._waiting = [each for each in self._waiting if each[0].kind is not kind]
                 self._waiting += self._write(records)
-        self._waiting = [(record, refused) for record, refused in self._waiting if self._write([record], together=True)]
+            if waiting == len(self._waiting):
+                self._waiting = [
+                    (record, refused)
+                    for record, refused in self._waiting
+                    if not _may_fit_together(refused) or self._write([record], together=True)
+                ]
 
     def _are_taken_together(self) -> bool:
         records = [record for record, _ in self._waiting]
@@ -256,6 +274,11 @@ class RecordTransfer:
             for article in record.kind.articles:
                 if article.nickname in outcome.counts:
                     self.count(article, outcome.counts[article.nickname])
+
+
+def _may_fit_together(refused: Sequence[RowRefused]) -> bool:
+    """Whether rows may be taken once constraints are deferred, or other rows are there or gone."""
+    return all(each.refusal.error.code in _OF_OTHER_ROWS for each in refused)
 
 
 class _RecordsRefused(Exception):

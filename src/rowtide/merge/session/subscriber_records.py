@@ -17,7 +17,7 @@ from rowtide.merge.progress import put_retry
 from rowtide.merge.session.exchange import Counts, Refused, count_writes, taken
 from rowtide.merge.session.logical_records import LogicalRecord, find_members
 from rowtide.merge.session.receiving import SubscriberReceiver
-from rowtide.merge.session.record_transfer import HELD, HELD_REASON, Outcome, RowRefused
+from rowtide.merge.session.record_transfer import HELD, HELD_REASON, GivenUp, Outcome, RowRefused, Waiting
 from rowtide.merge.versions.changes import Known, RowChange, TombstoneType
 from rowtide.merge.versions.comparison import Combine, Conflict, Join, Nothing, Presence, Take, compare
 
@@ -52,10 +52,15 @@ class SubscriberRecords:
         for article, received in changes.values():
             self.receiver.forget_retries(article, received)
 
-    def give_up(
-        self, record: LogicalRecord, refused: Sequence[RowRefused], _attempt: int, /
-    ) -> tuple[Outcome, list[Refused]]:
-        known = self._read_known(record.kind, [record])
+    def give_up(self, waiting: Sequence[Waiting], _attempt: int, /) -> list[GivenUp]:
+        known: dict[tuple[int, str], Known] = {}
+        for kind in dict.fromkeys(record.kind for record, _ in waiting):
+            known |= self._read_known(kind, [record for record, _ in waiting if record.kind is kind])
+        return [self._give_up(record, refused, known) for record, refused in waiting]
+
+    def _give_up(
+        self, record: LogicalRecord, refused: Sequence[RowRefused], known: dict[tuple[int, str], Known]
+    ) -> GivenUp:
         said, outcome, asked = {each.rowguid: each for each in refused}, Outcome(is_held=True), []
         for article, change in record.rows:
             because, here = said.get(change.rowguid), known.get((article.nickname, change.rowguid))
