@@ -64,7 +64,7 @@ SHOPS = pytest.mark.parametrize(
 
 
 def test_a_shop_comes_to_rest() -> None:
-    _run_shop(open_files, None, {}, 1, 10)
+    _run_shop(open_files, None, {}, 1, 6)
 
 
 @pytest.mark.exhaustive
