@@ -208,6 +208,13 @@ snapshot_progress = Table(
     Column("session_token", Text, primary_key=True, comment="of the snapshot that is being delivered"),
     Column("progress_token", Text, primary_key=True, comment="a file that has been"),
     Column("progress_timestamp", DateTime(timezone=True), nullable=False, server_default=func.now()),
+row_hashes = Table(
+    "MSmerge_row_hashes",
+    metadata,
+    Column("batch", Integer, primary_key=True, autoincrement=True),
+    Column("tablenick", Integer, nullable=False),
+    Column("columns", Text, nullable=False, comment="JSON: names of those that the hashes are of"),
+    Column("entries", LargeBinary, nullable=False, comment="of each row 16 bytes of its rowguid, 8 of its hash"),
 )
 
 sessions = Table(

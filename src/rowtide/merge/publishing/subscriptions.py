@@ -57,6 +57,7 @@ from rowtide.merge.progress import (
 from rowtide.merge.publishing.publications import forget_publication
 from rowtide.merge.publishing.schema_changes import notice, read_version
 from rowtide.merge.publishing.vertical_partitions import restrict
+from rowtide.merge.row_hashes import BATCH_ROWS, HashBatch, drop_hashes
 from rowtide.merge.session.exchange import Attempt, taken
 from rowtide.merge.session.pairing import Pairing, has_met, require_original
 from rowtide.merge.session.receiving import SubscriberReceiver
@@ -395,7 +396,7 @@ def _fill(
     omissions += subscriber.tables.make(tables, present=snapshot.shared)
     subscriber.defer_constraints()
     for article in snapshot.new_articles:
-        subscriber.tables.load(article, _told(article, snapshot.rows(article), on_progress))
+        _load(subscriber, article, snapshot, on_progress)
     for article in snapshot.shared:
         purged = read_purged(subscriber.connection, article.nickname)
         put_at_subscriber(subscriber, publication, snapshot.there(article), purged)
@@ -424,7 +425,7 @@ def _refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on
         subscriber.tables.untrack(article)
         subscriber.tables.clear(article)
     for article in articles:
-        subscriber.tables.load(article, _told(article, snapshot.rows(article), on_progress))
+        _load(subscriber, article, snapshot, on_progress)
     for article in articles:
         for versions in snapshot.versions(article, publisher):
             subscriber.write(article, versions)
@@ -433,11 +434,21 @@ def _refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on
         subscriber.tables.track(snapshot.there(article))
 
 
-def _told(
-    article: Article, batches: Iterator[Sequence[tuple[str, Row]]], on_progress: SnapshotProgress
-) -> Iterator[Sequence[tuple[str, Row]]]:
-    rows = 0
-    for batch in batches:
-        yield batch
-        rows += len(batch)
-        on_progress(article.name, rows)
+def _load(subscriber: Node, article: Article, snapshot: Snapshot, on_progress: SnapshotProgress) -> None:
+    """Fill an empty table, and store the hashes of its rows, in the caller's transaction."""
+    batches = [HashBatch(article)]
+
+    def told() -> Iterator[Sequence[tuple[str, Row]]]:
+        rows = 0
+        for batch in snapshot.rows(article):
+            yield batch
+            if len(batches[-1]) >= BATCH_ROWS:
+                batches.append(HashBatch(article))
+            batches[-1].add(batch)
+            rows += len(batch)
+            on_progress(article.name, rows)
+
+    subscriber.tables.load(article, told())
+    drop_hashes(subscriber.connection, article.nickname)
+    for hashes in batches:
+        hashes.put(subscriber.connection)

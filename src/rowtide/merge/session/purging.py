@@ -26,6 +26,7 @@ from rowtide.merge.progress import (
     read_purge,
     set_purge,
 )
+from rowtide.merge.row_hashes import compact_hashes
 from rowtide.merge.session.history import forget_sessions
 from rowtide.merge.versions.lineage import Change, Lineage
 
@@ -56,6 +57,8 @@ def purge(node: Node, on_progress: Callable[[int], None] = lambda _rows: None) -
         while rows := transact_at(node, partial(node.forget, article, bound, CHUNK_ROWS)):
             removed += rows
             on_progress(removed)
+    for article in list_merged(node.connection):
+        transact_at(node, partial(compact_hashes, node.connection, article))
     transact_at(node, partial(_conclude, node, bound, keeps_generations=kept))
     return removed
 

@@ -20,6 +20,7 @@ from rowtide.merge.conflicts.records import (
 )
 from rowtide.merge.nodes.node import Node, Refusal
 from rowtide.merge.progress import drop_retries, put_retry
+from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, alike, count_writes, taken_alike
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Presence, Take, compare
@@ -169,6 +170,9 @@ class SubscriberReceiver(NodeReceiver):
             accepted, refused = split(part, refusals)
             self.forget_retries(part[0], accepted)
             written = [write for write in taken if write.rowguid not in refusals]
+            hashes = HashBatch(part[0])
+            hashes.add([(write.rowguid, write.row) for write in written])
+            hashes.put(self.node.connection)
             received.append(Received(count_writes(written), refused))
         return received
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -69,12 +69,13 @@ class Spool:
 class Outgoing:
     """Changes that a node sends on a request.
 
-    `marks` is the partition membership that the hub stores before sending, `bases` the additive values that the sender
-    stores.
+    `watch` is called with each batch. `marks` is the partition membership that the hub stores before sending, `bases`
+    the additive values that the sender stores.
     """
 
     sending: Sending
     request: Request
+    watch: Callable[[Article, Sequence[RowChange]], None] = lambda _article, _changes: None
     marks: dict[int, Marks] = field(default_factory=dict)
     bases: dict[int, dict[str, str]] = field(default_factory=dict)
     _deleted: dict[int, list[RowChange]] = field(default_factory=dict)
@@ -84,13 +85,17 @@ class Outgoing:
         spool = Spool()
         for article in self.request.articles:
             for batch in self._upserts(article):
-                spool.put(article, batch)
+                self._put(spool, article, batch)
                 self._note_bases(article, batch)
         self._link_circles()
         for article in reversed(self.request.articles):
             for batch in self._deletes(article):
-                spool.put(article, batch)
+                self._put(spool, article, batch)
         return spool
+
+    def _put(self, spool: Spool, article: Article, changes: Sequence[RowChange]) -> None:
+        spool.put(article, changes)
+        self.watch(article, changes)
 
     def _link_circles(self) -> None:
         """Choose the parents of rows in circles of articles, once all candidates are known."""

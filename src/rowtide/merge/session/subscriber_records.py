@@ -14,6 +14,7 @@ from typing import assert_never
 from rowtide.merge.articles import Article
 from rowtide.merge.partitions.links import RecordType
 from rowtide.merge.progress import put_retry
+from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.exchange import Counts, Refused, count_writes, taken
 from rowtide.merge.session.logical_records import LogicalRecord, find_members
 from rowtide.merge.session.receiving import SubscriberReceiver
@@ -51,6 +52,10 @@ class SubscriberRecords:
                 changes.setdefault(article.nickname, (article, []))[1].append(change)
         for article, received in changes.values():
             self.receiver.forget_retries(article, received)
+            hashes = HashBatch(article)
+            for outcome in outcomes:
+                hashes.add([(each.rowguid, each.row) for each in outcome.writes.get(article.nickname, ())])
+            hashes.put(self.receiver.node.connection)
 
     def give_up(self, waiting: Sequence[Waiting], _attempt: int, /) -> list[GivenUp]:
         known: dict[tuple[int, str], Known] = {}

@@ -32,6 +32,7 @@ from rowtide.merge.progress import (
     select_retries,
     set_subscription,
 )
+from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.exchange import Receiver, Refused, Transfer
 from rowtide.merge.session.history import RUNNING, History, Phase, Summary, recorded
 from rowtide.merge.session.hub_receiving import HubReceiver
@@ -43,6 +44,7 @@ from rowtide.merge.session.receiving import SubscriberReceiver
 from rowtide.merge.session.record_transfer import RecordReceiver, RecordTransfer
 from rowtide.merge.session.spooling import Outgoing, Spool
 from rowtide.merge.session.subscriber_records import SubscriberRecords
+from rowtide.merge.versions.changes import RowChange
 
 Progress = Callable[[str, int, int], None]
 """Called with the direction, the number of changes done, and their total."""
@@ -184,7 +186,7 @@ def _upload(
         filters=pairing.filters,
         articles={article.nickname: article for article in pairing.articles},
     )
-    since = min(pairing.at_subscriber.sent, pairing.at_hub.received)
+    since, hashes = min(pairing.at_subscriber.sent, pairing.at_hub.received), _SentHashes()
     tell, bridges = _counting(on_progress, "upload"), pairing.bridges
     received = [one.receiver for one in bridges.values()]
     # The hub's references, by whose places the parents are read there.
@@ -198,7 +200,7 @@ def _upload(
         _transfer(spool, receiver, received, phase, tell, records)
     while records is not None and records.wants_more:
         asked = records.request()
-        with _read(subscriber, sent, generation, pairing.hub, asked, {}) as (generation, outgoing, spool):
+        with _read(subscriber, sent, generation, pairing.hub, asked, {}, hashes.add) as (generation, outgoing, spool):
             _keep_bases(subscriber, pairing, outgoing)
             spool.bridges = carried
             _transfer(spool, receiver, received, phase, tell, records)
@@ -211,6 +213,7 @@ def _upload(
     if generation != pairing.at_subscriber.sent:
         with _in_session(subscriber, pairing.at_subscriber):
             set_subscription(subscriber.connection, pairing.at_hub.subid, sentgen=generation)
+            hashes.put(subscriber, phase.refused)
     return Uploaded(generation, receiver.has_refused)
 
 
@@ -274,10 +277,29 @@ def _read(
     """Yield a node's changes after a generation, the generation read up to, and what to store before sending."""
     request = Request(articles, since, destination, again, filters, names_parents=names_parents)
     with sender.sending(request) as sending:
-        outgoing = Outgoing(sending, request)
+        outgoing = Outgoing(sending, request, watch)
         spool, generation = outgoing.spool(), sending.generation
     with spool:
         yield generation, outgoing, spool
+
+
+class _SentHashes:
+    """The hashes of uploaded rows, which the subscriber keeps."""
+
+    def __init__(self) -> None:
+        self._batches: dict[int, HashBatch] = {}
+
+    def add(self, article: Article, changes: Sequence[RowChange]) -> None:
+        batch = self._batches.setdefault(article.nickname, HashBatch(article))
+        batch.add([(change.rowguid, change.row) for change in changes])
+
+    def put(self, subscriber: Node, refused: Sequence[Refused]) -> None:
+        """Store them, in the caller's transaction, without those that the hub refused."""
+        for each in refused:
+            if each.article.nickname in self._batches:
+                self._batches[each.article.nickname].add_unknown([each.change.rowguid])
+        for batch in self._batches.values():
+            batch.put(subscriber.connection)
 
 
 def _transfer(

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, insert, select, text
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.merge import definitions
 from rowtide.merge.catalogue import new_nickname
-from rowtide.merge.definitions import SCHEMA, metadata, replinfo
+from rowtide.merge.definitions import SCHEMA, metadata, replinfo, row_hashes
 from rowtide.merge.nodes.postgres.place import read_place
 from rowtide.merge.versions.apply import Tables
 
@@ -83,5 +83,8 @@ def drop(connection: Connection) -> None:
 
 def forget(connection: Connection, nickname: int) -> None:
     """Remove the metadata of a table's rows, in the caller's transaction."""
-    for table in (*_COLUMNS, LOG):
+    for table in (*_COLUMNS, LOG, _HASHES):
         connection.execute(text(f"delete from {table} where tablenick = :nickname"), {"nickname": nickname})
+
+
+_HASHES = quote_qualified(SCHEMA, row_hashes.name)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, insert, select
 from rowtide.databases.sqlite import clock
 from rowtide.merge import definitions
 from rowtide.merge.catalogue import new_nickname
-from rowtide.merge.definitions import metadata, replinfo
+from rowtide.merge.definitions import metadata, replinfo, row_hashes
 from rowtide.merge.nodes.sqlite import exact_numbers
 from rowtide.merge.versions.apply import Tables
 
@@ -81,5 +81,5 @@ def drop(connection: Connection, session: sqlite3.Connection) -> None:
 
 def forget(session: sqlite3.Connection, nickname: int) -> None:
     """Remove the metadata of a table's rows, in the caller's transaction."""
-    for table in (*_COLUMNS, LOG, exact_numbers.EXACT):
+    for table in (*_COLUMNS, LOG, exact_numbers.EXACT, row_hashes.name):
         session.execute(f"delete from {table} where tablenick = ?", (nickname,))
