@@ -153,14 +153,34 @@ def reinitialize(
     upload_first: Annotated[
         bool, typer.Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
     ] = False,
+    absent_is_delete: Annotated[
+        bool,
+        typer.Option(
+            "--absent-is-delete",
+            help="--upload-first: rows that the subscriber's rebuilt tables lack are deleted everywhere.",
+        ),
+    ] = False,
     yes: Yes = False,
 ) -> None:
-    """Copy a subscriber's tables again (SQL Server: sp_reinitmergesubscription)."""
+    """Copy a subscriber's tables again (SQL Server: sp_reinitmergesubscription).
+
+    With --upload-first, all rows are compared with what the subscriber was sent: what was changed while a table had no
+    triggers, because a program had rebuilt it, is uploaded too.
+    """
+    if absent_is_delete and not upload_first:
+        raise typer.BadParameter("only with --upload-first", param_hint="--absent-is-delete")
     if not upload_first:
         confirm_loss(f"what was changed at {parse_url(subscriber)} and not synchronised", yes=yes)
     merge = connect(db).merge
     with _copying() as on_progress:
-        summary = merge.reinitialize(publication, subscriber, upload_first=upload_first, on_progress=on_progress)
+        summary = merge.reinitialize(
+            publication,
+            subscriber,
+            upload_first=upload_first,
+            absent_is_delete=absent_is_delete,
+            on_progress=on_progress,
+            on_recovered=lambda recovered: notes.print(f"Found at the subscriber: {recovered}", soft_wrap=True),
+        )
     notes.print("Reinitialized." if summary is None else f"Reinitialized: {summary} before.")
 
 

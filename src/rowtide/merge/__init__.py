@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rowtide.merge.inspection.validating import ArticleValidation
     from rowtide.merge.nodes.node import Refusal, UnsentColumn
     from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
+    from rowtide.merge.publishing.recovering import Recovered
     from rowtide.merge.publishing.snapshot_files import FileKind, PartitionSnapshot, SnapshotFile
     from rowtide.merge.publishing.subscriptions import SnapshotProgress
     from rowtide.merge.session.exchange import Counts, Refused
@@ -75,6 +76,7 @@ __all__ = [
     "Phase",
     "Progress",
     "Publication",
+    "Recovered",
     "Refusal",
     "Refused",
     "Row",
@@ -128,6 +130,7 @@ _HOMES = {
     "Phase": "rowtide.merge.session.history",
     "Progress": "rowtide.merge.session.synchronisation",
     "Publication": "rowtide.merge.articles",
+    "Recovered": "rowtide.merge.publishing.recovering",
     "Refusal": "rowtide.merge.nodes.node",
     "Refused": "rowtide.merge.session.exchange",
     "Row": "rowtide.merge.versions.changes",

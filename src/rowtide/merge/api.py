@@ -71,6 +71,7 @@ from rowtide.merge.publishing.publications import (
     drop_article,
     drop_publication,
 )
+from rowtide.merge.publishing.recovering import Recovered
 from rowtide.merge.publishing.snapshot_delivery import make_snapshot, subscribe_from_snapshot
 from rowtide.merge.publishing.snapshot_files import PartitionSnapshot
 from rowtide.merge.publishing.subscriptions import SnapshotProgress, add_subscription, drop_subscription, reinitialize
@@ -79,7 +80,7 @@ from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.session.pending import PendingChanges
 from rowtide.merge.session.purging import purge
-from rowtide.merge.session.synchronisation import Progress, synchronise
+from rowtide.merge.session.synchronisation import Progress
 from rowtide.merge.session.unsent import Unsent, list_unsent
 from rowtide.merge.status import MergeStatus, list_status
 
@@ -345,7 +346,7 @@ class MergeReplication(MergePublishing):
             chosen = require_partition(pairing, partition)
             synchronise_following(hub, node, publication, name, on_progress)
             move(hub, pair(hub, node, publication, name), chosen)
-            return synchronise(hub, node, pair(hub, node, publication, name), on_progress)
+            return synchronise_following(hub, node, publication, name, on_progress)
 
     def sync(
         self,
@@ -424,18 +425,32 @@ class MergeReplication(MergePublishing):
         subscriber: str,
         *,
         upload_first: bool = False,
+        absent_is_delete: bool = False,
         on_upload: Progress = lambda _phase, _done, _all: None,
         on_progress: SnapshotProgress = lambda _article, _rows: None,
+        on_recovered: Callable[[Recovered], None] = lambda _recovered: None,
     ) -> Summary | None:
         """Copy a subscriber's tables again (SQL Server: sp_reinitmergesubscription); return what was uploaded first.
 
-        Without `upload_first`, changes that only the subscriber has are lost. Raises `MergeSubscriptionUnknown`; with
-        `upload_first` also `NodeCopied`, `NodeRestored`, `SessionReplaced`, `NodeBusy`, `UploadNotComparable`.
+        Without `upload_first`, changes that only the subscriber has are lost. With it, its rows are compared with what
+        it was sent: changes that were not tracked, because a program had rebuilt a table, are uploaded too, and
+        `on_recovered` is called for each such table. Rows that are missing there are copied again; with
+        `absent_is_delete`, they are deleted everywhere. Raises `MergeSubscriptionUnknown`; with `upload_first` also
+        `NodeCopied`, `NodeRestored`, `SessionReplaced`, `NodeBusy`, `UploadNotComparable`, `TablesUnfit`,
+        `RowguidUnfit`.
         """
         name = address(subscriber)
         with self._open_hub(publication) as hub, open_node(subscriber) as node:
-            summary, pairing = prepare_again(hub, node, publication, name, on_upload if upload_first else None)
-            reinitialize(hub, node, pairing, on_progress=on_progress)
+            summary, pairing = prepare_again(
+                hub,
+                node,
+                publication,
+                name,
+                on_upload if upload_first else None,
+                on_recovered,
+                absent_is_delete=absent_is_delete,
+            )
+            reinitialize(hub, node, pairing, is_uploaded=upload_first, on_progress=on_progress)
         return summary
 
     def validate(

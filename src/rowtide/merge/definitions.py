@@ -208,6 +208,8 @@ snapshot_progress = Table(
     Column("session_token", Text, primary_key=True, comment="of the snapshot that is being delivered"),
     Column("progress_token", Text, primary_key=True, comment="a file that has been"),
     Column("progress_timestamp", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
 row_hashes = Table(
     "MSmerge_row_hashes",
     metadata,

@@ -458,7 +458,11 @@ class MergedTableAltered(RowtideError):
 
     number = 8029
     fact = "table {table} of {node} was altered: {reason}"
-    hint = "Restore what is missing, then run `rowtide merge reinitialize` for each subscriber; it recreates triggers."
+    hint = (
+        "Restore columns that are missing, then run `rowtide merge reinitialize`, for each subscriber if it is the "
+        "publisher's table: it recreates triggers. With --upload-first it compares the subscriber's rows with what it "
+        "was sent, and uploads what was changed without triggers."
+    )
     node: str
     table: str
     reason: str
@@ -628,6 +632,17 @@ class PartitionUnused(Invalid):
     fact = "no article of {publication} is filtered: its subscribers have all rows"
     hint = "Filter articles with `rowtide merge add-article --where`, before the first subscription."
     publication: str
+
+
+@numbered
+class TablesUnfit(Invalid):
+    """Tables of a subscriber cannot take the rows of their articles."""
+
+    number = 8061
+    fact = "tables of {subscriber} do not fit: {misfits}"
+    hint = "Change the tables as stated, all of them, and repeat the command."
+    subscriber: str
+    misfits: str
 
 
 @numbered

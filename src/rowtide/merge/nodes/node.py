@@ -17,6 +17,7 @@ from rowtide.merge.nodes.table_parts import Omission, Part
 from rowtide.merge.partitions.candidates import Candidate
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import Link
+from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 
 
@@ -212,6 +213,10 @@ class Node(Protocol):
     @property
     def tries_together(self) -> bool:
         """Whether a retry by `write_each` tries all rows together first; else that takes a transaction of its own."""
+
+    @property
+    def rebuilt(self) -> RebuiltTables:
+        """Works on tables that a program made or rebuilt."""
 
     def read_together(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
         """Return the rows of queries of the tables of `definitions`, in one round trip; none without such tables.
@@ -515,3 +520,31 @@ class NodeTables(Protocol):
 
     def untrack(self, article: Article) -> None:
         """Drop an article's triggers and remove the metadata of its rows, within a transaction."""
+
+
+class RebuiltTables(Protocol):
+    """Tables that a program made or rebuilt: their rows may not have a rowguid, and changes were not tracked."""
+
+    def find_misfits(self, article: Article) -> Sequence[str]:
+        """Describe why a table cannot take an article's rows: missing columns, another key, other types."""
+
+    def rewriting(self, article: Article) -> AbstractContextManager[None]:
+        """Give a table a usable column `rowguid`, whose values may be set, and drop our triggers; in a transaction.
+
+        Rows without a value, or with one that another row has, get a new one. Programs' triggers do not fire. Raises
+        `RowguidUnfit`.
+        """
+
+    def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
+        """Yield batches of all rows with their rowguids, within a transaction."""
+
+    def set_rowguids(self, article: Article, rowguids: Mapping[str, str]) -> None:
+        """Replace rowguids, earlier to later ones, in `rewriting`."""
+
+    def log(
+        self, article: Article, kind: Logged, rowguids: Collection[str], columns: frozenset[int] | None = None
+    ) -> None:
+        """Log changes as the triggers do, within a transaction: of all columns, or of those at some positions."""
+
+    def is_logged(self) -> bool:
+        """Whether there are changes that no generation has."""

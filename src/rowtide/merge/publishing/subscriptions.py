@@ -33,6 +33,7 @@ from rowtide.merge.catalogue import (
 from rowtide.merge.errors import (
     MergeSubscriptionExists,
     MergeSubscriptionUnknown,
+    NodeBusy,
     NodeRestored,
     SubscriberHasTable,
 )
@@ -170,12 +171,14 @@ def reinitialize(
     subscriber: Node,
     pairing: Pairing,
     *,
+    is_uploaded: bool = False,
     on_progress: SnapshotProgress = lambda _article, _rows: None,
 ) -> None:
     """Copy a subscriber's tables again; its own changes are lost (SQL Server: sp_reinitmergesubscription).
 
-    The subscriber is filled in one transaction; a repeat completes an interrupted call. A node that was restored or
-    copied gets a new nickname: its change numbers may have been used already.
+    If they were uploaded before, later ones are not lost: `NodeBusy` is raised. The subscriber is filled in one
+    transaction; a repeat completes an interrupted call. A node that was restored or copied gets a new nickname: its
+    change numbers may have been used already.
     """
     for node in (hub, subscriber):
         node.tables.record_place()
@@ -194,6 +197,8 @@ def reinitialize(
         "waitinggen": None,
     }
     with subscriber.transaction():
+        if is_uploaded and subscriber.rebuilt.is_logged():
+            raise NodeBusy(pairing.at_hub.subscriber, "rows were changed after the upload")
         if not has_met(subscriber, pairing):
             renew_nickname(subscriber.connection)
         nickname = read_nickname(subscriber.connection)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rowtide.merge.articles import ExchangeType
 from rowtide.merge.errors import DefinitionsDiffer
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.publishing.following import follow
+from rowtide.merge.publishing.recovering import Recovered, recover
 from rowtide.merge.publishing.schema_changes import notice
 from rowtide.merge.session.history import Summary
-from rowtide.merge.session.pairing import Pairing, pair, require_known_schema
+from rowtide.merge.session.pairing import Pairing, pair, require_known_schema, require_same_ends
 from rowtide.merge.session.synchronisation import Progress, synchronise, upload
 
 _MOST_CHANGES = 5
@@ -64,17 +67,28 @@ def _bring_up(
 
 
 def prepare_again(
-    hub: Node, subscriber: Node, publication: str, subscriber_name: str, on_upload: Progress | None
+    hub: Node,
+    subscriber: Node,
+    publication: str,
+    subscriber_name: str,
+    on_upload: Progress | None,
+    on_recovered: Callable[[Recovered], None],
+    *,
+    absent_is_delete: bool,
 ) -> tuple[Summary | None, Pairing]:
     """Bring a subscriber to the publisher's schema before its tables are filled again.
 
-    With `on_upload`, it uploads what it changed before. Return the result of that, and the pairing.
+    With `on_upload`, it uploads what it changed before, tracked or not: see `recover`. Return the result of that, and
+    the pairing.
     """
     names = publication, subscriber_name
     pairing = pair(hub, subscriber, *names)
     notice(hub, pairing.publication)
     summary = None
     if on_upload is not None:
+        require_same_ends(hub, subscriber, pairing)
+        for recovered in recover(hub, subscriber, pairing, absent_is_delete=absent_is_delete):
+            on_recovered(recovered)
         summary = upload(hub, subscriber, pair(hub, subscriber, *names), on_upload)
     pairing = pair(hub, subscriber, *names)
     if pairing.differing or pairing.at_subscriber.schema_version != pairing.schema.version:

@@ -192,7 +192,7 @@ def _upload(
     # The hub's references, by whose places the parents are read there.
     sent = [replace(one.sender, references=one.receiver.references) for one in bridges.values()]
     carried = {nickname: one for nickname, one in bridges.items() if one.is_needed}
-    reading = _read(subscriber, sent, since, pairing.hub, again, {}, names_parents=True)
+    reading = _read(subscriber, sent, since, pairing.hub, again, {}, names_parents=True, watch=hashes.add)
     with reading as (generation, outgoing, spool):
         _keep_bases(subscriber, pairing, outgoing)
         spool.bridges = carried
@@ -200,7 +200,11 @@ def _upload(
         _transfer(spool, receiver, received, phase, tell, records)
     while records is not None and records.wants_more:
         asked = records.request()
-        with _read(subscriber, sent, generation, pairing.hub, asked, {}, hashes.add) as (generation, outgoing, spool):
+        with _read(subscriber, sent, generation, pairing.hub, asked, {}, watch=hashes.add) as (
+            generation,
+            outgoing,
+            spool,
+        ):
             _keep_bases(subscriber, pairing, outgoing)
             spool.bridges = carried
             _transfer(spool, receiver, received, phase, tell, records)
@@ -273,6 +277,7 @@ def _read(
     filters: dict[int, RowFilter],
     *,
     names_parents: bool = False,
+    watch: Callable[[Article, Sequence[RowChange]], None] = lambda _article, _changes: None,
 ) -> Iterator[tuple[int, Outgoing, Spool]]:
     """Yield a node's changes after a generation, the generation read up to, and what to store before sending."""
     request = Request(articles, since, destination, again, filters, names_parents=names_parents)

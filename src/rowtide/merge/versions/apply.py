@@ -42,6 +42,13 @@ class Step:
     rest: str
 
 
+def changed_columns(article: Article, kind: Logged, columns: frozenset[int] | None) -> list[bool] | None:
+    """Return which columns a log entry says are changed, all of them if `columns` is None; None if it does not say."""
+    if kind is not Logged.UPDATED or not article.column_tracking:
+        return None
+    return [columns is None or place in columns for place in range(len(article.columns))]
+
+
 @dataclass(frozen=True, slots=True)
 class Tables:
     """The database's table names, and its syntax for looking up and removing single rows."""

@@ -45,6 +45,7 @@ from rowtide.merge.nodes.postgres.generations import (
     window_since,
 )
 from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
+from rowtide.merge.nodes.postgres.rebuilt_tables import PostgresRebuiltTables
 from rowtide.merge.nodes.postgres.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.sending import APPLYING, UNKNOWN_LINES, Closing, PostgresSending, apply_alone
 from rowtide.merge.nodes.postgres.sequences import find_sequences, next_values
@@ -130,6 +131,7 @@ class PostgresNode:
         self._stamp: int | None = None
         """The number of the current transaction, once it has been asked for."""
         self.tables = PostgresTables(Committing(engine), self.connection, self._session)
+        self.rebuilt = PostgresRebuiltTables(self.connection, self._session, self._forget_log)
 
     def close(self) -> None:
         """Close the connection; an uncommitted transaction is rolled back."""
@@ -137,6 +139,10 @@ class PostgresNode:
             # The server has undone it.
             self.connection.invalidate()
         self.connection.close()
+
+    def _forget_log(self) -> None:
+        """Ask again what the log has."""
+        self._is_log_known = self._is_ahead = False
 
     def failing(self) -> AbstractContextManager[None]:
         return translated()

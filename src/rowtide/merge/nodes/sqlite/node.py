@@ -32,6 +32,7 @@ from rowtide.merge.nodes.sqlite.dependents import has_dependents
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
 from rowtide.merge.nodes.sqlite.key_moves import move_received, renumber
+from rowtide.merge.nodes.sqlite.rebuilt_tables import SqliteRebuiltTables
 from rowtide.merge.nodes.sqlite.row_metadata import (
     FILTERING,
     READER,
@@ -77,6 +78,7 @@ class SqliteNode:
         self._session.execute(_CACHE)
         self.path = path_of(self._session)
         self.tables = SqliteTables(self.connection, self._session, self.transaction)
+        self.rebuilt = SqliteRebuiltTables(self._session)
         try:
             self._complete()
         except BaseException:

@@ -1,0 +1,153 @@
+"""Tables of a PostgreSQL database that a program made or rebuilt; see `RebuiltTables`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from rowtide.databases.postgres.batching import BatchingConnection
+from rowtide.databases.postgres.catalogue import TableNotFound, find_table
+from rowtide.databases.postgres.clock import BSN
+from rowtide.databases.postgres.quoting import quote, statement
+from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_uuid
+from rowtide.databases.source_table import SourceTable, TableKind
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.errors import ArticleTableNotFound, RowguidUnfit
+from rowtide.merge.nodes.postgres.row_metadata import sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.system_tables import LOG
+from rowtide.merge.nodes.postgres.triggers import removal_statements
+from rowtide.merge.nodes.untyped_values import server_type
+from rowtide.merge.versions.apply import Logged, changed_columns
+from rowtide.merge.versions.changes import Row
+
+_BATCH_ROWS = 2000
+_MODIFIER = re.compile(r"\([^)]*\)")
+_ALIKE = ({"smallint", "integer", "bigint"}, {"text", "character varying"})
+"""Types of which each keeps the values of the others, as far as they are in its range."""
+_STATES = {"O": "", "A": "always ", "R": "replica "}
+
+
+class PostgresRebuiltTables:
+    """See `RebuiltTables`; `on_logged` is called once lines are in the log."""
+
+    def __init__(self, connection: Connection, session: BatchingConnection, on_logged: Callable[[], None]) -> None:
+        self._connection = connection
+        self._session = session
+        self._on_logged = on_logged
+
+    def find_misfits(self, article: Article) -> Sequence[str]:
+        table = self._find(article)
+        columns = {column.name: column for column in table.columns}
+        found = [f"column {column.name} is missing" for column in article.columns if column.name not in columns]
+        named = [column.name for column in article.columns] + [ROWGUID]
+        lacking = self._connection.execute(text(_LACKING), {"table": table.source_id, "named": named}).scalars()
+        found += [
+            f"column {name}, which the publisher does not have, is not null and has no default" for name in lacking
+        ]
+        key = [column.name for column in article.key_columns]
+        if [column.name for column in table.key_columns] != key:
+            found.append(f"the primary key is not ({', '.join(key)})")
+        for published in article.columns:
+            column = columns.get(published.name)
+            if column is not None and not _are_alike(column.value_type_text, server_type(published)):
+                found.append(f"column {column.name} is {column.type_text}, not {published.type_text}")
+        return found
+
+    @contextmanager
+    def rewriting(self, article: Article) -> Iterator[None]:
+        table = table_of(article)
+        self._run("set constraints all immediate", *removal_statements(article))
+        listed = self._connection.execute(text(_TRIGGERS), {"table": table}).all()
+        for name, _ in listed:
+            self._run(f"alter table {table} disable trigger {quote(name)}")
+        self._make_rowguid(article)
+        yield
+        self._run("set constraints all immediate")
+        for name, state in listed:
+            self._run(f"alter table {table} enable {_STATES[state]}trigger {quote(name)}")
+
+    def _make_rowguid(self, article: Article) -> None:
+        table, found = table_of(article), self._find(article)
+        column = next((each for each in found.columns if each.name == ROWGUID), None)
+        if column is None:
+            self._run(f"alter table {table} add column {ROWGUID} uuid")
+        elif not is_uuid(column):
+            try:
+                self._run(
+                    f"alter table {table} alter column {ROWGUID} drop default",
+                    f"alter table {table} alter column {ROWGUID} type uuid using {ROWGUID}::text::uuid",
+                )
+            except DBAPIError as error:
+                raise RowguidUnfit(found.qualified_name, f"of type {column.type_text} where a UUID belongs") from error
+        elif identifies_rows(found):
+            return
+        repeated = (
+            f"select ctid from (select ctid, row_number() over (partition by {ROWGUID}) as place from {table}) t "
+            "where place > 1"
+        )
+        kind = "" if found.kind is TableKind.PARTITIONED else "unique "
+        self._run(
+            f"alter table {table} alter column {ROWGUID} set default {NEW_ROWGUID}",
+            f"update {table} set {ROWGUID} = {NEW_ROWGUID} where {ROWGUID} is null or ctid in ({repeated})",
+            f"alter table {table} alter column {ROWGUID} set not null",
+            f"create {kind}index on {table} ({ROWGUID})",
+        )
+
+    def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
+        names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
+        found = self._session.read((f"select {names} from {table_of(article)}", None), texts=True)[0]
+        for start in range(0, len(found), _BATCH_ROWS):
+            yield [(row[0], sent(article, row[1:])) for row in found[start : start + _BATCH_ROWS]]
+
+    def set_rowguids(self, article: Article, rowguids: Mapping[str, str]) -> None:
+        self._session.put(
+            f"update {table_of(article)} t set {ROWGUID} = n.later "
+            f"from unnest(%s::uuid[], %s::uuid[]) n (earlier, later) where t.{ROWGUID} = n.earlier",
+            [uuid_array(list(rowguids)), uuid_array(list(rowguids.values()))],
+        )
+
+    def log(
+        self, article: Article, kind: Logged, rowguids: Collection[str], columns: frozenset[int] | None = None
+    ) -> None:
+        changed = changed_columns(article, kind, columns)
+        bits = "null" if changed is None else f"array[{', '.join(str(each) for each in changed)}]"
+        self._session.put(
+            f"insert into {LOG} (tablenick, rowguid, kind, stamp, columns) "
+            f"select {article.nickname}, n.rowguid, {kind.value}, (select {BSN}), {bits} "
+            "from unnest(%s::uuid[]) n (rowguid)",
+            [uuid_array(list(rowguids))],
+        )
+        self._on_logged()
+
+    def is_logged(self) -> bool:
+        return bool(self._session.read((f"select 1 from {LOG} limit 1", None))[0])
+
+    def _find(self, article: Article) -> SourceTable:
+        try:
+            return find_table(self._connection, article.qualified_name)
+        except TableNotFound as error:
+            raise ArticleTableNotFound(article.qualified_name) from error
+
+    def _run(self, *statements: str) -> None:
+        for each in statements:
+            self._connection.execute(statement(each))
+
+
+def _are_alike(here: str, published: str) -> bool:
+    names = {_MODIFIER.sub("", here), _MODIFIER.sub("", published)}
+    return len(names) == 1 or any(names <= alike for alike in _ALIKE)
+
+
+_TRIGGERS = """
+select tgname::text, tgenabled::text from pg_trigger
+where tgrelid = to_regclass(:table) and not tgisinternal and tgenabled <> 'D' and tgparentid = 0
+"""
+_LACKING = """
+select attname::text from pg_attribute
+where attrelid = :table and attnum > 0 and not attisdropped and attnotnull and not atthasdef and attidentity = ''
+and attgenerated = '' and attname <> all(:named)
+"""

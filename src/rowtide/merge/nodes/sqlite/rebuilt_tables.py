@@ -1,0 +1,135 @@
+"""Tables of a SQLite file that a program made or rebuilt; see `RebuiltTables`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from rowtide.databases.sqlite.catalogue import Table, find_table, read_triggers
+from rowtide.databases.sqlite.quoting import quote
+from rowtide.databases.sqlite.texts import ANY, is_numeric
+from rowtide.databases.sqlite.types import affinity, stored_type
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.errors import ArticleTableNotFound, RowguidUnfit
+from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
+from rowtide.merge.nodes.sqlite.row_metadata import READER
+from rowtide.merge.nodes.sqlite.rowguid import add_rowguid, has_own_rowguid, index_name, require_fit_rowguid
+from rowtide.merge.nodes.sqlite.system_tables import LOG
+from rowtide.merge.nodes.sqlite.triggers import trigger_names
+from rowtide.merge.versions.apply import Logged, changed_columns
+from rowtide.merge.versions.changes import Row
+
+_BATCH_ROWS = 2000
+_EARLIER = "MSmerge_earlier_rowguid"
+
+
+class SqliteRebuiltTables:
+    """See `RebuiltTables`."""
+
+    def __init__(self, session: sqlite3.Connection) -> None:
+        self._session = session
+
+    def find_misfits(self, article: Article) -> Sequence[str]:
+        table = self._find(article)
+        columns = {column.name: column for column in table.columns}
+        found = [f"column {column.name} is missing" for column in article.columns if column.name not in columns]
+        named = {column.name for column in article.columns} | {ROWGUID}
+        found += [
+            f"column {column.name}, which the publisher does not have, is not null and has no default"
+            for column in table.columns
+            if column.name not in named
+            and not (column.is_nullable or column.is_generated)
+            and column.default is None
+            and not column.name.startswith("__sys")
+        ]
+        key = [column.name for column in article.key_columns]
+        if [column.name for column in table.key_columns] != key:
+            found.append(f"the primary key is not ({', '.join(key)})")
+        for published in article.columns:
+            column = columns.get(published.name)
+            if column is None or published.type_text == ANY or is_numeric(published.type_text):
+                continue
+            if affinity(column.type_text, is_strict=table.is_strict) not in stored_type(published.type_text).keeping:
+                declared = column.type_text or "without a type"
+                found.append(f"column {column.name} is {declared}, which does not keep values of {published.type_text}")
+        return found
+
+    @contextmanager
+    def rewriting(self, article: Article) -> Iterator[None]:
+        session, own = self._session, trigger_names(article)
+        triggers = read_triggers(session, article.file_table)
+        for name in triggers:
+            session.execute(f"drop trigger {quote(name)}")
+        self._make_rowguid(article)
+        yield
+        for name, statement in triggers.items():
+            if name not in own:
+                session.execute(statement)
+
+    def _make_rowguid(self, article: Article) -> None:
+        session, table = self._session, self._find(article)
+        require_type = table.find_column(ROWGUID)
+        if require_type is not None and has_own_rowguid(table):
+            return
+        if require_type is None:
+            add_rowguid(session, article)
+            return
+        if "INT" in require_type.type_text.upper():
+            require_fit_rowguid(table)
+        quoted = quote(article.file_table)
+        try:
+            for name in self._indexes_of_rowguid(table):
+                session.execute(f"drop index {quote(name)}")
+            session.execute(f"alter table {quoted} rename column {quote(require_type.name)} to {_EARLIER}")
+            session.execute(f"drop index if exists {index_name(article)}")
+            add_rowguid(session, article)
+            first = f"select min(t.{_key(table)}) from {quoted} t where t.{_EARLIER} is not null group by t.{_EARLIER}"
+            session.execute(f"update {quoted} set {ROWGUID} = {_EARLIER} where {_key(table)} in ({first})")
+            session.execute(f"alter table {quoted} drop column {_EARLIER}")
+        except sqlite3.Error as error:
+            raise RowguidUnfit(table.name, f"which is not unique and not null: {error}") from error
+
+    def _indexes_of_rowguid(self, table: Table) -> list[str]:
+        """Return the indexes that a statement of their own made."""
+        listed = self._session.execute(f"pragma main.index_list({quote(table.name)})").fetchall()
+        return [
+            name
+            for _, name, _, origin, _ in listed
+            if origin == "c"
+            and any(row[2] == ROWGUID for row in self._session.execute(f"pragma main.index_info({quote(name)})"))
+        ]
+
+    def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
+        names = ", ".join([ROWGUID, *read_columns(article, "t")])
+        cursor = self._session.execute(f"select {names} from {quote(article.file_table)} t")
+        while batch := cursor.fetchmany(_BATCH_ROWS):
+            yield [(row[0], READER.values(article, row[1:])) for row in batch]
+
+    def set_rowguids(self, article: Article, rowguids: Mapping[str, str]) -> None:
+        update = f"update {quote(article.file_table)} set {ROWGUID} = ? where {ROWGUID} = ?"
+        self._session.executemany(update, [(new, old) for old, new in rowguids.items()])
+
+    def log(
+        self, article: Article, kind: Logged, rowguids: Collection[str], columns: frozenset[int] | None = None
+    ) -> None:
+        changed = changed_columns(article, kind, columns)
+        bits = None if changed is None else "".join(str(int(each)) for each in changed)
+        self._session.executemany(
+            f"insert into {LOG} (tablenick, rowguid, kind, columns) values ({article.nickname}, ?, {kind.value}, ?)",
+            [(rowguid, bits) for rowguid in rowguids],
+        )
+
+    def is_logged(self) -> bool:
+        return self._session.execute(f"select 1 from {LOG} limit 1").fetchone() is not None
+
+    def _find(self, article: Article) -> Table:
+        table = find_table(self._session, article.file_table)
+        if table is None:
+            raise ArticleTableNotFound(article.file_table)
+        return table
+
+
+def _key(table: Table) -> str:
+    """Return a column that tells the table's rows apart."""
+    return table.rowid or quote(table.key_columns[0].name)

@@ -1,0 +1,182 @@
+"""Tables of subscribers that a program rebuilt, as migrations do: triggers are gone, and sometimes the rowguids."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders.command_lines import rowtide
+from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
+from rowtide.merge.errors import MergedTableAltered, TablesUnfit
+from rowtide.merge.publishing.recovering import Recovered
+
+ITEM = "create table item (id integer primary key, name varchar(20), qty integer)"
+ROWS = "insert into item values (1, 'a', 1), (2, 'b', 2), (3, 'c', 3), (4, 'd', 4)"
+COLUMNS = "id, name, qty"
+REBUILDS = {
+    "with rowguids": "id integer primary key, name varchar(20), qty integer, rowguid {guid}",
+    "in another order": "rowguid {guid}, qty integer, name varchar(20), id integer primary key",
+    "without rowguids": "id integer primary key, name varchar(20), qty integer",
+}
+
+
+def begin(merged: Merge, **options: object) -> Member:
+    """One table with four rows, synchronised; return the first subscriber."""
+    merged.begin(ITEM, ROWS, item=options)
+    merged.settle(1)
+    return merged.subscribers[0]
+
+
+def rebuild(member: Member, definition: str) -> None:
+    """Copy the table as SQLite's documentation advises, and an application's migration does."""
+    guid = "text" if isinstance(member, FileMember) else "uuid"
+    definition = definition.format(guid=guid)
+    names = ", ".join(column.split()[0] for column in definition.split(", "))
+    member.execute(
+        f"create table item_new ({definition})",
+        f"insert into item_new ({names}) select {names} from item",
+        "drop table item",
+        "alter table item_new rename to item",
+    )
+
+
+def recover(merged: Merge, *, absent_is_delete: bool = False) -> list[Recovered]:
+    """Reinitialize the first subscriber, uploading first; return what was found."""
+    found: list[Recovered] = []
+    url = merged.subscribers[0].url
+    with pytest.raises(MergedTableAltered, match="--upload-first"):
+        merged.sync()
+    merged.merge.reinitialize(
+        PUBLICATION, url, upload_first=True, absent_is_delete=absent_is_delete, on_recovered=found.append
+    )
+    return found
+
+
+def require_at_rest(merged: Merge, rows: list[tuple[object, ...]]) -> None:
+    merged.settle()
+    merged.require_equal("item", columns=COLUMNS)
+    assert merged.hub.rows("item", COLUMNS) == rows
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+@pytest.mark.parametrize("definition", REBUILDS.values(), ids=REBUILDS)
+def test_work_in_a_rebuilt_table_is_uploaded(merged: Merge, definition: str) -> None:
+    device = begin(merged)
+    device.execute("update item set qty = 20 where id = 2")
+    rebuild(device, definition)
+    device.execute("update item set name = 'own' where id = 1", "insert into item (id, name) values (5, 'new')")
+    merged.hub.execute("update item set name = 'hub' where id = 3", "delete from item where id = 4")
+    (found,) = recover(merged)
+
+    # What was changed before the rebuild is known as a change too, of all columns by now.
+    assert (found.changed, found.inserted, found.conflicts) == (2, 1, 0)
+    require_at_rest(merged, [(1, "own", 1), (2, "b", 20), (3, "hub", 3), (5, "new", None)])
+    assert merged.conflicts() == []
+
+
+def test_both_sides_changes_of_a_row_are_a_conflict(merged: Merge) -> None:
+    device = begin(merged)
+    rebuild(device, REBUILDS["with rowguids"])
+    device.execute("update item set name = 'own' where id = 1", "update item set name = 'own' where id = 2")
+    merged.hub.execute("update item set name = 'hub' where id = 1", "delete from item where id = 2")
+    recover(merged)
+
+    merged.settle()
+    merged.require_equal("item", columns=COLUMNS)
+    assert len(merged.conflicts()) == 2
+    assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_missing_rows_come_back_unless_they_are_deletes(merged: Merge) -> None:
+    device = begin(merged)
+    rebuild(device, REBUILDS["with rowguids"])
+    device.execute("delete from item where id > 2")
+    merged.hub.execute("insert into item (id, name) values (9, 'later')")
+    (found,) = recover(merged)
+    assert (found.missing, "2 missing, copied again" in str(found)) == (2, True)
+    assert [row[0] for row in device.rows("item", "id")] == [1, 2, 3, 4, 9]
+
+    rebuild(device, REBUILDS["with rowguids"])
+    device.execute("delete from item where id > 2")
+    merged.hub.execute("insert into item (id, name) values (10, 'later')")
+    (found,) = recover(merged, absent_is_delete=True)
+    assert "3 deleted" in str(found)
+    require_at_rest(merged, [(1, "a", 1), (10, "later", None), (2, "b", 2)])
+
+
+@pytest.mark.exhaustive
+def test_a_table_that_is_gone_is_made_again(merged: Merge) -> None:
+    device = begin(merged)
+    device.execute("drop table item")
+    (found,) = recover(merged)
+
+    assert (found.damage, found.missing) == ("it is not there", 4)
+    require_at_rest(merged, [(1, "a", 1), (2, "b", 2), (3, "c", 3), (4, "d", 4)])
+
+
+@pytest.mark.exhaustive
+def test_a_recreated_table_with_fewer_rows_loses_nothing(merged: Merge) -> None:
+    device = begin(merged)
+    device.execute("drop table item", ITEM, "insert into item values (1, 'a', 1), (2, 'own', 2), (7, 'new', 7)")
+    (found,) = recover(merged)
+
+    assert (found.changed, found.inserted, found.missing) == (1, 1, 2)
+    require_at_rest(merged, [(1, "a", 1), (2, "own", 2), (3, "c", 3), (4, "d", 4), (7, "new", 7)])
+
+
+@pytest.mark.exhaustive
+def test_rows_without_a_hash_are_kept_as_conflicts(merged: Merge) -> None:
+    """As in a subscriber of an earlier build."""
+    device = begin(merged)
+    prefix = "" if isinstance(device, FileMember) else "rowtide_merge."
+    device.execute(f'delete from {prefix}"MSmerge_row_hashes"')
+    rebuild(device, REBUILDS["with rowguids"])
+    device.execute("update item set name = 'own' where id = 1", "insert into item (id, name) values (5, 'new')")
+    (found,) = recover(merged)
+
+    assert (found.changed, found.inserted, found.conflicts) == (0, 1, 1)
+    assert '"own"' in merged.conflicts()[0][2]
+    require_at_rest(merged, [(1, "a", 1), (2, "b", 2), (3, "c", 3), (4, "d", 4), (5, "new", None)])
+
+
+@pytest.mark.exhaustive
+def test_changes_missed_by_restored_triggers_are_found(merged: Merge) -> None:
+    """A program that saves and restores triggers, as SQLite advises, misses what it does in between."""
+    device = begin(merged, column_tracking=True)
+    if isinstance(device, FileMember):
+        triggers = [row[0] for row in device.execute("select sql from sqlite_master where type = 'trigger'")]
+        names = [row[0] for row in device.execute("select name from sqlite_master where type = 'trigger'")]
+        device.execute(*(f'drop trigger "{name}"' for name in names), "update item set qty = 9 where id = 1", *triggers)
+    else:
+        listed = "select tgname from pg_trigger where tgrelid = 'item'::regclass and not tgisinternal"
+        names = [row[0] for row in device.execute(listed)]
+        triggers = [f'alter table item enable always trigger "{name}"' for name in names]
+        device.execute("alter table item disable trigger user", "update item set qty = 9 where id = 1", *triggers)
+    device.execute("update item set name = 'tracked' where id = 2")
+    merged.hub.execute("update item set qty = 7 where id = 2")
+    merged.merge.reinitialize(PUBLICATION, device.url, upload_first=True)
+
+    require_at_rest(merged, [(1, "a", 9), (2, "tracked", 7), (3, "c", 3), (4, "d", 4)])
+
+
+@pytest.mark.exhaustive
+def test_a_table_that_does_not_fit_is_refused(merged: Merge) -> None:
+    device = begin(merged)
+    device.execute("drop table item", "create table item (id integer, qty integer, must integer not null)")
+    with pytest.raises(TablesUnfit) as refused:
+        merged.merge.reinitialize(PUBLICATION, device.url, upload_first=True)
+
+    for misfit in ("column name is missing", "column must", "the primary key is not (id)"):
+        assert misfit in str(refused.value)
+
+
+@pytest.mark.exhaustive
+def test_what_was_found_is_printed(merged: Merge) -> None:
+    device = begin(merged)
+    rebuild(device, REBUILDS["with rowguids"])
+    device.execute("update item set name = 'own' where id = 1")
+    words = ("merge", "reinitialize", PUBLICATION, "--subscriber", device.url, "--upload-first")
+    ended = rowtide(*words, "--db", merged.hub.url)
+
+    assert ended.code == 0, ended.errors
+    assert "Found at the subscriber: item" in ended.errors
+    assert "1 changed" in ended.errors
