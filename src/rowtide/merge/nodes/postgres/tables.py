@@ -178,7 +178,7 @@ class PostgresTables:
         return _damages(articles, self._session.read(*map(_parts_request, articles)))
 
     def take_in_partitions(self, article: Article) -> bool:
-        return take_in_partitions(self.alterations, article)
+        return self.is_there(article) and take_in_partitions(self.alterations, article)
 
     def is_there(self, article: Article) -> bool:
         found = text("select to_regclass(:name) is not null")
