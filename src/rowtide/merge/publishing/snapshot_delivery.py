@@ -48,6 +48,7 @@ from rowtide.merge.publishing.subscriptions import (
     put_at_subscriber,
 )
 from rowtide.merge.publishing.vertical_partitions import restrict
+from rowtide.merge.row_hashes import HashBatch
 
 _TABLES = "tables"
 """What is recorded once the tables are made, before any file."""
@@ -231,7 +232,11 @@ class _Delivery:
     def _deliver(self, file: SnapshotFile) -> None:
         article, lines = self._articles[file.article], self._snapshot.lines(file)
         if file.kind is FileKind.ROWS:
-            self._subscriber.tables.load(article, iter([[(line[0], tuple(line[1:])) for line in lines]]))
+            rows = [(line[0], tuple(line[1:])) for line in lines]
+            self._subscriber.tables.load(article, iter([rows]))
+            hashes = HashBatch(article)
+            hashes.add(rows)
+            hashes.put(self._subscriber.connection)
         else:
             self._subscriber.write(article, [read_write(line, self._snapshot.publisher) for line in lines])
         self._record(file.name)
