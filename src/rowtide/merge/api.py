@@ -80,7 +80,7 @@ from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.session.pending import PendingChanges
 from rowtide.merge.session.purging import purge
-from rowtide.merge.session.synchronisation import Progress
+from rowtide.merge.session.synchronisation import Progress, synchronise
 from rowtide.merge.session.unsent import Unsent, list_unsent
 from rowtide.merge.status import MergeStatus, list_status
 
