@@ -78,7 +78,8 @@ def alter_each(
     with translated(), engine.connect() as connection:
         while pending:
             holders = _read_holders(connection, pending)
-            free = [one for one in pending if not _are_there(blockers.get(one.source_id), holders, one)]
+            blockers = {table: _still_there(found, holders.get(table, {})) for table, found in blockers.items()}
+            free = [one for one in pending if not blockers.get(one.source_id)]
             for one in free:
                 if _attempt(connection, one, outcomes):
                     on_progress(Rounds(len(outcomes), len(alterations), _describe(pending, blockers)))
@@ -123,8 +124,9 @@ def _read_holders(connection: Connection, tables: Sequence[TableAlteration]) -> 
     return found
 
 
-def _are_there(blockers: dict[str, str] | None, holders: _Holders, one: TableAlteration) -> bool:
-    return bool(blockers and blockers.keys() & holders.get(one.source_id, {}).keys())
+def _still_there(blockers: dict[str, str], holders: dict[str, str]) -> dict[str, str]:
+    """Return those of a table's blockers that still hold their locks."""
+    return {transaction: name for transaction, name in blockers.items() if transaction in holders}
 
 
 def _describe(pending: Sequence[TableAlteration], blockers: _Holders) -> tuple[str, ...]:
