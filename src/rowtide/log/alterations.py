@@ -6,6 +6,7 @@ were renamed, the names of types, and whether the table was rewritten.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter
@@ -18,7 +19,9 @@ LONGEST_STATEMENT = 10_000
 class AlteredColumn:
     """A column of the table after the statement; `number` stays the same as long as the column exists.
 
-    `base_type_text` is the type under a domain, None if the type is not a domain.
+    `base_type_text` is the type under a domain, None if the type is not a domain. `collation` is its quoted name, None
+    if it is the type's. `missing_value` is what rows have that were there when the column was added with a default,
+    None if they have null or values of their own, or the event trigger is of an earlier build.
     """
 
     number: int
@@ -30,6 +33,8 @@ class AlteredColumn:
     is_nullable: bool
     is_generated: bool
     default: str | None
+    collation: str | None = None
+    missing_value: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,18 @@ class Alteration:
     is_inherited: bool = False
     renames: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def casts_alone(self) -> bool:
+        """Whether the statement alters one table, and a type in it by the server's cast: without `using`.
+
+        A text that may not be all that ran (cut off, several statements, a function) says nothing.
+        """
+        text = self.statement
+        return len(text) < LONGEST_STATEMENT and bool(_ALTERS_ONE_TABLE.fullmatch(text)) and not _COMPUTES.search(text)
+
+
+_ALTERS_ONE_TABLE = re.compile(r"\s*alter\s+table\s[^;]*;?\s*", re.IGNORECASE)
+_COMPUTES = re.compile(r"\busing\b", re.IGNORECASE)
 
 _ALTERATION = TypeAdapter(Alteration)
 

@@ -24,7 +24,7 @@ class Member:
     `columns` are those that it needs, in the table's order; `column_numbers` are their attribute numbers, which outlive
     renames (empty if they were not announced). `definition` is the feature's own JSON, opaque to the log.
     `computed_numbers` are columns that it needs once they are no longer generated. `member_id` is unique over time: a
-    reused name is another member.
+    reused name is another member. `takes_added`: it needs the columns too that are added to the table later.
     """
 
     member_id: str
@@ -37,6 +37,7 @@ class Member:
     definition: str
     column_numbers: tuple[int, ...] = ()
     computed_numbers: tuple[int, ...] = ()
+    takes_added: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +183,8 @@ def needed_columns(members: Iterable[Member], source_id: int) -> frozenset[str]:
 def follow_alteration(member: Member, alteration: Alteration) -> Member:
     """Return a member as it reads its table after an alteration: columns by their new names, without dropped ones.
 
-    Columns that are no longer generated are included. A member without column numbers keeps reading columns of the same
-    names.
+    Columns that are no longer generated are included, and added ones if it takes them. A member without column numbers
+    keeps reading columns of the same names.
     """
     if member.source_id != alteration.source_id:
         return member
@@ -193,7 +194,11 @@ def follow_alteration(member: Member, alteration: Alteration) -> Member:
     generated = {column.number for column in alteration.columns if column.is_generated}
     computed = tuple(number for number in member.computed_numbers if number in generated)
     needed = {*member.column_numbers, *member.computed_numbers} - set(computed)
-    kept = [column for column in alteration.columns if column.number in needed]
+    kept = [
+        column
+        for column in alteration.columns
+        if column.number in needed or (member.takes_added and not column.is_generated)
+    ]
     return replace(
         renamed,
         columns=tuple(column.name for column in kept),

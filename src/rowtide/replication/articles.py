@@ -62,6 +62,15 @@ class PublishedColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOutColumn:
+    """A column that was added to a published table and is not published, and why; `number` None: it is not known."""
+
+    number: int | None
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Article:
     """A published table; `article_id` is its member id in the log, never reused.
 
@@ -90,6 +99,10 @@ class Article:
     """The row filter's text, None for all rows; see `filters`."""
     is_partitioned: bool = False
     key_updates: KeyUpdates = KeyUpdates.UPDATE
+    left_out: tuple[LeftOutColumn, ...] = ()
+    """What was added to the table since and is missing from the article, which was to have all columns."""
+    defined_at: int = 0
+    """The log position at which the table has these columns: earlier schema changes are in them."""
 
     @property
     def key_columns(self) -> tuple[PublishedColumn, ...]:
@@ -195,6 +208,7 @@ def as_member(article: Article) -> Member:
         table=article.table,
         columns=tuple(column.name for column in article.columns),
         column_numbers=tuple(column.number for column in article.columns),
+        takes_added=article.has_all_columns,
         definition=_IN_THE_DISTRIBUTION_DATABASE,
     )
 

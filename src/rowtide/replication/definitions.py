@@ -12,7 +12,9 @@ from enum import IntEnum
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
+    ColumnElement,
     Connection,
     DateTime,
     Executable,
@@ -28,6 +30,8 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    inspect,
+    literal_column,
     select,
     table,
     text,
@@ -37,6 +41,7 @@ from sqlalchemy import (
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.catalogue import has_table
+from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.errors import PublicationUnknown, SubscriptionUnknown
 from rowtide.replication.sync_types import Constraints, SyncType
@@ -64,6 +69,7 @@ publications = Table(
     Column("publication_id", Integer, Identity(), primary_key=True),
     Column("publication", Text, nullable=False, unique=True),
     Column("publisher_db", Text, nullable=False),
+    Column("replicate_ddl", Boolean, nullable=False, server_default=text("true")),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
 
@@ -110,7 +116,13 @@ subscriptions = Table(
     Column("subscription_seqno", BigInteger, nullable=False, comment="changes are delivered from this position on"),
     Column("status", Integer, nullable=False, server_default=text(str(int(SubscriptionState.ACTIVE)))),
     Column("subscription_time", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("definition", Text, comment="JSON: the article as the subscriber has it; null: as MSarticles has it"),
 )
+_NEW_COLUMNS = (
+    (publications.name, "replicate_ddl", "boolean not null default true"),
+    (subscriptions.name, "definition", "text"),
+)
+"""Columns that the tables of an earlier build lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +140,7 @@ class Subscription:
     state: SubscriptionState = SubscriptionState.ACTIVE
     resumptions: int = 0
     constraints: Constraints | None = None
+    replicates_ddl: bool = True
 
     @property
     def reader(self) -> str:
@@ -200,6 +213,52 @@ def add_article_step(publication_id: int, article: Article) -> Executable:
     )
 
 
+def complete(connection: Connection) -> None:
+    """Add the columns that the tables of an earlier build lack, in the caller's transaction."""
+    for name, added, definition in _NEW_COLUMNS:
+        present = {found["name"] for found in inspect(connection).get_columns(name, schema=SCHEMA)}
+        if added not in present:
+            altering = f"alter table {quote_qualified(SCHEMA, name)} add column {added} {definition}"
+            connection.execute(statement(altering))
+
+
+def record_followed(connection: Connection, agent_id: int, followed: Sequence[Article]) -> None:
+    """Record articles as a subscriber has them after schema changes, in the caller's transaction.
+
+    Later subscribers get the newest; those that are behind keep what they have.
+    """
+    known = {article.article_id: article for article in list_subscribed(connection, agent_id)}
+    changed = [article for article in followed if article != known[article.article_id]]
+    if not changed:
+        return
+    complete(connection)
+    for article in changed:
+        renew_article(connection, article)
+        of_subscription = (subscriptions.c.agent_id == agent_id) & (subscriptions.c.article_id == article.article_id)
+        definition = encode_article(article)
+        connection.execute(update(subscriptions).where(of_subscription).values(definition=definition))
+
+
+def renew_article(connection: Connection, article: Article) -> None:
+    """Record an article as its table is now, for later subscribers, in the caller's transaction.
+
+    Without effect if a newer one is recorded. The tables are complete.
+    """
+    of_article = articles.c.article_id == article.article_id
+    before = connection.execute(select(articles.c.definition).where(of_article)).scalar_one()
+    if decode_article(before).defined_at >= article.defined_at:
+        return
+    is_as_before = (subscriptions.c.article_id == article.article_id) & subscriptions.c.definition.is_(None)
+    connection.execute(update(subscriptions).where(is_as_before).values(definition=before))
+    values = {
+        "source_owner": article.schema,
+        "source_object": article.table,
+        "filter_clause": article.filter_clause,
+        "definition": encode_article(article),
+    }
+    connection.execute(update(articles).where(of_article).values(values))
+
+
 def rebind_article_step(article: Article) -> Executable:
     """Return the statement that records an article's new table oid and column numbers."""
     values = {"source_object_id": article.source_id, "definition": encode_article(article)}
@@ -214,9 +273,9 @@ def list_articles(connection: Connection, publication_id: int) -> tuple[Article,
 
 
 def list_subscribed(connection: Connection, agent_id: int) -> tuple[Article, ...]:
-    """Return the articles of a subscription."""
+    """Return the articles of a subscription, as its subscriber has them."""
     query = (
-        select(articles.c.definition)
+        select(func.coalesce(_OWN_DEFINITION, articles.c.definition))
         .join(subscriptions, subscriptions.c.article_id == articles.c.article_id)
         .where(subscriptions.c.agent_id == agent_id)
     )
@@ -240,6 +299,13 @@ def list_all_articles(connection: Connection) -> tuple[Article, ...]:
     query = select(articles.c.definition).order_by(articles.c.publication_id, articles.c.article)
     return tuple(decode_article(text) for text in connection.execute(query).scalars())
 
+
+# Of the whole row: the table of an earlier build lacks the column.
+_REPLICATES_DDL: ColumnElement[bool] = literal_column(
+    """coalesce((to_jsonb("MSpublications") ->> 'replicate_ddl')::boolean, true)""", Boolean
+).label("replicate_ddl")
+
+_OWN_DEFINITION: ColumnElement[str] = literal_column("""to_jsonb("MSsubscriptions") ->> 'definition'""", Text)
 
 _classes = table("pg_class", column("oid"), schema="pg_catalog")
 
@@ -298,6 +364,7 @@ def list_subscriptions(connection: Connection, publication: str | None = None) -
             subscriptions.c.status,
             agents.c.resumptions,
             agents.c.constraints,
+            _REPLICATES_DDL,
         )
         .join(publications, publications.c.publication_id == agents.c.publication_id)
         .join(subscriptions, subscriptions.c.agent_id == agents.c.id)
@@ -322,6 +389,7 @@ def _read(row: RowMapping) -> Subscription:
         state=SubscriptionState(row["status"]),
         resumptions=row["resumptions"],
         constraints=None if row["constraints"] is None else Constraints(row["constraints"]),
+        replicates_ddl=row["replicate_ddl"],
     )
 
 

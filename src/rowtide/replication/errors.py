@@ -357,14 +357,36 @@ class ArticleTableMissing(NotFound):
 
 @numbered
 class SchemaChanged(RowtideError):
-    """A published table was altered: delivery stops before the change."""
+    """A published table was altered in a way that its subscriber cannot be: delivery stops before the change."""
 
     number = 7116
     fact = "delivery stopped before LSN {lsn}: {change} in published table {table}"
-    hint = "Drop the subscriptions and the article, and add them again: the snapshot creates the altered table."
+    hint = "Run `rowtide replication reinitialize`, which copies the tables again."
     table: str
     lsn: str
     change: str
+
+
+@numbered
+class PublishedTableAltered(Invalid):
+    """A published table was altered so that its article no longer fits it."""
+
+    number = 7184
+    fact = "published table {table} was altered: {change}"
+    hint = "Drop the article and add it again."
+    table: str
+    change: str
+
+
+@numbered
+class SubscriberTableInUse(Retryable):
+    """Others use a subscriber's table that a schema change has to alter."""
+
+    number = 7183
+    fact = "a table at subscriber {subscriber} is in use and cannot be altered as at the publisher: {reason}"
+    hint = "Delivery tries again by itself; end the subscriber's long transactions if it goes on."
+    subscriber: str
+    reason: str
 
 
 @numbered

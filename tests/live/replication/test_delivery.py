@@ -278,25 +278,13 @@ def test_batch_is_refused_once_the_subscriber_was_set_back(replicated: Replicate
         delivery.close()
 
 
-@pytest.mark.parametrize(
-    ("ddl", "change"),
-    [
-        ("alter table orders add column extra int", "column extra was added"),
-        ("alter table orders drop column note", "column note was dropped"),
-        ("alter table orders rename column note to remark", "column note was renamed to remark"),
-        ("alter table orders alter qty type bigint", "column qty became bigint"),
-        ("alter table orders rename to purchases", "it was renamed to public.purchases"),
-    ],
-)
-def test_delivery_stops_before_a_schema_change_and_describes_it(
-    replicated: ReplicatedDatabase, ddl: str, change: str
-) -> None:
+def test_delivery_stops_before_what_cannot_be_followed(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
-    replicated.publisher.execute("insert into orders values (1, 1)", ddl)
-    table = "purchases" if "purchases" in ddl else "orders"
-    replicated.publisher.execute(f"insert into {table} (id, qty) values (2, 2)")
+    change = "alter table orders alter qty type bigint using qty * 2"
+    replicated.publisher.execute("insert into orders values (1, 1)", change)
+    replicated.publisher.execute("insert into orders (id, qty) values (2, 2)")
     for _ in range(2):
-        with pytest.raises(SchemaChanged, match=f"{change} in published table public.orders"):
+        with pytest.raises(SchemaChanged, match="column qty became bigint, and the log has no rows of that"):
             replicated.deliver()
 
     assert replicated.subscriber.execute("select id from orders") == [(1,)]

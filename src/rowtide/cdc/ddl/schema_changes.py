@@ -71,7 +71,7 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
 
 def _rewrites_values(before: Instance, after: Instance, alteration: Alteration) -> bool:
     """Return whether values may be others now without a change row."""
-    is_rewritten = alteration.rewrites_values and not only_widens(before, after, alteration.statement)
+    is_rewritten = alteration.rewrites_values and not only_widens(before, after, alteration)
     return is_rewritten or _empties_column(before, after, alteration)
 
 

@@ -285,6 +285,13 @@ COLUMN_BASE_TYPE_TEXT = f"""
 COLUMN_TYPE_TEXT = _TYPE_TEXT.format(type_code="a.atttypid", modifier="a.atttypmod")
 """SQL expression of the type of a row `a` of pg_attribute."""
 
+COLUMN_COLLATION = """
+(select quote_ident(n.nspname) || '.' || quote_ident(l.collname)
+ from pg_collation l join pg_namespace n on n.oid = l.collnamespace join pg_type t on t.oid = a.atttypid
+ where l.oid = a.attcollation and a.attcollation <> t.typcollation)
+"""
+"""SQL expression of the collation of a row `a` of pg_attribute; null if it is its type's."""
+
 _COLUMNS = f"""
 select a.attrelid::bigint, a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod,
        {COLUMN_TYPE_TEXT}, not a.attnotnull, a.attgenerated <> '',

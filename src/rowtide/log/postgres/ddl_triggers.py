@@ -16,7 +16,7 @@ from enum import Enum
 
 from sqlalchemy import Connection, Executable, text
 
-from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
+from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_COLLATION, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.alterations import LONGEST_STATEMENT
@@ -175,7 +175,9 @@ begin
                     'is_nullable', not a.attnotnull,
                     'is_generated', a.attgenerated <> '',
                     'default', (select pg_get_expr(f.adbin, f.adrelid) from pg_attrdef f
-                                where f.adrelid = a.attrelid and f.adnum = a.attnum)
+                                where f.adrelid = a.attrelid and f.adnum = a.attnum),
+                    'collation', {COLUMN_COLLATION},
+                    'missing_value', (a.attmissingval::text::text[])[1]
                 ) order by a.attnum), '[]')
                 from pg_attribute a
                 where a.attrelid = altered.oid and a.attnum > 0 and not a.attisdropped)

@@ -23,21 +23,30 @@ from rowtide.log.segments import read_segment
 from rowtide.log.state import Gap, ManifestState, bounded_end, next_gap, segments_between
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
+from rowtide.replication.distribution.alterations import AlteringTransaction, find_altering
 from rowtide.replication.distribution.batches import Call, Cutter, in_order
 from rowtide.replication.distribution.commit_times import CommitTimes
 from rowtide.replication.distribution.context import DeliveryContext
-from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Delivery, resume_position
+from rowtide.replication.distribution.delivery import (
+    AlterationRefused,
+    BatchUndone,
+    CallNotHeld,
+    Delivery,
+    resume_position,
+)
 from rowtide.replication.distribution.encoding import Calls, encode, filtered
-from rowtide.replication.distribution.events import find_blocker, find_dropped, find_token
+from rowtide.replication.distribution.events import find_dropped, find_gap, find_token
 from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand
 from rowtide.replication.errors import (
     ArticleEnded,
     ArticleSuspended,
     ChangesLost,
+    SchemaChanged,
     SubscriberAhead,
     SubscriberBehind,
     SubscriptionDeactivated,
 )
+from rowtide.replication.schema_changes import ColumnAdded
 from rowtide.replication.snapshot.copies import HandOver
 from rowtide.replication.tracers import record_arrival
 
@@ -69,6 +78,12 @@ class DistributionAgent:
         self._next_advance = 0.0
         self._position = self._starting_position(manifest.refresh())
         self._advanced: Position | None = None
+        self._has_altered = False
+
+    @property
+    def has_altered(self) -> bool:
+        """Whether it has altered tables: then both it and its delivery have to be opened again."""
+        return self._has_altered
 
     @property
     def position(self) -> Position:
@@ -94,12 +109,14 @@ class DistributionAgent:
             return gap is not None
         # Bounded: the segments that a step has planned with are merged and deleted after a while.
         end = self._bound(min(bounded_end(state, self._position, _MAX_STEP_ROWS), last))
-        blocker = find_blocker(state, self._articles, self._position, end)
-        end = Position(blocker[0].value) if blocker is not None else end
+        lost = find_gap(state, self._position, end)
+        end = lost.after if lost is not None else end
+        altering = find_altering(state, self._articles, self._position, end)
+        end, lost = (Position(altering.value), None) if altering is not None else (end, lost)
         token = find_token(state, self._subscription.publication, self._position, end)
         if token is not None:
             # What lies behind it waits for the next step.
-            end, blocker = Position(token.commit_lsn.value + 1), None
+            end, lost, altering = Position(token.commit_lsn.value + 1), None, None
         begin = self._position
         has_delivered = self._deliver(state, end)
         if token is not None:
@@ -109,8 +126,10 @@ class DistributionAgent:
         self._position = max(self._position, end)
         self._end_hand_over()
         self._advance_now_and_then()
-        if blocker is not None:
-            raise blocker[1]
+        if lost is not None:
+            raise ChangesLost(str(CommitLsn(lost.after.value)), lost.reason)
+        if altering is not None:
+            self._alter(state, altering)
         return has_delivered or end < state.position
 
     def _find_bridged(self, state: ManifestState) -> Gap | None:
@@ -196,7 +215,7 @@ class DistributionAgent:
         self._times = CommitTimes()
         batch: _Batch | None = None
         cutter = Cutter(self._context.limits)
-        for call in self._read_calls(state, end):
+        for call in self._read_calls(state, end, self._find_versions(state)):
             reached = cutter.ends_before(call.lsn)
             if batch is not None and reached is not None:
                 self._end(batch, reached)
@@ -210,6 +229,49 @@ class DistributionAgent:
         if batch is not None:
             self._end(batch, end)
         return batch is not None
+
+    def _alter(self, state: ManifestState, lsn: CommitLsn) -> None:
+        """Deliver a transaction that alters published tables, in one with the schema changes. Raises `SchemaChanged`.
+
+        A column that the subscriber cannot add is left out.
+        """
+        refused: dict[tuple[str, int], str] = {}
+        while True:
+            transaction = AlteringTransaction.read(
+                state, self._articles, lsn, replicates_ddl=self._subscription.replicates_ddl, refused=refused
+            )
+            try:
+                self._deliver_altering(state, transaction)
+            except AlterationRefused as error:
+                if not isinstance(error.change, ColumnAdded):
+                    table = f"{error.article.schema}.{error.article.table}"
+                    raise SchemaChanged(table, str(lsn), f"the subscriber refuses it: {error.reason}") from error
+                refused[error.article.article_id, error.change.column.number] = error.reason
+            except CallNotHeld as found:
+                self._suspend(found.call, found.reason)
+            else:
+                return
+
+    def _deliver_altering(self, state: ManifestState, transaction: AlteringTransaction) -> None:
+        end = Position(transaction.lsn.value + 1)
+        versions = [
+            (transaction.article_of(article.article_id, version.table_id), version)
+            for article, version in self._find_versions(state)
+        ]
+        self._times = CommitTimes()
+        self._delivery.begin(one_by_one=True)
+        batch = _Batch()
+        batch.count(transaction.lsn.value)
+        for call in self._read_calls(state, end, versions):
+            for followed in transaction.until(call.article):
+                self._delivery.alter(followed)
+            batch.commands += 1
+            self._delivery.run(call)
+        for followed in transaction.rest():
+            self._delivery.alter(followed)
+        self._end(batch, end)
+        self._articles = transaction.articles()
+        self._has_altered = True
 
     def _pass_on(self, token: Traced, end: Position, *, has_delivered: bool) -> None:
         """Report a token once everything before it is delivered.
@@ -236,13 +298,17 @@ class DistributionAgent:
     def _tell_dropped(self, error: ArticleEnded) -> None:
         self._context.watchers.on_dropped(DroppedTable(self._subscription, error))
 
-    def _read_calls(self, state: ManifestState, end: Position) -> Iterator[Call]:
-        versions = [
+    def _find_versions(self, state: ManifestState) -> list[tuple[Article, TableVersion]]:
+        return [
             (article, version)
             for article in self._articles
             for version in state.tables.values()
             if version.shape.source_id == article.source_id
         ]
+
+    def _read_calls(
+        self, state: ManifestState, end: Position, versions: Sequence[tuple[Article, TableVersion]]
+    ) -> Iterator[Call]:
         held_bytes = 0
         for segment in segments_between(state, self._position, end):
             present = [found for found in versions if found[1].table_id in segment.tables]
@@ -269,7 +335,10 @@ class DistributionAgent:
             stop = min(end, self._find_suspension(article) or end)
             is_inside = (lsns >= start.value) & (lsns < stop.value) & (table_ids == version.table_id)
             copy = self._hand_over.copies[article.article_id] if self._hand_over is not None else None
-            yield from encode(article, version.shape, filtered(records, is_inside), copy)
+            # What a copy contains may be of before a column that the copy has: none of it is delivered.
+            yield from encode(
+                article, version.shape, filtered(records, is_inside), copy, may_lack_columns=copy is not None
+            )
 
     def _find_suspension(self, article: Article) -> Position | None:
         """Return where an article was suspended because the subscriber could not store a row."""

@@ -14,7 +14,9 @@ from rowtide.replication.errors import CommandError
 
 if TYPE_CHECKING:
     from rowtide.log.state import Reader
+    from rowtide.replication.articles import Article
     from rowtide.replication.distribution.batches import Call
+    from rowtide.replication.schema_changes import Followed, SchemaChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,16 @@ class CallNotHeld(Exception):
         self.reason = reason
 
 
+class AlterationRefused(Exception):
+    """A subscriber cannot be given a schema change, or its procedures (None); the batch was rolled back."""
+
+    def __init__(self, article: Article, change: SchemaChange | None, reason: str) -> None:
+        super().__init__(reason)
+        self.article = article
+        self.change = change
+        self.reason = reason
+
+
 class Delivery(Protocol):
     """An agent's connection to a subscriber, fenced by an epoch.
 
@@ -57,6 +69,13 @@ class Delivery(Protocol):
 
     def run(self, call: Call) -> None:
         """Run one call of the batch, at once or before `end` returns."""
+
+    def alter(self, followed: Followed) -> None:
+        """Bring the article's table and procedures through a schema change, within a batch that is sent `one_by_one`.
+
+        Calls before are of the article as it was, calls after as it is; `open` gets it from then on. Raises
+        `AlterationRefused`, and `SubscriberTableInUse` if others use the table for too long.
+        """
 
     def flush(self) -> None:
         """Wait until all calls so far have run, so that none is held in memory. No effect outside a batch."""

@@ -46,8 +46,18 @@ class Calls:
     arguments: list[Arguments]
 
 
-def encode(article: Article, shape: TableShape, records: pa.Table, copy: ArticleCopy | None = None) -> Iterator[Calls]:
+def encode(
+    article: Article,
+    shape: TableShape,
+    records: pa.Table,
+    copy: ArticleCopy | None = None,
+    *,
+    may_lack_columns: bool = False,
+) -> Iterator[Calls]:
     """Return the calls for log records of one table version, which all have its columns.
+
+    With `may_lack_columns` the records may be of before a column was added, which is null then.
+
 
     Operations that the article does not propagate are left out; a truncate counts as a delete. An update that moves a
     row into the article's filter is an insert, one that moves it out a delete. `copy`: the changes that the
@@ -57,7 +67,7 @@ def encode(article: Article, shape: TableShape, records: pa.Table, copy: Article
     for operation in _DELIVERED:
         chosen = filtered(records, operations == operation)
         if article.command(operation).call_format is not CallFormat.NONE and chosen.num_rows:
-            images = _Images.of(chosen, _find_places(article, shape))
+            images = _Images.of(chosen, _find_places(article, shape, may_lack_columns=may_lack_columns))
             yield from _routed(article, operation, chosen, images, copy)
     truncates = records.filter(operations == Operation.TRUNCATE)
     if copy is not None and truncates.num_rows:
@@ -143,7 +153,7 @@ class _Images:
     has_keys_before: _Facts
 
     @classmethod
-    def of(cls, records: pa.Table, places: Sequence[int]) -> _Images:
+    def of(cls, records: pa.Table, places: Sequence[int | None]) -> _Images:
         kinds = records["image"].to_numpy()
         after = _matrix(records["after"], places)
         return cls(
@@ -231,18 +241,21 @@ def _key_places(article: Article) -> list[int]:
     return [article.columns.index(column) for column in article.key_columns]
 
 
-def _find_places(article: Article, shape: TableShape) -> list[int]:
-    """Return the positions of the published columns in row images: by column number, which a rename does not change."""
+def _find_places(article: Article, shape: TableShape, *, may_lack_columns: bool) -> list[int | None]:
+    """Return the positions of the published columns in row images: by column number, which a rename does not change.
+
+    None for a column that the images lack. Raises `ColumnNotLogged` unless they may.
+    """
     numbered = {column.number: place for place, column in enumerate(shape.columns) if column.number is not None}
     named = {column.name: place for place, column in enumerate(shape.columns) if column.number is None}
     found = [numbered.get(column.number, named.get(column.name)) for column in article.columns]
     missing = [column.name for column, place in zip(article.columns, found, strict=True) if place is None]
-    if missing:
+    if missing and not may_lack_columns:
         raise ColumnNotLogged(shape.qualified_name, ", ".join(missing))
-    return [place for place in found if place is not None]
+    return found
 
 
-def _matrix(images: pa.ChunkedArray[Any], places: Sequence[int]) -> _Matrix:
+def _matrix(images: pa.ChunkedArray[Any], places: Sequence[int | None]) -> _Matrix:
     """Return row images as a matrix of the columns at these positions; all None for rows without an image."""
     lists = pa.concat_arrays(images.chunks) if images.num_chunks else pa.array([], images.type)
     assert isinstance(lists, pa.ListArray)
@@ -252,15 +265,18 @@ def _matrix(images: pa.ChunkedArray[Any], places: Sequence[int]) -> _Matrix:
     if present.size:
         values = lists.flatten().cast(pa.binary())
         whole = np.array(values.to_pylist(), dtype=object).reshape(present.size, -1)
-        matrix[present] = whole[:, places]
+        matrix[present] = np.where(
+            [place is None for place in places], _NULL, whole[:, [place or 0 for place in places]]
+        )
     return matrix
 
 
-def _carried(absent: pa.ChunkedArray[Any], rows: int, places: Sequence[int]) -> npt.NDArray[np.bool_]:
-    carried = np.ones((rows, len(places)), dtype=np.bool_)
+def _carried(absent: pa.ChunkedArray[Any], rows: int, places: Sequence[int | None]) -> npt.NDArray[np.bool_]:
+    is_there = [place is not None for place in places]
+    carried = np.broadcast_to(np.array(is_there, dtype=np.bool_), (rows, len(places))).copy()
     if absent.null_count < rows:
         for row, bitmap in enumerate(absent.to_pylist()):
             if bitmap is not None:
                 bits = np.unpackbits(np.frombuffer(bitmap, dtype=np.uint8), bitorder="little")
-                carried[row] = [place >= len(bits) or not bits[place] for place in places]
+                carried[row] = [place is not None and (place >= len(bits) or not bits[place]) for place in places]
     return carried

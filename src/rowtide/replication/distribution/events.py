@@ -1,82 +1,28 @@
 """What the log's events mean for a subscription: what blocks delivery, which tables end, where tokens are. Pure.
 
-Schema changes and gaps block delivery; a published table that ends does not block the others.
+Gaps block delivery; a published table that ends does not block the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.lsn import Position
 from rowtide.core.tables import ImageKind, TableShape
-from rowtide.log.alterations import Alteration
-from rowtide.log.membership import Altered, Disabled, Event, LeftOut, Reshaped, Traced
-from rowtide.log.state import ManifestState, events_between, skipped_between
+from rowtide.log.membership import Disabled, LeftOut, Traced
+from rowtide.log.state import Gap, ManifestState, events_between, skipped_between
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat
-from rowtide.replication.errors import ArticleEnded, ArticleSuspended, ChangesLost, PublishedTableDropped, SchemaChanged
-
-Blocker = tuple[CommitLsn, SchemaChanged | ChangesLost]
+from rowtide.replication.errors import ArticleEnded, ArticleSuspended, PublishedTableDropped
 
 
-def find_blocker(
-    state: ManifestState, articles: Iterable[Article], from_position: Position, to_position: Position
-) -> Blocker | None:
-    """Return the first schema change or gap of a range, before which delivery stops; None if there is none."""
-    found = [
-        *_gaps(state, from_position, to_position),
-        *_schema_changes(state, list(articles), from_position, to_position),
-    ]
-    return min(found, key=lambda blocker: blocker[0], default=None)
+def find_gap(state: ManifestState, from_position: Position, to_position: Position) -> Gap | None:
+    """Return the first gap of a range, before which delivery stops; None if there is none."""
+    return min(skipped_between(state, from_position, to_position), key=lambda gap: gap.after, default=None)
 
 
-def _gaps(state: ManifestState, from_position: Position, to_position: Position) -> Iterator[Blocker]:
-    for gap in skipped_between(state, from_position, to_position):
-        yield CommitLsn(gap.after.value), ChangesLost(str(CommitLsn(gap.after.value)), gap.reason)
-
-
-def _schema_changes(
-    state: ManifestState, articles: list[Article], from_position: Position, to_position: Position
-) -> Iterator[Blocker]:
-    for event in events_between(state, from_position, to_position):
-        for article in articles:
-            change = _find_change(state, article, event)
-            if change is not None:
-                lsn = event.commit_lsn
-                yield lsn, SchemaChanged(f"{article.schema}.{article.table}", str(lsn), change)
-
-
-def _find_change(state: ManifestState, article: Article, event: Event) -> str | None:
-    match event:
-        case Altered() if event.alteration.source_id == article.source_id:
-            return describe_alteration(article, event.alteration)
-        case Reshaped():
-            shape = state.tables[event.table_id].shape
-            return describe_shape(article, shape) if shape.source_id == article.source_id else None
-        case _:
-            return None
-
-
-def describe_alteration(article: Article, alteration: Alteration) -> str | None:
-    """Describe what a statement changed of the published table; None if nothing."""
-    if (alteration.schema, alteration.table) != (article.schema, article.table):
-        return f"it was renamed to {alteration.schema}.{alteration.table}"
-    present = {column.number: column for column in alteration.columns}
-    for column in article.columns:
-        now = present.get(column.number)
-        if now is None:
-            return f"column {column.name} was dropped"
-        if now.name != column.name:
-            return f"column {column.name} was renamed to {now.name}"
-        if now.type_text != column.type_text:
-            return f"column {column.name} became {now.type_text}"
-    known = {column.number for column in article.columns}
-    added = [column.name for number, column in present.items() if number not in known and not column.is_generated]
-    return f"column {added[0]} was added" if added and article.has_all_columns else None
-
-
-def describe_shape(article: Article, shape: TableShape) -> str | None:
-    """Describe how logged rows differ from the published table, for changes made without event triggers.
+def find_difference(article: Article, shape: TableShape) -> str | None:
+    """Describe what logged rows lack that an article needs, for changes made without event triggers.
 
     A publisher's role without the right to create event triggers reports no statements. A replica identity that no
     longer covers the values that the article's calls need would leave nulls in their place.
@@ -88,11 +34,15 @@ def describe_shape(article: Article, shape: TableShape) -> str | None:
             return f"column {column.name} is gone"
         if (now.type_code, now.type_modifier) != (column.type_code, column.type_modifier):
             return f"column {column.name} has another type"
-    known = {*article.generated_columns, *(column.name for column in article.columns)}
-    added = [column.name for column in (*shape.columns, *(shape.others or ())) if column.name not in known]
-    if added and article.has_all_columns:
-        return f"column {added[0]} was added"
     return _describe_identity(article, shape)
+
+
+def list_added(article: Article, shape: TableShape) -> Sequence[str]:
+    """Return the columns of logged rows that an article of all columns does not know."""
+    known = {*article.generated_columns, *(column.name for column in article.columns)}
+    known |= {column.name for column in article.left_out}
+    columns = (*shape.columns, *(shape.others or ())) if article.has_all_columns else ()
+    return [column.name for column in columns if column.name not in known]
 
 
 def _describe_identity(article: Article, shape: TableShape) -> str | None:

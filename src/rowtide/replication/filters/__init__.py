@@ -3,7 +3,7 @@
 `verdict` and `transitions` evaluate filters on Arrow arrays; only code that has rows imports them.
 """
 
-from rowtide.replication.filters.conditions import Condition, FilterColumn, columns_of
+from rowtide.replication.filters.conditions import Condition, FilterColumn, columns_of, renamed
 from rowtide.replication.filters.grammar import parse_filter
 from rowtide.replication.filters.sql_conditions import as_sql
 
@@ -13,4 +13,5 @@ __all__ = [
     "as_sql",
     "columns_of",
     "parse_filter",
+    "renamed",
 ]

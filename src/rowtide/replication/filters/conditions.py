@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import assert_never
 
@@ -119,3 +119,16 @@ def columns_of(condition: Condition) -> frozenset[FilterColumn]:
 
 def _columns_of_all(conditions: Iterable[Condition]) -> frozenset[FilterColumn]:
     return frozenset(column for condition in conditions for column in columns_of(condition))
+
+
+def renamed(condition: Condition, names: Mapping[str, str]) -> Condition:
+    """Return a filter with other names for its columns."""
+    match condition:
+        case Comparison(column) | Membership(column) | Range(column) | NullTest(column):
+            return replace(condition, column=replace(column, name=names.get(column.name, column.name)))
+        case Negation(operand):
+            return Negation(renamed(operand, names))
+        case Conjunction(operands) | Disjunction(operands):
+            return replace(condition, operands=tuple(renamed(operand, names) for operand in operands))
+        case _:
+            assert_never(condition)

@@ -108,7 +108,7 @@ def _encode(
     lsns, table_ids = records["commit_lsn"].to_numpy(), records["table_id"].to_numpy()
     for article, version, start in present:
         is_inside = (lsns >= start.value) & (lsns < end.value) & (table_ids == version.table_id)
-        yield from encode(article, version.shape, records.filter(is_inside))
+        yield from encode(article, version.shape, records.filter(is_inside), may_lack_columns=True)
 
 
 _NUMBER_TYPES = ("smallint", "integer", "bigint", "numeric", "real", "double precision")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from itertools import groupby
+
+from sqlalchemy import Connection
 
 from rowtide.copying.source import PostgresCopySource
 from rowtide.core.lsn import Position
+from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
@@ -16,8 +20,10 @@ from rowtide.replication import definitions
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DistributionAgent
+from rowtide.replication.distribution.alterations import fold
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.errors import CopyUnreadable
+from rowtide.replication.schema_changes import Unfollowed, as_alteration, follow
 from rowtide.replication.snapshot.agent import SnapshotAgent
 from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus, SnapshotTarget
@@ -33,17 +39,16 @@ class SubscriptionAgent:
         subscription: Subscription,
         articles: tuple[Article, ...],
         manifest: Manifest,
-        target: SnapshotTarget,
         held: ExitStack,
     ) -> None:
         self._context = context
         self._subscription = subscription
         self._articles = articles
         self._manifest = manifest
-        self._target = target
         self._held = held
         self._snapshot: SnapshotAgent | None = None
         self._distribution: DistributionAgent | None = None
+        self._target = self._open_target()
 
     @classmethod
     @contextmanager
@@ -57,8 +62,8 @@ class SubscriptionAgent:
             source = read_source(connection, context.url)
             articles = definitions.list_subscribed(connection, subscription.agent_id)
         manifest = open_own_manifest(source)
-        with closing(kind_of(subscription.subscriber).open_snapshot(subscription)) as target, ExitStack() as held:
-            yield cls(context, subscription, articles, manifest, target, held)
+        with ExitStack() as held:
+            yield cls(context, subscription, articles, manifest, held)
 
     @property
     def position(self) -> Position | None:
@@ -68,16 +73,65 @@ class SubscriptionAgent:
     def step(self) -> bool:
         """Do one piece of work; return whether there was any. Raises what either agent raises."""
         if self._distribution is not None:
-            return self._distribution.step()
+            worked = self._distribution.step()
+            if self._distribution.has_altered:
+                self._open_again()
+            return worked
         state = self._target.read_state()
+        self._articles = self._target.read_articles(self._articles)
         if state.status is SnapshotStatus.COPYING:
-            self._snapshot = self._snapshot or self._open_snapshot()
-            return self._snapshot.step()
+            return self._copy()
+        self._record_followed()
         if state.status is SnapshotStatus.DELIVERED:
             # One connection is enough from here on.
             self._target.close()
         self._distribution = self._held.enter_context(self._open_distribution(state))
         return True
+
+    def _open_target(self) -> SnapshotTarget:
+        opened = kind_of(self._subscription.subscriber).open_snapshot(self._subscription)
+        return self._held.enter_context(closing(opened))
+
+    def _open_again(self) -> None:
+        """Open everything of the subscriber again: what is known of its tables and procedures has changed."""
+        self._distribution = None
+        self._held.close()
+        self._target = self._open_target()
+
+    def _record_followed(self) -> None:
+        """Record in the distribution database which schema changes the subscriber was brought through."""
+        with translated(), self._context.engine.begin() as connection:
+            definitions.record_followed(connection, self._subscription.agent_id, self._articles)
+
+    def _copy(self) -> bool:
+        self._snapshot = self._snapshot or self._open_snapshot()
+        try:
+            return self._snapshot.step()
+        except CopyUnreadable:
+            # The table may be another by now.
+            if not self._follow():
+                raise
+            return True
+
+    def _is_copied_as(self, end: Position) -> bool:
+        """Whether no table was altered since its copy began; one that was is copied again, once the log says how."""
+        with translated(), self._context.engine.connect() as connection:
+            is_same = all(map(partial(_is_as_now, connection), self._articles))
+        if is_same:
+            return True
+        return self._manifest.refresh().position >= end and not self._follow()
+
+    def _follow(self) -> bool:
+        """Bring the tables that are copied through the schema changes in the log; return whether there were any."""
+        subscription = self._subscription
+        changes = fold(
+            self._manifest.refresh(), self._articles, subscription.starts, replicates_ddl=subscription.replicates_ddl
+        )
+        is_any = False
+        for followed in changes:
+            self._target.alter(followed)
+            self._snapshot, is_any = None, True
+        return is_any
 
     def _open_snapshot(self) -> SnapshotAgent:
         return SnapshotAgent(
@@ -87,6 +141,7 @@ class SubscriptionAgent:
             self._subscription.subscriber,
             epoch=self._manifest.refresh().epoch,
             on_report=self._context.watchers.on_snapshot,
+            is_copied_as=self._is_copied_as,
         )
 
     @contextmanager
@@ -115,3 +170,15 @@ class SubscriptionAgent:
     @property
     def _source(self) -> PostgresCopySource:
         return PostgresCopySource(self._context.engine, self._context.url, CopyUnreadable)
+
+
+def _is_as_now(connection: Connection, article: Article) -> bool:
+    """Whether the publisher's table is as an article has it."""
+    table = find_by_id(connection, article.source_id)
+    if table is None:
+        return True
+    try:
+        now = follow(article, as_alteration(table), adds_none_since=None, has_no_rows=True).article
+    except Unfollowed:
+        return False
+    return now == article

@@ -62,7 +62,9 @@ class SnapshotAgent:
         epoch: int,
         workers: int = WORKERS,
         on_report: Callable[[SnapshotReport], None] = lambda _report: None,
+        is_copied_as: Callable[[Position], bool] = lambda _end: True,
     ) -> None:
+        """`is_copied_as` tells whether the tables were copied as they are at the end; while not, the agent waits."""
         self._source = source
         self._target = target
         self._articles = {article.article_id: article for article in articles}
@@ -73,6 +75,8 @@ class SnapshotAgent:
         self._began = time.monotonic()
         self._copied_bytes = 0
         self._may_read = False
+        self._is_copied_as = is_copied_as
+        self._end: Position | None = None
         self._earlier = source.take_snapshot()
 
     def step(self) -> bool:
@@ -95,9 +99,13 @@ class SnapshotAgent:
         torn = [article_id for article_id, copied in _by_article(state) if is_torn(copied)]
         for article_id in torn:
             self._target.discard(self._articles[article_id])
-        if not torn:
-            self._target.begin_hand_over(Position.of(self._epoch, self._source.mark()))
-        return True
+        if torn:
+            return True
+        self._end = self._end or Position.of(self._epoch, self._source.mark())
+        if self._is_copied_as(self._end):
+            self._target.begin_hand_over(self._end)
+            return True
+        return False
 
     def _copy(self, chunks: Sequence[Chunk]) -> None:
         with ThreadPoolExecutor(self._workers) as workers:

@@ -5,7 +5,7 @@ The subscriber stores each chunk's snapshot in the transaction that loads the ch
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +14,7 @@ from typing import Protocol
 from rowtide.copying.chunks import Chunk, CopiedChunk
 from rowtide.core.lsn import Position
 from rowtide.replication.articles import Article
+from rowtide.replication.schema_changes import Followed
 
 
 class SnapshotStatus(StrEnum):
@@ -45,6 +46,12 @@ class SnapshotTarget(Protocol):
 
     def read_state(self) -> SnapshotState:
         """Return the snapshot's progress."""
+
+    def read_articles(self, articles: Sequence[Article]) -> tuple[Article, ...]:
+        """Return articles as the subscriber has them, after the schema changes that it was brought through."""
+
+    def alter(self, followed: Followed) -> None:
+        """Bring a table through a schema change, and copy its rows again. Raises `CopyRefused`."""
 
     def load(self, chunk: CopiedChunk, article: Article) -> AbstractContextManager[Callable[[bytes], None]]:
         """Yield a function that takes a chunk's rows in COPY format; the chunk is loaded whole or not at all.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection, Engine
 
@@ -12,24 +13,30 @@ from rowtide.copying.source import PostgresCopySource
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages
+from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import read_source
 from rowtide.log.entries import ReaderLeft
 from rowtide.log.membership import Enabled
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.ddl_triggers import has_triggers
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.state import ManifestState, events_between
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article, as_copied
 from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.distribution.alterations import adds_none_since
 from rowtide.replication.errors import (
     CopyUnreadable,
     LsnNotKept,
     NothingToSubscribe,
+    PublishedTableAltered,
     SubscriberNotCleared,
     SubscriptionExists,
 )
+from rowtide.replication.schema_changes import NOT_REPORTED, Unfollowed, as_alteration, follow
 from rowtide.replication.snapshot.table_details import read_table_details
 from rowtide.replication.subscribing.other_databases import require_other_database
 from rowtide.replication.subscribing.readers import keeping
@@ -57,15 +64,16 @@ def add_subscription(
         publication_id = definitions.get_publication(connection, publication)
         if any(known.subscriber == subscriber for known in definitions.list_subscriptions(connection, publication)):
             raise SubscriptionExists(publication, subscriber)
-        articles = definitions.list_articles(connection, publication_id)
-        if not articles:
+        known = definitions.list_articles(connection, publication_id)
+        if not known:
             raise NothingToSubscribe(publication)
-        require_other_database(connection, subscriber, publication, articles)
+        require_other_database(connection, subscriber, publication, known)
         manifest = open_own_manifest(source)
         verify_provenance(connection, manifest)
-        with keeping(connection, manifest, guid, lambda state: _earliest(state, articles, wanted.lsn)) as kept:
+        with keeping(connection, manifest, guid, lambda state: _earliest(state, known, wanted.lsn)) as kept:
             # What is marked only now lies behind all that was read when its keeping began.
             mark = Position.of(manifest.state.epoch, mark_log(connection))
+            articles = _renew(connection, manifest.state, known, mark)
             start = mark if wanted.lsn is None else kept
             starts = {article.article_id: start for article in articles}
             subscription = Subscription(0, publication, subscriber, guid, starts, constraints=wanted.constraints)
@@ -81,6 +89,30 @@ def add_subscription(
                 snapshot=_plan_snapshot(connection, tables, articles, wanted),
             )
             return tuple(kind.prepare(subscriber, new))
+
+
+def _renew(
+    connection: Connection, state: ManifestState, known: Sequence[Article], mark: Position
+) -> tuple[Article, ...]:
+    """Return articles as their tables are now, behind a mark, and record those that were altered since."""
+    renewed = []
+    for article in known:
+        table = find_by_id(connection, article.source_id)
+        now = article if table is None else _as_now(connection, state, article, table)
+        renewed.append(article if now == article else replace(now, defined_at=mark.value))
+    if renewed != list(known):
+        definitions.complete(connection)
+        for article in renewed:
+            definitions.renew_article(connection, article)
+    return tuple(renewed)
+
+
+def _as_now(connection: Connection, state: ManifestState, article: Article, table: SourceTable) -> Article:
+    since = adds_none_since(state, article, replicates_ddl=True) or (None if has_triggers(connection) else NOT_REPORTED)
+    try:
+        return follow(article, as_alteration(table), adds_none_since=since, has_no_rows=True).article
+    except Unfollowed as error:
+        raise PublishedTableAltered(table.qualified_name, str(error)) from error
 
 
 def _earliest(state: ManifestState, articles: Sequence[Article], lsn: CommitLsn | None) -> Position:

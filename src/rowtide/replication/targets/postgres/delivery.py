@@ -8,21 +8,32 @@ import psycopg
 
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
+from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, LOCK_TIMEOUT_S
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Call
-from rowtide.replication.distribution.delivery import Progress
+from rowtide.replication.distribution.delivery import AlterationRefused, Progress
 from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
-from rowtide.replication.errors import CommandError
-from rowtide.replication.targets.postgres import progress
+from rowtide.replication.errors import CommandError, SubscriberTableInUse
+from rowtide.replication.schema_changes import Followed, SchemaChange
+from rowtide.replication.targets.postgres import alterations, progress
 from rowtide.replication.targets.postgres.calls import procedures
+from rowtide.replication.targets.postgres.calls.parameters import parameters_of
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.independence import group_articles
 from rowtide.replication.targets.postgres.modes import Mode, RowByRow, SetBased, Skipping
 from rowtide.replication.targets.postgres.sender import Sender
 from rowtide.replication.targets.postgres.subscriber_constraints import read_cascades
 from rowtide.replication.targets.postgres.table_relations import MadeProcedures, read_relations
+
+_ALTERING = (
+    # The server alters no table with checks that wait.
+    "set constraints all immediate",
+    # Readers of the table would wait behind this session for as long as it waits.
+    f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'",
+)
+_ALTERED = ("set constraints all deferred", "set local lock_timeout = 0")
 
 
 class PostgresDelivery:
@@ -40,6 +51,7 @@ class PostgresDelivery:
         skips: SkipErrors,
     ) -> None:
         self._skips = skips
+        self._subscriber = subscription.subscriber
         self._guid = subscription.guid.encode()
         self._progress = progress.take_over(connection, subscription.guid, describe_holder())
         self._has_arrays, self._groups = _plan(connection, articles)
@@ -93,6 +105,34 @@ class PostgresDelivery:
         if self._cascades and call.operation is Operation.DELETE:
             self._announce_cascade(call)
         self._mode.add(call)
+
+    def alter(self, followed: Followed) -> None:
+        self._mode.flush()
+        before, article = followed.before, followed.article
+        table = (before.schema, before.table)
+        for change in followed.changes:
+            self._alter(article, list(alterations.alter(table, change)), change)
+            table = alterations.table_after(table, change)
+        self._alter(article, list(alterations.renew(followed, self._guid.decode())), None)
+        for operation in procedures.OPERATIONS:
+            if article.command(operation).procedure is not None:
+                self._require_custom(article, operation)
+        self._sender.forget(article)
+
+    def _alter(self, article: Article, statements: Sequence[str], change: SchemaChange | None) -> None:
+        refused = self._sender.alter([*_ALTERING, *statements, *_ALTERED])
+        if refused is None:
+            return
+        if refused.sqlstate == LOCK_NOT_AVAILABLE:
+            raise SubscriberTableInUse(self._subscriber, refused.message)
+        raise AlterationRefused(article, change, refused.message)
+
+    def _require_custom(self, article: Article, operation: Operation) -> None:
+        refused = self._sender.alter([], calls=[(article, operation)])
+        if refused is not None:
+            wanted = ", ".join(" ".join(parameter) for parameter in parameters_of(article, operation))
+            name = article.command(operation).procedure
+            raise AlterationRefused(article, None, f"procedure {name} has to take ({wanted}): {refused.message}")
 
     def flush(self) -> None:
         self._mode.flush()

@@ -6,11 +6,14 @@ progress row, and is refused unless epoch and position are those that its agent 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import psycopg
 from psycopg import sql
 
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
+from rowtide.replication.articles import Article, decode_article
 from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.errors import SubscriberUnprepared
 from rowtide.replication.targets.postgres.calls.procedures import RAISE_ERROR, SCHEMA, TRUNCATE
@@ -19,6 +22,14 @@ _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 
 FENCED = "RT001"
 """The error that refuses a batch after another agent has taken over."""
+
+ALTERED_ARTICLES = f"""
+create table if not exists {SCHEMA}."MSreplication_articles" (
+    subscription_guid text references {SCHEMA}."MSreplication_subscriptions" on delete cascade,
+    article_id text, definition text not null,
+    primary key (subscription_guid, article_id))
+"""
+"""The statement that creates the table of the articles that were altered, as the subscriber has them."""
 
 CREATIONS = (
     f"create schema if not exists {SCHEMA}",
@@ -42,6 +53,7 @@ create table if not exists {SCHEMA}."MSsnapshot_statements" (
     place int, statement text not null,
     primary key (subscription_guid, place))
 """,
+    ALTERED_ARTICLES,
     RAISE_ERROR,
     TRUNCATE,
     f"""
@@ -68,6 +80,11 @@ end
 """,
 )
 """The statements that create delivery's objects at a subscriber. Idempotent."""
+
+RECORD_ARTICLE = f"""
+insert into {SCHEMA}."MSreplication_articles" values ({{}}, {{}}, {{}})
+on conflict (subscription_guid, article_id) do update set definition = excluded.definition
+"""
 
 BEGIN_BATCH = f'call {SCHEMA}."sp_MSbeginbatch"($1, $2, $3)'
 END_BATCH = f'call {SCHEMA}."sp_MSendbatch"($1, $2)'
@@ -107,6 +124,19 @@ def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress
     if row is None:
         raise SubscriberUnprepared(guid)
     return Progress(Position(row[0]), int(row[1]), int(row[2]))
+
+
+def read_articles(connection: psycopg.Connection, guid: str, articles: Sequence[Article]) -> tuple[Article, ...]:
+    """Return articles as the subscriber has them, after the schema changes that it was brought through."""
+    with translated():
+        found = connection.execute("select to_regclass(%s)", (f'{SCHEMA}."MSreplication_articles"',)).fetchone()
+        if found is None or found[0] is None:
+            # Of an earlier build, and not altered since.
+            return tuple(articles)
+        statement = f'select article_id, definition from {SCHEMA}."MSreplication_articles" where subscription_guid = %s'
+        rows = connection.execute(sql.SQL(statement), (guid,)).fetchall()
+    altered = {article_id: decode_article(definition) for article_id, definition in rows}
+    return tuple(altered.get(article.article_id, article) for article in articles)
 
 
 def forget(connection: psycopg.Connection, guid: str) -> None:

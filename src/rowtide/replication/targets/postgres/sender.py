@@ -50,6 +50,7 @@ class Sender:
         self._calls: dict[tuple[str, Operation], bytes] = {}
         self._array_calls: dict[tuple[str, Operation], bytes] = {}
         self._wide: set[tuple[str, Operation]] = set()
+        self._prepared = 0
         self._sent: list[Call] = []
         self._sent_before = 0
         self._is_repeatable = False
@@ -116,6 +117,29 @@ class Sender:
         place = refused.place - 1
         return Failure(place, self._explain(refused, place, piece))
 
+    def alter(self, statements: Sequence[str], *, calls: Sequence[tuple[Article, Operation]] = ()) -> Refused | None:
+        """Run statements that alter tables; return the first that is refused, the batch rolled back then.
+
+        `calls` are prepared by them: those of an article that was altered.
+        """
+        self.synchronize()
+        for one in statements:
+            self._pipeline.execute(one)
+        for article, operation in calls:
+            self._pipeline.prepare(b"", statement(article, operation))
+        refused = self._pipeline.synchronize()
+        if refused is not None:
+            self._require_order(refused)
+            self._undo()
+        return refused
+
+    def forget(self, article: Article) -> None:
+        """Prepare an article's calls again, which was altered."""
+        for known in (self._calls, self._array_calls):
+            for operation in Operation:
+                known.pop((article.article_id, operation), None)
+        self._wide -= {(article.article_id, operation) for operation in Operation}
+
     def synchronize(self) -> None:
         """Wait until everything sent has run. Raises `BatchUndone`, or the error of the refused call."""
         refused = self._pipeline.synchronize()
@@ -157,7 +181,8 @@ class Sender:
 
     def _prepare(self, call: Call) -> bytes:
         article, operation = call.article, call.operation
-        name = b"call_%d" % len(self._calls)
+        self._prepared += 1
+        name = b"call_%d" % self._prepared
         self._calls[article.article_id, operation] = name
         if operation is not Operation.TRUNCATE and wide_rows.is_wide(article, operation):
             self._wide.add((article.article_id, operation))
@@ -166,7 +191,8 @@ class Sender:
         return name
 
     def _prepare_arrays(self, article: Article, operation: Operation) -> bytes:
-        name = b"array_call_%d" % len(self._array_calls)
+        self._prepared += 1
+        name = b"array_call_%d" % self._prepared
         self._array_calls[article.article_id, operation] = name
         self._pipeline.prepare(name, array_procedures.call(article, operation))
         return name

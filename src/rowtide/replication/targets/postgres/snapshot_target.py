@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -20,8 +20,9 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors import AgentReplaced, CopyRefused
+from rowtide.replication.schema_changes import Followed
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
-from rowtide.replication.targets.postgres import progress
+from rowtide.replication.targets.postgres import alterations, progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import connect
 
@@ -61,6 +62,21 @@ class PostgresSnapshotTarget:
                 copied.append(CopiedChunk(chunk, parse_snapshot(snapshot), generation))
         until = None if end is None else Position(end)
         return SnapshotState(SnapshotStatus(status), until, tuple(missing), tuple(copied))
+
+    def read_articles(self, articles: Sequence[Article]) -> tuple[Article, ...]:
+        return progress.read_articles(self._connection, self._guid, articles)
+
+    def alter(self, followed: Followed) -> None:
+        before, article = followed.before, followed.article
+        try:
+            with self._connection.transaction(), translated():
+                self._require_own(self._connection)
+                self._connection.execute(sql.SQL(f"truncate {_table(before)}"))
+                self._connection.execute(_FORGET_CHUNKS, [self._guid, article.article_id])
+                for statement in alterations.follow(followed, self._guid):
+                    self._connection.execute(sql.SQL(statement))
+        except UnexpectedSqlError as error:
+            raise CopyRefused(f"{before.schema}.{before.table}", error.sqlstate, error.reason) from error
 
     @contextmanager
     def load(self, chunk: CopiedChunk, article: Article) -> Iterator[Callable[[bytes], None]]:

@@ -13,11 +13,13 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Call
-from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
+from rowtide.replication.distribution.delivery import AlterationRefused, BatchUndone, CallNotHeld, Progress
 from rowtide.replication.distribution.encoding import Arguments
 from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.errors import AgentReplaced, CommandError, CommandRefused, RowNotFound
+from rowtide.replication.schema_changes import ColumnRetyped, Followed
 from rowtide.replication.targets.sqlite import progress
+from rowtide.replication.targets.sqlite.altering import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
 from rowtide.replication.targets.sqlite.statements import Statement, bitmap_of, describe_key, statement
 
@@ -91,6 +93,22 @@ class SqliteDelivery:
         if self._skips.covers(error) and not self._one_by_one:
             raise BatchUndone
         raise error
+
+    def alter(self, followed: Followed) -> None:
+        for change in followed.changes:
+            if isinstance(change, ColumnRetyped) and not change.keeps_values:
+                self._file.undo()
+                kind = change.column.type_text
+                reason = f"column {change.column.name} became {kind}, to which SQLite does not cast alike"
+                raise AlterationRefused(followed.article, change, reason)
+        try:
+            follow(self._file.connection, self._guid, followed)
+        except ChangeNotMade as found:
+            self._file.undo()
+            error = found.error
+            failure = self._file.find_failure(error)
+            raise failure or AlterationRefused(followed.article, found.change, str(error)) from error
+        self._statements.clear()
 
     def flush(self) -> None:
         """No effect: each call runs at once."""

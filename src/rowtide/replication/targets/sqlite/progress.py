@@ -7,9 +7,10 @@ batch, which holds the file's write lock, is refused unless epoch and position a
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
 from rowtide.core.lsn import Position
-from rowtide.replication.articles import Article
+from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.errors import SubscriberUnprepared
 from rowtide.replication.targets.new_subscription import NewSubscription
@@ -18,8 +19,15 @@ SUBSCRIPTIONS = "MSreplication_subscriptions"
 OBJECTS = "MSreplication_objects"
 CHUNKS = "MSsnapshot_chunks"
 STATEMENTS = "MSsnapshot_statements"
-OWN_TABLES = (SUBSCRIPTIONS, OBJECTS, CHUNKS, STATEMENTS)
+ARTICLES = "MSreplication_articles"
+OWN_TABLES = (SUBSCRIPTIONS, OBJECTS, CHUNKS, STATEMENTS, ARTICLES)
 """Names that no published table may have."""
+
+_ALTERED_ARTICLES = f"""
+create table if not exists {ARTICLES} (
+    subscription_guid text not null, article_id text not null, definition text not null,
+    primary key (subscription_guid, article_id))
+"""
 
 CREATIONS = (
     f"""
@@ -44,6 +52,7 @@ create table if not exists {STATEMENTS} (
     subscription_guid text not null, place integer not null, statement text not null,
     primary key (subscription_guid, place))
 """,
+    _ALTERED_ARTICLES,
 )
 """The statements that create delivery's tables at a subscriber. Idempotent."""
 
@@ -75,6 +84,28 @@ def record(connection: sqlite3.Connection, subscription: NewSubscription) -> Non
             for article in subscription.articles
         ],
     )
+
+
+def record_altered(connection: sqlite3.Connection, guid: str, article: Article) -> None:
+    """Record an article as the subscriber has it after a schema change, in the caller's transaction."""
+    connection.execute(_ALTERED_ARTICLES)
+    connection.execute(
+        f"insert or replace into {ARTICLES} values (?, ?, ?)", (guid, article.article_id, encode_article(article))
+    )
+    connection.execute(
+        f"update {OBJECTS} set article = ?, object_name = ? where subscription_guid = ? and article_id = ?",
+        (f"{article.schema}.{article.table}", article.table, guid, article.article_id),
+    )
+
+
+def read_articles(connection: sqlite3.Connection, guid: str, articles: Sequence[Article]) -> tuple[Article, ...]:
+    """Return articles as the subscriber has them, after the schema changes that it was brought through."""
+    if not has_table(connection, ARTICLES):
+        # Of an earlier build, and not altered since.
+        return tuple(articles)
+    rows = connection.execute(f"select article_id, definition from {ARTICLES} where subscription_guid = ?", (guid,))
+    altered = {article_id: decode_article(definition) for article_id, definition in rows}
+    return tuple(altered.get(article.article_id, article) for article in articles)
 
 
 def list_recorded(connection: sqlite3.Connection) -> frozenset[str]:
@@ -138,14 +169,20 @@ def forget(connection: sqlite3.Connection, guid: str) -> None:
     _remove(connection, guid)
     if connection.execute(f"select 1 from {SUBSCRIPTIONS}").fetchone() is None:
         for table in OWN_TABLES:
-            connection.execute(f"drop table {table}")
+            connection.execute(f"drop table if exists {table}")
 
 
 def _remove(connection: sqlite3.Connection, guid: str) -> None:
     for table in OWN_TABLES:
-        connection.execute(f"delete from {table} where subscription_guid = ?", (guid,))
+        if has_table(connection, table):
+            connection.execute(f"delete from {table} where subscription_guid = ?", (guid,))
+
+
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Return whether the file has one of these tables."""
+    statement = "select 1 from main.sqlite_schema where type = 'table' and name = ?"
+    return connection.execute(statement, (name,)).fetchone() is not None
 
 
 def _is_made(connection: sqlite3.Connection) -> bool:
-    statement = "select 1 from main.sqlite_schema where type = 'table' and name = ?"
-    return connection.execute(statement, (SUBSCRIPTIONS,)).fetchone() is not None
+    return has_table(connection, SUBSCRIPTIONS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
 from rowtide.copying.chunks import Chunk, CopiedChunk
@@ -18,8 +18,10 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors import AgentReplaced, CopyRefused
+from rowtide.replication.schema_changes import Followed
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.targets.sqlite import progress
+from rowtide.replication.targets.sqlite.altering import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
 from rowtide.replication.targets.sqlite.new_snapshot import decode_key
 from rowtide.replication.targets.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS
@@ -63,6 +65,22 @@ class SqliteSnapshotTarget:
         return SnapshotState(
             SnapshotStatus(status), None if end is None else Position(end), tuple(missing), tuple(copied)
         )
+
+    def read_articles(self, articles: Sequence[Article]) -> tuple[Article, ...]:
+        with self._file.undone_by_errors():
+            return progress.read_articles(self._file.connection, self._guid, articles)
+
+    def alter(self, followed: Followed) -> None:
+        before = followed.before
+        with self._file.transaction() as connection:
+            self._require_own(connection)
+            connection.execute(f"delete from {quote(before.table)}")
+            connection.execute(_FORGET_CHUNKS, (self._guid, before.article_id))
+            try:
+                follow(connection, self._guid, followed)
+            except ChangeNotMade as found:
+                error = found.error
+                raise CopyRefused(_name(before), code_of(error), str(error)) from error
 
     @contextmanager
     def load(self, chunk: CopiedChunk, article: Article) -> Iterator[Callable[[bytes], None]]:

@@ -154,10 +154,10 @@ DELETE FROM rowtide.identities WHERE rowtide.identities.captured_table_id = 1638
 DELETE FROM rowtide.members WHERE rowtide.members.member_id = 'it''s m1';
 
 -- announce enabled
-insert into rowtide.control (kind, content) values ('enable', '{"member_id":"m1","feature":"cdc","name":"sales_orders","source_id":16385,"schema":"sales","table":"orders","columns":["id","it''s 5%: :b\\"],"definition":"{\"role\": null}","column_numbers":[],"computed_numbers":[]}');
+insert into rowtide.control (kind, content) values ('enable', '{"member_id":"m1","feature":"cdc","name":"sales_orders","source_id":16385,"schema":"sales","table":"orders","columns":["id","it''s 5%: :b\\"],"definition":"{\"role\": null}","column_numbers":[],"computed_numbers":[],"takes_added":false}');
 
 -- announce enabled, odd name
-insert into rowtide.control (kind, content) values ('enable', '{"member_id":"m1","feature":"cdc","name":"sales_orders","source_id":16385,"schema":"Sales:eu","table":"100% \"O''Brien\"::Orders","columns":["id","it''s 5%: :b\\"],"definition":"{\"role\": null}","column_numbers":[],"computed_numbers":[]}');
+insert into rowtide.control (kind, content) values ('enable', '{"member_id":"m1","feature":"cdc","name":"sales_orders","source_id":16385,"schema":"Sales:eu","table":"100% \"O''Brien\"::Orders","columns":["id","it''s 5%: :b\\"],"definition":"{\"role\": null}","column_numbers":[],"computed_numbers":[],"takes_added":false}');
 
 -- announce disabled
 insert into rowtide.control (kind, content) values ('disable', '{"member_id":"it''s m1"}');

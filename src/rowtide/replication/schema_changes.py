@@ -1,0 +1,293 @@
+"""What a statement that altered a published table changes for its article, and at its subscribers. Pure.
+
+(SQL Server: @replicate_ddl.) Columns are compared by their numbers, which a rename does not change. Constraints,
+indexes and defaults are the subscriber's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rowtide.databases.postgres.widening import is_cast_alike, is_wider_number
+from rowtide.databases.source_table import SourceTable
+from rowtide.log.alterations import Alteration, AlteredColumn
+from rowtide.replication.articles import Article, LeftOutColumn, PublishedColumn
+from rowtide.replication.filters import as_sql, columns_of, renamed
+
+NOT_REPLICATED = "the publication does not replicate schema changes"
+NOT_REPORTED = "no event trigger reported it"
+NOT_READ = "the article was published by an earlier version, and the log has none of its columns"
+"""Why a column is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnAdded:
+    """A column was added; `value` is what the rows have that were there, None for null."""
+
+    column: PublishedColumn
+    value: str | None
+    collation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDropped:
+    """A column was dropped."""
+
+    column: PublishedColumn
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRenamed:
+    """A column has another name."""
+
+    column: PublishedColumn
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRetyped:
+    """A column, by its new name, has another type, to which every server casts alike.
+
+    `keeps_values`: in which all its values are what they were.
+    """
+
+    column: PublishedColumn
+    collation: str | None
+    keeps_values: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NullsChanged:
+    """A column, by its new name and type, allows nulls now, or no longer does."""
+
+    column: PublishedColumn
+
+
+@dataclass(frozen=True, slots=True)
+class TableRenamed:
+    """The table has another name, or is in another schema."""
+
+    schema: str
+    table: str
+
+
+SchemaChange = TableRenamed | ColumnRenamed | ColumnDropped | ColumnRetyped | NullsChanged | ColumnAdded
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """An article as it is after an alteration, and what that changes at a subscriber, in this order.
+
+    The article has another `left_out` too, where a column is left out.
+    """
+
+    before: Article
+    article: Article
+    changes: tuple[SchemaChange, ...]
+
+    def leaving_out(self, column: PublishedColumn, reason: str) -> Followed:
+        """Return it without an added column."""
+        columns = tuple(each for each in self.article.columns if each != column)
+        changed = _leaving_out(replace(self.article, columns=columns), column, reason)
+        kept = tuple(each for each in self.changes if not (isinstance(each, ColumnAdded) and each.column == column))
+        return replace(self, article=changed, changes=kept)
+
+
+class Unfollowed(Exception):
+    """An alteration that subscribers cannot be brought through: the article has to be copied again."""
+
+
+def follow(
+    article: Article, alteration: Alteration, *, adds_none_since: str | None, has_no_rows: bool = False
+) -> Followed:
+    """Return what an alteration of an article's table changes.
+
+    `adds_none_since` is why no column is added, None if columns are. `has_no_rows`: the subscriber's rows are copied
+    after it, so that no value of earlier ones matters. Raises `Unfollowed`.
+    """
+    now = {column.number: column for column in alteration.columns}
+    if alteration.renames and _is_renamed(article, alteration):
+        raise Unfollowed(f"{_tell_renames(article, alteration)}, and {NOT_REPORTED}")
+    kept = [column for column in article.columns if column.number in now]
+    renamed = replace(
+        article, schema=alteration.schema, table=alteration.table, columns=tuple(_as_now(each, now) for each in kept)
+    )
+    _require_followed(article, now)
+    if not has_no_rows:
+        _require_values(alteration, kept, now)
+    changes: list[SchemaChange] = []
+    if (article.schema, article.table) != (alteration.schema, alteration.table):
+        changes.append(TableRenamed(alteration.schema, alteration.table))
+    changes += [ColumnDropped(column) for column in article.columns if column.number not in now]
+    changes += _renames(kept, now)
+    for before, after in zip(kept, renamed.columns, strict=True):
+        if (before.type_code, before.type_modifier) != (after.type_code, after.type_modifier):
+            keeps = not alteration.rewrites_values or _is_wider(before, after)
+            changes.append(ColumnRetyped(after, now[after.number].collation, keeps))
+        if before.is_nullable is not after.is_nullable:
+            changes.append(NullsChanged(after))
+    renamed = replace(renamed, filter_clause=_filter_after(article, now), left_out=_left_out_now(article, now))
+    followed = Followed(article, renamed, tuple(changes))
+    return _with_added(followed, alteration, adds_none_since, has_no_rows=has_no_rows)
+
+
+def as_alteration(table: SourceTable) -> Alteration:
+    """Return a table as the catalogue describes it, as if a statement had made it so."""
+    columns = (
+        AlteredColumn(
+            number=column.number,
+            name=column.name,
+            type_text=column.type_text,
+            type_code=column.type_code,
+            type_modifier=column.type_modifier,
+            base_type_text=column.base_type_text,
+            is_nullable=column.is_nullable,
+            is_generated=column.is_generated,
+            default=None,
+        )
+        for column in table.columns
+    )
+    return Alteration(table.source_id, table.schema, table.name, "", "", rewrites_values=False, columns=tuple(columns))
+
+
+def leave_out_added(article: Article, names: Sequence[str]) -> Article:
+    """Return an article whose table has more columns than it, which no event trigger reported."""
+    added = tuple(LeftOutColumn(None, name, NOT_REPORTED) for name in names)
+    return replace(article, left_out=(*article.left_out, *added))
+
+
+def _as_now(column: PublishedColumn, now: Mapping[int, AlteredColumn]) -> PublishedColumn:
+    altered = now[column.number]
+    return replace(
+        column,
+        name=altered.name,
+        type_text=altered.type_text,
+        type_code=altered.type_code,
+        type_modifier=altered.type_modifier,
+        value_type_text=altered.base_type_text or altered.type_text,
+        is_nullable=altered.is_nullable,
+    )
+
+
+def _is_renamed(article: Article, alteration: Alteration) -> bool:
+    return any(old in {column.name for column in article.columns} for old, _ in alteration.renames)
+
+
+def _tell_renames(article: Article, alteration: Alteration) -> str:
+    names = {column.name for column in article.columns}
+    return ", ".join(f"column {old} was renamed to {new}" for old, new in alteration.renames if old in names)
+
+
+def _renames(kept: Sequence[PublishedColumn], now: Mapping[int, AlteredColumn]) -> Iterator[ColumnRenamed]:
+    """Yield renames; one statement renames one column, so names are free in this order."""
+    for column in kept:
+        if now[column.number].name != column.name:
+            yield ColumnRenamed(column, now[column.number].name)
+
+
+def _require_followed(article: Article, now: Mapping[int, AlteredColumn]) -> None:
+    condition = article.condition
+    filtered = {column.name for column in columns_of(condition)} if condition is not None else set()
+    for column in article.columns:
+        altered = now.get(column.number)
+        if altered is None and column.key_ordinal is not None:
+            raise Unfollowed(f"column {column.name} of its key was dropped")
+        if altered is None and column.name in filtered:
+            raise Unfollowed(f"column {column.name} of its row filter was dropped")
+        is_retyped = altered is not None and altered.type_text != column.type_text
+        if is_retyped and column.name in filtered:
+            raise Unfollowed(f"column {column.name} of its row filter became {now[column.number].type_text}")
+
+
+def _require_values(alteration: Alteration, kept: Sequence[PublishedColumn], now: Mapping[int, AlteredColumn]) -> None:
+    if alteration.rewrites_values and not _is_cast_alike(kept, now, alteration):
+        changed = next((each for each in kept if now[each.number].type_text != each.type_text), None)
+        what = "values were computed" if changed is None else f"column {changed.name} became {_type_now(changed, now)}"
+        raise Unfollowed(f"{what}, and the log has no rows of that")
+
+
+def _type_now(column: PublishedColumn, now: Mapping[int, AlteredColumn]) -> str:
+    return now[column.number].type_text
+
+
+def _is_cast_alike(kept: Sequence[PublishedColumn], now: Mapping[int, AlteredColumn], alteration: Alteration) -> bool:
+    """Return whether the server only cast values, and a subscriber that casts them has the same."""
+    codes = ((column.type_code, now[column.number].type_code) for column in kept)
+    return alteration.casts_alone and all(is_cast_alike(old, new) for old, new in codes)
+
+
+def _is_wider(before: PublishedColumn, after: PublishedColumn) -> bool:
+    return is_wider_number((before.type_code, before.type_text), (after.type_code, after.type_text))
+
+
+def _filter_after(article: Article, now: Mapping[int, AlteredColumn]) -> str | None:
+    """Return the row filter with the columns' new names."""
+    condition = article.condition
+    if condition is None:
+        return None
+    names = {column.name: now[column.number].name for column in article.columns if column.number in now}
+    changed = renamed(condition, names)
+    return article.filter_clause if changed == condition else as_sql(changed)
+
+
+def _left_out_now(article: Article, now: Mapping[int, AlteredColumn]) -> tuple[LeftOutColumn, ...]:
+    """Return the columns left out before that the table still has."""
+    return tuple(
+        each if each.number is None else replace(each, name=now[each.number].name)
+        for each in article.left_out
+        if each.number is None or each.number in now
+    )
+
+
+def _with_added(
+    followed: Followed, alteration: Alteration, adds_none_since: str | None, *, has_no_rows: bool
+) -> Followed:
+    for altered in _list_added(followed.before, alteration):
+        reason = adds_none_since or (NOT_REPORTED if alteration.renames else None)
+        if reason is None and not has_no_rows:
+            reason = _reason_against_values(altered)
+        column = _published(altered)
+        if reason is not None:
+            followed = replace(followed, article=_leaving_out(followed.article, column, reason))
+            continue
+        added = ColumnAdded(column, None if has_no_rows else altered.missing_value, altered.collation)
+        article = replace(followed.article, columns=(*followed.article.columns, column))
+        followed = replace(followed, article=article, changes=(*followed.changes, added))
+    return followed
+
+
+def _list_added(article: Article, alteration: Alteration) -> Sequence[AlteredColumn]:
+    if not article.has_all_columns:
+        return ()
+    known = {each.number for each in article.columns} | {each.number for each in article.left_out}
+    names = {each.name for each in article.left_out if each.number is None} | set(article.generated_columns)
+    unknown = (each for each in alteration.columns if each.number not in known and each.name not in names)
+    return [each for each in unknown if not each.is_generated]
+
+
+def _leaving_out(article: Article, column: PublishedColumn, reason: str) -> Article:
+    return replace(article, left_out=(*article.left_out, LeftOutColumn(column.number, column.name, reason)))
+
+
+def _published(altered: AlteredColumn) -> PublishedColumn:
+    return PublishedColumn(
+        number=altered.number,
+        name=altered.name,
+        type_text=altered.type_text,
+        type_code=altered.type_code,
+        type_modifier=altered.type_modifier,
+        is_nullable=altered.is_nullable,
+        key_ordinal=None,
+        value_type_text=altered.base_type_text or altered.type_text,
+        has_deterministic_collation=True,
+    )
+
+
+def _reason_against_values(altered: AlteredColumn) -> str | None:
+    """Return why what rows have that were there is not known; None if it is."""
+    default = altered.default
+    if default is None or altered.missing_value is not None or re.fullmatch(r"null(::.*)?", default, re.IGNORECASE):
+        return None
+    return f"the log does not have the values that its default {default} gave the rows that were there"

@@ -1,0 +1,177 @@
+"""Schema changes of published tables are made at the subscribers too, in the order of the log."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import pytest
+
+from builders.replicated_databases import ReplicatedDatabase, Subscriber, list_subscriptions
+from builders.replicated_files import ReplicatedFile
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.replication import definitions
+from rowtide.replication.articles import LeftOutColumn
+from rowtide.replication.errors import CopyUnreadable
+from rowtide.replication.sync_types import SyncType
+
+ORDERS = "create table orders (id int primary key, customer text, total int)"
+ROWS = "insert into orders values (1, 'ada', 10), (2, null, 20)"
+
+CHANGES = {
+    "added": ("alter table orders add column note text",),
+    "added with a default": ("alter table orders add column status text not null default 'o''pen'",),
+    "added with a default of the moment": ("alter table orders add column at timestamptz default now()",),
+    "several added": ("alter table orders add column a int default 7, add column b date",),
+    "dropped": ("alter table orders drop column customer",),
+    "renamed": ("alter table orders rename column customer to buyer",),
+    "swapped": (
+        "alter table orders rename column customer to x",
+        "alter table orders rename column id to customer",
+        "alter table orders rename column x to id",
+    ),
+    "widened": (
+        "alter table orders alter column total type bigint",
+        "update orders set total = 3000000000 where id = 1",
+    ),
+    "longer": ("alter table orders alter column customer type varchar(50)",),
+    "not null": ("update orders set customer = 'x'", "alter table orders alter column customer set not null"),
+    "dropped and added": ("alter table orders drop column total", "alter table orders add column total text"),
+    "constrained": ("alter table orders add check (total > 0)", "create index on orders (total)"),
+}
+COLUMNS = """
+select attname, format_type(atttypid, atttypmod), attnotnull from pg_attribute
+where attrelid = 'orders'::regclass and attnum > 0 and not attisdropped order by attname
+"""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_table_is_altered_as_at_the_publisher(replicated: ReplicatedDatabase, change: str) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute(ROWS)
+    replicated.publisher.execute(*CHANGES[change])
+    replicated.publisher.execute("update orders set total = total", "delete from orders where total = '20'")
+    replicated.deliver()
+
+    assert replicated.subscriber.execute(COLUMNS) == replicated.publisher.execute(COLUMNS)
+    replicated.require_equal("orders")
+
+
+@pytest.mark.parametrize("change", sorted(set(CHANGES) - {"longer"}))
+def test_a_file_gets_the_rows_of_an_altered_table(replicated_file: ReplicatedFile, change: str) -> None:
+    replicated_file.begin(ORDERS, orders={})
+    replicated_file.publisher.execute(ROWS)
+    replicated_file.publisher.execute(*CHANGES[change])
+    replicated_file.publisher.execute("update orders set total = total", "delete from orders where total = '20'")
+    replicated_file.deliver()
+
+    replicated_file.require_equal("orders")
+
+
+def test_a_table_is_renamed_and_moved(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute(
+        ROWS,
+        "alter table orders rename to purchases",
+        "insert into purchases values (3, 'c', 30)",
+        "create schema sales",
+        "alter table purchases set schema sales",
+        "update sales.purchases set total = 31 where id = 3",
+    )
+    replicated.deliver()
+
+    replicated.require_equal("sales.purchases")
+
+
+def test_a_transaction_is_delivered_with_its_change(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, "create table other (id int primary key)", orders={}, other={})
+    replicated.publisher.execute(ROWS)
+    with replicated.writer() as writer:
+        writer.execute("insert into orders values (3, 'c', 30)")
+        writer.execute("insert into other values (1)")
+        writer.execute("alter table orders add column note text default 'n', drop column customer")
+        writer.execute("update orders set note = 'changed' where id = 1")
+        writer.execute("alter table orders alter column total type bigint")
+        writer.execute("insert into orders values (4, 5000000000, 'late')")
+        writer.execute("insert into other values (2)")
+    reports = replicated.deliver()
+
+    replicated.require_equal("orders", "other")
+    assert sum(report.transactions for report in reports) == 2
+
+
+def test_each_change_is_made_at_each_subscriber(replicated: ReplicatedDatabase, second_subscriber: Subscriber) -> None:
+    replicated.begin(ORDERS, orders={})
+    second_subscriber.execute(ORDERS)
+    replicated.subscribe(subscriber=second_subscriber)
+    replicated.publisher.execute(ROWS, "alter table orders add column note text default 'n'")
+    replicated.deliver()
+    replicated.publisher.execute("alter table orders drop column customer", "update orders set note = null")
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+    rows = "select t::text from orders t order by 1"
+    assert second_subscriber.execute(rows) == replicated.publisher.execute(rows)
+
+
+def test_a_later_subscriber_gets_the_altered_table(
+    replicated: ReplicatedDatabase, second_subscriber: Subscriber
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute(ROWS, "alter table orders add column note text default 'n'")
+    replicated.deliver()
+    replicated.subscribe(SyncType.AUTOMATIC, subscriber=second_subscriber)
+    replicated.publisher.execute("alter table orders rename column note to remark", "update orders set remark = 'r'")
+    replicated.deliver()
+
+    rows = "select t::text from orders t order by 1"
+    assert second_subscriber.execute(rows) == replicated.publisher.execute(rows)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+@pytest.mark.parametrize("change", ["added with a default", "renamed", "dropped", "swapped"])
+def test_a_table_is_altered_while_it_is_copied(replicated: ReplicatedDatabase, change: str, steps: int) -> None:
+    replicated.publish(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders select i, 'c' || i, i from generate_series(1, 200) i")
+    replicated.subscribe(SyncType.AUTOMATIC, chunk_bytes=3000)
+    with replicated.open_agent() as agent:
+        for _ in range(steps):
+            agent.step()
+        replicated.publisher.execute(*CHANGES[change], "update orders set total = total + 1 where total % 7 = 0")
+        with contextlib.suppress(CopyUnreadable):
+            agent.step()
+        for _ in range(60):
+            replicated.publisher.read_log(replicated.publisher.mark())
+            agent.step()
+
+    assert replicated.subscriber.execute(COLUMNS) == replicated.publisher.execute(COLUMNS)
+    replicated.require_equal("orders")
+
+
+def test_what_cannot_be_added_is_left_out_and_named(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute(
+        ROWS,
+        "create type mood as enum ('good', 'bad')",
+        "alter table orders add column felt mood",
+        "alter table orders add column at timestamptz default clock_timestamp()",
+        "alter table orders add column note text",
+        "update orders set felt = 'good', note = 'n'",
+    )
+    replicated.deliver()
+
+    assert replicated.subscriber.execute("select * from orders order by id") == [
+        (1, "ada", 10, "n"),
+        (2, None, 20, "n"),
+    ]
+    left_out = list_left_out(replicated)
+    assert left_out[0] == LeftOutColumn(4, "felt", 'type "public.mood" does not exist')
+    assert left_out[1].name == "at"
+    assert "its default clock_timestamp() gave the rows that were there" in left_out[1].reason
+
+
+def list_left_out(replicated: ReplicatedDatabase) -> Sequence[LeftOutColumn]:
+    (subscription,) = list_subscriptions(replicated.publisher)
+    with open_engine(replicated.publisher.url).connect() as connection:
+        (article,) = definitions.list_subscribed(connection, subscription.agent_id)
+    return article.left_out

@@ -1,0 +1,266 @@
+"""What in the log alters published tables, differs from them, or is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from builders.articles import ANOTHER_ID, article, shape_of
+from builders.capture_instances import alteration_of, enabled, instance, source_table
+from builders.log_stores import NOW, open_state, range_to
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
+from rowtide.databases.source_table import SourceTable
+from rowtide.log.entries import Entry, TableGiven, TransactionSkipped
+from rowtide.log.membership import Altered, Disabled, Event, Heartbeat, Reshaped
+from rowtide.log.replay import apply
+from rowtide.log.state import ManifestState
+from rowtide.replication.articles import Article, LeftOutColumn
+from rowtide.replication.distribution.alterations import AlteringTransaction, find_altering
+from rowtide.replication.distribution.events import find_difference, find_gap, list_added
+from rowtide.replication.errors import SchemaChanged
+from rowtide.replication.schema_changes import ColumnDropped
+
+COLUMNS = [("id", "integer"), ("name", "text"), ("price", "numeric(10,2)")]
+TABLE = source_table(COLUMNS)
+ELSEWHERE = source_table(COLUMNS, name="t2", source_id=16386)
+ALL = article(TABLE)
+CHOSEN = article(TABLE, columns=("id", "price"))
+START, END = Position(100), Position(1000)
+
+
+def without(table: SourceTable, name: str) -> SourceTable:
+    return replace(table, columns=tuple(column for column in table.columns if column.name != name))
+
+
+def with_column(table: SourceTable, name: str, /, **changes: Any) -> SourceTable:
+    """Return the table with a column changed, which keeps its number."""
+    changed = (replace(column, **changes) if column.name == name else column for column in table.columns)
+    return replace(table, columns=tuple(changed))
+
+
+def with_added(table: SourceTable, name: str, *, is_generated: bool = False) -> SourceTable:
+    added = replace(table.columns[-1], number=9, name=name, is_generated=is_generated, key_ordinal=None)
+    return replace(table, columns=(*table.columns, added))
+
+
+def then(state: ManifestState, *entries: Entry) -> ManifestState:
+    for entry in entries:
+        state = apply(state, state.version + 1, entry)
+    return state
+
+
+def log_of(*events: Event, shapes: Sequence[TableShape] = (), end: int = END.value) -> ManifestState:
+    """Return a log from 100 to `end` with events in it; the shapes are those of tables 2 and following."""
+    state = then(open_state(), *(TableGiven(2, TableVersion(place, shape)) for place, shape in enumerate(shapes, 2)))
+    return then(state, range_to(state, end, events=events))
+
+
+def altered(lsn: int, table: SourceTable) -> Altered:
+    return Altered(CommitLsn(lsn), alteration_of(table))
+
+
+def altering_in(state: ManifestState, *articles: Article, start: Position = START, end: Position = END) -> int | None:
+    found = find_altering(state, articles or (ALL,), start, end)
+    return None if found is None else found.value
+
+
+def read_at(state: ManifestState, *articles: Article, lsn: int = 500) -> AlteringTransaction:
+    return AlteringTransaction.read(state, articles or (ALL,), CommitLsn(lsn), replicates_ddl=True, refused={})
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        altered(500, with_added(ELSEWHERE, "more")),
+        altered(500, TABLE),
+        Reshaped(CommitLsn(500), 2),
+        Reshaped(CommitLsn(500), 3),
+        enabled(500, instance(table=TABLE)),
+        Disabled(CommitLsn(500), "m1"),
+        Heartbeat(CommitLsn(500), NOW),
+    ],
+    ids=[
+        "another table altered",
+        "nothing published",
+        "same shape",
+        "another table",
+        "enabled",
+        "disabled",
+        "heartbeat",
+    ],
+)
+def test_what_changes_no_published_table_alters_nothing(event: Event) -> None:
+    assert altering_in(log_of(event, shapes=[shape_of(TABLE), shape_of(without(ELSEWHERE, "name"))])) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "is_found"),
+    [(100, 1000, True), (500, 1000, True), (501, 1000, False), (100, 501, True), (100, 500, False)],
+)
+def test_only_what_lies_in_the_range_is_found(start: int, end: int, *, is_found: bool) -> None:
+    state = log_of(altered(500, without(TABLE, "name")))
+    assert (altering_in(state, start=Position(start), end=Position(end)) == 500) == is_found
+
+
+def test_the_first_of_several_articles_is_found() -> None:
+    other = article(ELSEWHERE, article_id=ANOTHER_ID)
+    state = log_of(altered(500, without(ELSEWHERE, "price")), altered(600, without(TABLE, "name")))
+    assert altering_in(state, ALL, other) == 500
+    assert altering_in(state, ALL) == 600
+
+
+def test_what_an_article_was_defined_with_alters_nothing() -> None:
+    state = log_of(altered(500, with_added(TABLE, "more")))
+    assert altering_in(state, replace(ALL, defined_at=501)) is None
+
+
+def test_rows_are_of_the_article_that_their_shape_is_after() -> None:
+    once, twice = without(TABLE, "name"), with_column(without(TABLE, "name"), "price", name="cost")
+    state = log_of(
+        Reshaped(CommitLsn(500), 2),
+        altered(500, once),
+        Reshaped(CommitLsn(500), 3),
+        altered(500, twice),
+        Reshaped(CommitLsn(500), 4),
+        shapes=[shape_of(TABLE), shape_of(once), shape_of(twice)],
+    )
+    transaction = read_at(state)
+    names = [[column.name for column in transaction.article_of(ALL.article_id, place).columns] for place in (2, 3, 4)]
+    assert names == [["id", "name", "price"], ["id", "price"], ["id", "cost"]]
+    assert transaction.articles()[0].defined_at == 501
+    last = transaction.article_of(ALL.article_id, 4)
+    assert [len(followed.changes) for followed in transaction.until(last)] == [1, 1]
+    assert list(transaction.rest()) == []
+
+
+def test_changes_without_rows_behind_them_come_at_the_end() -> None:
+    transaction = read_at(log_of(altered(500, without(TABLE, "name"))))
+    assert list(transaction.until(ALL)) == []
+    assert [followed.changes for followed in transaction.rest()] == [(ColumnDropped(ALL.columns[1]),)]
+
+
+def test_a_change_that_was_not_reported_stops_with_what_is_missing() -> None:
+    state = log_of(Reshaped(CommitLsn(500), 2), shapes=[shape_of(without(TABLE, "name"))])
+    assert altering_in(state) == 500
+    with pytest.raises(SchemaChanged) as refused:
+        read_at(state)
+    assert str(refused.value) == (
+        "RT-7116: delivery stopped before LSN 0/1F4: column name is gone in published table public.t1. "
+        "Run `rowtide replication reinitialize`, which copies the tables again."
+    )
+
+
+def test_a_column_that_was_not_reported_is_left_out() -> None:
+    more = ColumnShape("more", 25, -1, is_key=True)
+    state = log_of(Reshaped(CommitLsn(500), 2), shapes=[replace(shape_of(TABLE), others=(more,))])
+    (now,) = read_at(state).articles()
+    assert now.columns == ALL.columns
+    assert now.left_out == (LeftOutColumn(None, "more", "no event trigger reported it"),)
+    assert (
+        altering_in(log_of(Reshaped(CommitLsn(600), 2), shapes=[replace(shape_of(TABLE), others=(more,))]), now) is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "now", "change"),
+    [
+        (ALL, without(TABLE, "name"), "column name is gone"),
+        (ALL, with_column(TABLE, "name", name="label"), "column name is gone"),
+        (ALL, with_column(TABLE, "id", type_code=20), "column id has another type"),
+        (ALL, with_column(TABLE, "price", type_modifier=7), "column price has another type"),
+        (CHOSEN, without(TABLE, "price"), "column price is gone"),
+    ],
+)
+def test_rows_of_another_shape_without_ddl_are_reported(made: Article, now: SourceTable, change: str) -> None:
+    assert find_difference(made, shape_of(now)) == change
+
+
+def test_an_added_column_is_listed_if_others_read_it_or_not() -> None:
+    more = ColumnShape("more", 25, -1, is_key=True)
+    shape = shape_of(TABLE)
+    assert list_added(ALL, replace(shape, others=(more,))) == ["more"]
+    assert list_added(ALL, replace(shape, columns=(*shape.columns, more))) == ["more"]
+    assert list_added(CHOSEN, replace(shape, others=(more,))) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "now"),
+    [
+        (ALL, TABLE),
+        (ALL, replace(TABLE, columns=TABLE.columns[::-1])),
+        (CHOSEN, with_added(TABLE, "more")),
+        (CHOSEN, without(TABLE, "name")),
+        (CHOSEN, with_column(TABLE, "name", type_code=1043)),
+    ],
+)
+def test_rows_that_have_what_is_published_are_nothing(made: Article, now: SourceTable) -> None:
+    assert find_difference(made, shape_of(now)) is None
+
+
+def test_a_generated_column_in_the_log_was_not_added() -> None:
+    """PostgreSQL 18 publishes stored ones: it refuses updates of a full identity otherwise."""
+    generated = with_added(TABLE, "total", is_generated=True)
+    made = article(generated)
+    shape = shape_of(generated)
+    for shown in (shape, replace(shape, columns=shape.columns[:-1], others=shape.columns[-1:])):
+        assert find_difference(made, shown) is None
+        assert list_added(made, shown) == []
+
+
+def test_a_shape_whose_other_columns_were_not_noted_has_none() -> None:
+    assert list_added(ALL, replace(shape_of(TABLE), others=None)) == []
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        ALL,
+        article(TABLE, before_images=BeforeImages.KEY),
+        article(TABLE, update="NONE"),
+        article(TABLE, update="NONE", delete="SQL"),
+    ],
+)
+def test_lost_full_identity_is_no_blocker_if_keys_suffice(made: Article) -> None:
+    assert find_difference(made, shape_of(TABLE, ImageKind.KEY)) is None
+
+
+@pytest.mark.parametrize(
+    ("update", "delete"), [("CALL", "CALL"), ("MCALL", "CALL"), ("XCALL", "NONE"), ("SQL", "SQL"), ("NONE", "XCALL")]
+)
+@pytest.mark.parametrize("identity", [ImageKind.KEY, ImageKind.NONE])
+def test_lost_full_identity_is_a_blocker_for_whole_row_calls(update: str, delete: str, identity: ImageKind) -> None:
+    made = article(TABLE, update=update, delete=delete)
+    assert find_difference(made, shape_of(TABLE)) is None
+    assert find_difference(made, shape_of(TABLE, identity)) == "its replica identity is no longer full"
+
+
+@pytest.mark.parametrize(
+    "made", [ALL, article(TABLE, before_images=BeforeImages.KEY), article(TABLE, update="NONE"), CHOSEN]
+)
+def test_a_replica_identity_without_the_key_is_reported(made: Article) -> None:
+    shape = shape_of(source_table(COLUMNS, key=("price",)), ImageKind.KEY)
+    assert find_difference(made, shape) == "its replica identity no longer has the key"
+
+
+@pytest.mark.parametrize("identity", list(ImageKind))
+def test_inserts_alone_need_no_replica_identity(identity: ImageKind) -> None:
+    keyless = source_table(COLUMNS, key=())
+    made = article(keyless, update="NONE", delete="NONE")
+    assert find_difference(made, shape_of(keyless, identity)) is None
+
+
+def test_a_skipped_transaction_is_a_gap_with_its_reason() -> None:
+    state = then(log_of(end=500), TransactionSkipped(2, CommitLsn(500), "it is too large"))
+    gap = find_gap(state, START, END)
+    assert gap is not None
+    assert (gap.after, gap.reason) == (Position(500), "it is too large")
+
+
+@pytest.mark.parametrize(("start", "end", "is_found"), [(500, 501, True), (501, 1000, False), (100, 500, False)])
+def test_a_skipped_transaction_outside_the_range_is_none(start: int, end: int, *, is_found: bool) -> None:
+    state = then(log_of(end=500), TransactionSkipped(2, CommitLsn(500), "it is too large"))
+    assert (find_gap(state, Position(start), Position(end)) is not None) == is_found

@@ -1,0 +1,195 @@
+"""What an altered table changes for its article and its subscribers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from builders.articles import article
+from builders.capture_instances import alteration_of, source_table
+from rowtide.databases.source_table import SourceTable
+from rowtide.log.alterations import Alteration
+from rowtide.replication.articles import Article, LeftOutColumn
+from rowtide.replication.schema_changes import (
+    NOT_REPLICATED,
+    NOT_REPORTED,
+    ColumnAdded,
+    ColumnDropped,
+    ColumnRenamed,
+    ColumnRetyped,
+    Followed,
+    NullsChanged,
+    TableRenamed,
+    Unfollowed,
+    follow,
+)
+
+TABLE = source_table([("id", "integer"), ("name", "text"), ("price", "numeric(10,2)")])
+ALL = article(TABLE)
+CHOSEN = article(TABLE, columns=("id", "price"))
+WIDENED = "alter table t1 alter id type bigint"
+
+
+def without(table: SourceTable, name: str) -> SourceTable:
+    return replace(table, columns=tuple(column for column in table.columns if column.name != name))
+
+
+def with_column(table: SourceTable, name: str, /, **changes: Any) -> SourceTable:
+    """Return the table with a column changed, which keeps its number."""
+    changed = (replace(column, **changes) if column.name == name else column for column in table.columns)
+    return replace(table, columns=tuple(changed))
+
+
+def with_added(table: SourceTable, name: str, *, is_generated: bool = False) -> SourceTable:
+    added = replace(table.columns[-1], number=9, name=name, is_generated=is_generated, key_ordinal=None)
+    return replace(table, columns=(*table.columns, added))
+
+
+def with_default(table: SourceTable, default: str, missing_value: str | None) -> Alteration:
+    alteration = alteration_of(table)
+    *others, last = alteration.columns
+    return replace(alteration, columns=(*others, replace(last, default=default, missing_value=missing_value)))
+
+
+def followed_by(made: Article, now: SourceTable | Alteration, **options: Any) -> Followed:
+    alteration = now if isinstance(now, Alteration) else alteration_of(now)
+    return follow(made, alteration, **{"adds_none_since": None, **options})
+
+
+def kinds_of(followed: Followed) -> list[type]:
+    return [type(change) for change in followed.changes]
+
+
+@pytest.mark.parametrize(
+    ("made", "now", "kinds"),
+    [
+        (ALL, replace(TABLE, name="t9"), [TableRenamed]),
+        (ALL, replace(TABLE, schema="archive"), [TableRenamed]),
+        (ALL, without(TABLE, "name"), [ColumnDropped]),
+        (ALL, with_column(TABLE, "name", name="label"), [ColumnRenamed]),
+        (ALL, with_column(TABLE, "price", type_text="numeric(12,2)", type_modifier=9), [ColumnRetyped]),
+        (ALL, with_column(TABLE, "name", is_nullable=False), [NullsChanged]),
+        (ALL, with_added(TABLE, "more"), [ColumnAdded]),
+        (ALL, with_added(without(TABLE, "name"), "name"), [ColumnDropped, ColumnAdded]),
+        (ALL, with_added(TABLE, "total", is_generated=True), []),
+        (ALL, TABLE, []),
+        (CHOSEN, without(TABLE, "price"), [ColumnDropped]),
+        (CHOSEN, with_column(TABLE, "price", name="cost"), [ColumnRenamed]),
+        (CHOSEN, with_added(TABLE, "more"), []),
+        (CHOSEN, without(TABLE, "name"), []),
+        (CHOSEN, with_column(TABLE, "name", name="label"), []),
+    ],
+)
+def test_what_a_statement_changes_is_made_at_subscribers(made: Article, now: SourceTable, kinds: list[type]) -> None:
+    followed = followed_by(made, now)
+    assert kinds_of(followed) == kinds
+    again = followed_by(followed.article, now)
+    assert (again.article, again.changes) == (followed.article, ())
+
+
+def test_an_article_has_its_columns_in_their_new_form() -> None:
+    now = with_column(with_column(without(TABLE, "name"), "price", name="cost"), "id", type_text="bigint", type_code=20)
+    article_now = followed_by(ALL, replace(now, name="t9")).article
+    assert [(column.name, column.type_text) for column in article_now.columns] == [
+        ("id", "bigint"),
+        ("cost", "numeric(10,2)"),
+    ]
+    assert (article_now.table, article_now.name, article_now.insert_procedure) == ("t9", ALL.name, ALL.insert_procedure)
+
+
+def test_names_that_are_exchanged_are_exchanged_in_steps() -> None:
+    step = with_column(TABLE, "name", name="x")
+    steps = (
+        step,
+        with_column(step, "price", name="name"),
+        with_column(with_column(step, "price", name="name"), "x", name="price"),
+    )
+    made, said = ALL, []
+    for now in steps:
+        followed = followed_by(made, now)
+        said += [(change.column.name, change.name) for change in followed.changes if isinstance(change, ColumnRenamed)]
+        made = followed.article
+    assert said == [("name", "x"), ("price", "name"), ("x", "price")]
+
+
+@pytest.mark.parametrize(
+    ("default", "missing_value", "is_added"),
+    [("7", "7", True), ("null::integer", None, True), ("nextval('s'::regclass)", None, False), ("now()", "x", True)],
+)
+def test_a_column_is_added_if_the_log_has_its_first_values(
+    default: str, missing_value: str | None, *, is_added: bool
+) -> None:
+    alteration = with_default(with_added(TABLE, "more"), default, missing_value)
+    followed = followed_by(ALL, alteration)
+    assert (kinds_of(followed) == [ColumnAdded]) == is_added
+    assert bool(followed.article.left_out) == (not is_added)
+    assert kinds_of(followed_by(ALL, alteration, has_no_rows=True)) == [ColumnAdded]
+
+
+def test_what_is_not_replicated_is_left_out_and_listed_as_long_as_it_is_there() -> None:
+    left_out = followed_by(ALL, with_added(TABLE, "more"), adds_none_since=NOT_REPLICATED)
+    assert left_out.changes == ()
+    assert left_out.article == replace(ALL, left_out=(LeftOutColumn(9, "more", NOT_REPLICATED),))
+    renamed = followed_by(left_out.article, with_column(with_added(TABLE, "more"), "more", name="other")).article
+    assert [each.name for each in renamed.left_out] == ["other"]
+    assert followed_by(renamed, TABLE).article == ALL
+
+
+def test_inferred_renames_are_not_made() -> None:
+    alteration = replace(alteration_of(with_column(TABLE, "name", name="label")), renames=(("name", "label"),))
+    with pytest.raises(Unfollowed, match=f"column name was renamed to label, and {NOT_REPORTED}"):
+        followed_by(ALL, alteration)
+    followed_by(CHOSEN, alteration)
+
+
+@pytest.mark.parametrize(
+    ("made", "now", "reason"),
+    [
+        (ALL, without(TABLE, "id"), "column id of its key was dropped"),
+        (article(TABLE, where="name = 'x'"), without(TABLE, "name"), "column name of its row filter was dropped"),
+        (
+            article(TABLE, where="price > 1"),
+            with_column(TABLE, "price", type_text="integer", type_code=23),
+            "column price of its row filter became integer",
+        ),
+    ],
+)
+def test_what_an_article_cannot_do_without_stops_it(made: Article, now: SourceTable, reason: str) -> None:
+    with pytest.raises(Unfollowed, match=reason):
+        followed_by(made, now)
+
+
+def test_a_row_filter_has_the_new_name_of_its_column() -> None:
+    made = article(TABLE, where="name in ('a', 'it''s') and not (price < 2 or name is null)")
+    now = followed_by(made, with_column(TABLE, "name", name="new name")).article
+    assert now.filter_clause is not None
+    assert '"new name" in' in now.filter_clause
+    assert now.condition is not None
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "code", "keeps"),
+    [
+        ("alter table t1 alter id type bigint", "bigint", 20, True),
+        ("alter table t1 alter id type smallint", "smallint", 21, False),
+        ("alter table t1 alter id type text", "text", 25, False),
+        ("alter table t1 alter id type text using id * 2", "text", 25, None),
+        ("alter table t1 alter id type timestamptz", "timestamp with time zone", 1184, None),
+        ("select change()", "bigint", 20, None),
+    ],
+)
+def test_rewritten_values_are_cast_if_the_server_only_cast_them(
+    statement: str, kind: str, code: int, *, keeps: bool | None
+) -> None:
+    now = with_column(TABLE, "id", type_text=kind, type_code=code)
+    alteration = alteration_of(now, statement=statement, rewrites_values=True)
+    if keeps is None:
+        with pytest.raises(Unfollowed, match=f"column id became {kind}, and the log has no rows of that"):
+            followed_by(ALL, alteration)
+        assert kinds_of(followed_by(ALL, alteration, has_no_rows=True)) == [ColumnRetyped]
+        return
+    (change,) = followed_by(ALL, alteration).changes
+    assert isinstance(change, ColumnRetyped)
+    assert change.keeps_values is keeps
