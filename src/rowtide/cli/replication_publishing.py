@@ -38,6 +38,12 @@ def add_publication(
         str | None, typer.Option(help="Folder of the log store; default: LAKE/log.", show_default=False)
     ] = None,
     *,
+    replicate_ddl: Annotated[
+        bool,
+        typer.Option(
+            "--replicate-ddl/--no-replicate-ddl", help="Add at subscribers the columns that are added to its tables."
+        ),
+    ] = True,
     group: Group = False,
 ) -> None:
     """Create a publication without articles (SQL Server: sp_addpublication).
@@ -45,7 +51,14 @@ def add_publication(
     The first one, in a database that is not enabled for capture, creates publication, slot and log store: use `--lake`.
     """
     add = connect(db).replication.add_publication
-    opened = add(publication, lake=lake, log_store=log_store, for_group=group, on_wait=print_wait)
+    opened = add(
+        publication,
+        lake=lake,
+        log_store=log_store,
+        for_group=group,
+        replicate_ddl=replicate_ddl,
+        on_wait=print_wait,
+    )
 
     from rowtide.log.postgres.ddl_triggers import Triggers
 

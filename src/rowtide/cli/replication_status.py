@@ -8,7 +8,7 @@ import typer
 
 from rowtide.cli.health import print_unwell
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output import Format, print_listed
+from rowtide.cli.output import Format, notes, print_listed
 from rowtide.cli.replication_options import Publication, SomePublication
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
@@ -172,6 +172,9 @@ def validate(
     from rowtide.replication.inspection.validating import FAILED, ArticleValidation
 
     print_listed(ArticleValidation, listed, form, _ARTICLE_VALIDATION, wide=wide)
+    for row in listed:
+        if row.left_out:
+            notes.print(f"Not compared at {row.subscriber}: {row.article}.{', '.join(row.left_out)}, not delivered.")
     failed = [row for row in listed if row.message == FAILED]
     if failed:
         raise ValidationFailed(publication, len(failed), len(listed))

@@ -95,9 +95,12 @@ class TransactionalReplication(ArticlePublishing):
         lake: str | None = None,
         log_store: str | None = None,
         for_group: bool = False,
+        replicate_ddl: bool = True,
         on_wait: Callable[[str], None] = lambda _whom: None,
     ) -> OpenedSource:
         """Create a publication without articles (SQL Server: sp_addpublication).
+
+        With `replicate_ddl`, columns that are added to its tables are added at subscribers.
 
         In a database that is not enabled for capture, `lake` or `log_store` is the directory in which the log reader
         stores the log. Only this user can read its folders; with `for_group`, the group can too. The first publication
@@ -106,7 +109,14 @@ class TransactionalReplication(ArticlePublishing):
         from rowtide.replication.publishing import publications
 
         return publications.add_publication(
-            self._engine, self._url, name, lake=lake, log_store=log_store, for_group=for_group, on_wait=on_wait
+            self._engine,
+            self._url,
+            name,
+            lake=lake,
+            log_store=log_store,
+            for_group=for_group,
+            replicate_ddl=replicate_ddl,
+            on_wait=on_wait,
         )
 
     def find_ending(self, name: str) -> LogEnding | None:

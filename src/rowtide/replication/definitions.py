@@ -188,9 +188,9 @@ def drop_publication_step(publication_id: int) -> Executable:
     return delete(publications).where(publications.c.publication_id == publication_id)
 
 
-def add_publication_step(name: str, publisher_db: str) -> Executable:
+def add_publication_step(name: str, publisher_db: str, *, replicate_ddl: bool) -> Executable:
     """Return the statement that records a publication."""
-    return insert(publications).values(publication=name, publisher_db=publisher_db)
+    return insert(publications).values(publication=name, publisher_db=publisher_db, replicate_ddl=replicate_ddl)
 
 
 def add_article_step(publication_id: int, article: Article) -> Executable:

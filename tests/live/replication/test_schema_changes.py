@@ -7,12 +7,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from builders.replicated_databases import ReplicatedDatabase, Subscriber, list_subscriptions
+from builders.articles import commands
+from builders.command_lines import rowtide_process
+from builders.killed_programs import KILLED
+from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber, list_subscriptions
 from builders.replicated_files import ReplicatedFile
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.handle import connect
 from rowtide.replication import definitions
 from rowtide.replication.articles import LeftOutColumn
-from rowtide.replication.errors import CopyUnreadable
+from rowtide.replication.errors import CopyUnreadable, SchemaChanged
 from rowtide.replication.sync_types import SyncType
 
 ORDERS = "create table orders (id int primary key, customer text, total int)"
@@ -168,6 +172,57 @@ def test_what_cannot_be_added_is_left_out_and_named(replicated: ReplicatedDataba
     assert left_out[0] == LeftOutColumn(4, "felt", 'type "public.mood" does not exist')
     assert left_out[1].name == "at"
     assert "its default clock_timestamp() gave the rows that were there" in left_out[1].reason
+
+
+def test_without_replicate_ddl_added_columns_are_left_out_and_said(replicated: ReplicatedDatabase) -> None:
+    replicated.subscriber.execute(ORDERS)
+    replicated.publisher.execute(ORDERS)
+    replicated.publisher.enable()
+    replicated.replication.add_publication(PUBLICATION, replicate_ddl=False)
+    replicated.replication.add_article(PUBLICATION, "orders")
+    replicated.subscribe()
+    replicated.publisher.execute(ROWS, "alter table orders add column note text", "update orders set note = 'n'")
+    replicated.deliver()
+
+    rows = "select id, customer, total from orders order by id"
+    assert replicated.subscriber.execute(rows) == replicated.publisher.execute(rows)
+    reason = "the publication does not replicate schema changes"
+    assert list_left_out(replicated) == (LeftOutColumn(4, "note", reason),)
+    said = [one.fact for one in connect(replicated.publisher.url).health() if one.subject == "articles"]
+    assert f"public.orders.note to {replicated.subscriber.url}: {reason}" in said[0]
+    (validated,) = replicated.replication.validate(PUBLICATION, checksum=True)
+    assert (validated.result, validated.left_out) == ("passed", ("note",))
+
+
+def test_a_custom_procedure_has_to_take_the_new_columns(replicated: ReplicatedDatabase) -> None:
+    body = "begin insert into orders values (c1, c2, c3); end"
+    procedure = f"create procedure put(c1 int, c2 text, c3 int{{more}}) language plpgsql as '{body}'"
+    replicated.subscriber.execute(procedure.format(more=""))
+    replicated.begin(ORDERS, orders={"commands": commands(insert="CALL put")})
+    replicated.publisher.execute(ROWS, "alter table orders add column note text", "insert into orders values (3)")
+    with pytest.raises(SchemaChanged, match=r"procedure put has to take \(c1 integer, c2 text, c3 integer, c4 text\)"):
+        replicated.deliver()
+    replicated.subscriber.execute(procedure.format(more=", c4 text"))
+    replicated.deliver()
+
+    replicated.require_equal("orders")
+
+
+@pytest.mark.parametrize("failpoint", ["subscriber_commit.before", "subscriber_commit.after"])
+def test_a_kill_leaves_all_of_a_change_or_nothing(replicated: ReplicatedDatabase, failpoint: str) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute(ROWS)
+    replicated.deliver()
+    with replicated.writer() as writer:
+        writer.execute("update orders set total = 11")
+        writer.execute("alter table orders add column note text default 'n', drop column customer")
+        writer.execute("insert into orders values (3, 30, 'c')")
+    replicated.publisher.read_log(replicated.publisher.mark())
+    run = ("replication", "run", "--once", "--db", replicated.publisher.url)
+    assert rowtide_process(*run, environment={"ROWTIDE_FAILPOINT": failpoint}).code == KILLED
+    replicated.deliver()
+
+    replicated.require_equal("orders")
 
 
 def list_left_out(replicated: ReplicatedDatabase) -> Sequence[LeftOutColumn]:

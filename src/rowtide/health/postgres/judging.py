@@ -146,6 +146,11 @@ def _judge_articles(articles: ArticlesStatus, capture: CaptureFacts) -> Iterator
         yield Judgement(
             area, subject, State.WARNING, fact, Advice("Drop the article and add it again: its rows are copied.")
         )
+    for column in articles.left_out:
+        fact = f"a column is not delivered that was added to a published table: {column}"
+        yield Judgement(
+            area, subject, State.WARNING, fact, Advice("Reinitialize the subscription: its rows are copied.")
+        )
     yield from judge_findings(area, find_in_members(capture.members, REPLICATION))
 
 

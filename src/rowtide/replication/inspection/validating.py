@@ -27,7 +27,10 @@ PASSED, FAILED = 20575, 20574
 
 @dataclass(frozen=True, slots=True)
 class ArticleValidation:
-    """The result for one article at one subscriber; checksums are None if only rows were counted."""
+    """The result for one article at one subscriber; checksums are None if only rows were counted.
+
+    `left_out` are columns of the published table that the subscriber does not get, and that are not compared.
+    """
 
     publication: str
     subscriber: str
@@ -38,6 +41,7 @@ class ArticleValidation:
     subscriber_rows: int
     published_checksum: str | None
     subscriber_checksum: str | None
+    left_out: tuple[str, ...] = ()
 
 
 def validate(engine: Engine, url: str, publication: str, *, with_checksum: bool) -> Sequence[ArticleValidation]:
@@ -75,4 +79,5 @@ def compare(
             subscriber_rows=ours.rows,
             published_checksum=theirs.checksum,
             subscriber_checksum=ours.checksum,
+            left_out=tuple(column.name for column in article.left_out),
         )

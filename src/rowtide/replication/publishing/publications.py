@@ -42,6 +42,7 @@ def add_publication(
     lake: str | None = None,
     log_store: str | None = None,
     for_group: bool = False,
+    replicate_ddl: bool = True,
     on_wait: Callable[[str], None] = lambda _whom: None,
 ) -> OpenedSource:
     """Create a publication without articles; the first one of a database without capture also creates the log source.
@@ -58,9 +59,8 @@ def add_publication(
         opened = ensure_source(engine, database, lake, log_store, on_wait, for_group=for_group)
         with engine.begin() as connection:
             _make_distribution_database(connection)
-            connection.execute(
-                definitions.add_publication_step(name, connection.scalar(select(func.current_database())) or "")
-            )
+            publisher_db = connection.scalar(select(func.current_database())) or ""
+            connection.execute(definitions.add_publication_step(name, publisher_db, replicate_ddl=replicate_ddl))
     return opened
 
 
@@ -70,6 +70,7 @@ def _make_distribution_database(connection: Connection) -> None:
     for module in (definitions, history, retention, tracers):
         # What each keeps is in the metadata that they share, once it is imported.
         module.metadata.create_all(connection)
+    definitions.complete(connection)
     retention.record_defaults(connection)
 
 

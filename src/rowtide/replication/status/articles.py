@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
+from rowtide.core.secrets import redact
 from rowtide.databases.postgres.catalogue import read_tables
 from rowtide.log.catalogue import members_table
 from rowtide.log.state import ManifestState
@@ -18,12 +19,14 @@ from rowtide.replication.articles import FEATURE
 class ArticlesStatus:
     """Published tables: of `unread` ones the log reader has not met the beginning, `dropped` ones are gone.
 
-    `stored` are columns that were generated when the table was published, and are ordinary ones now.
+    `stored` are columns that were generated when the table was published, and are ordinary ones now. `left_out` are
+    columns that were added since and that a subscriber does not get, with the reason.
     """
 
     unread: tuple[str, ...]
     dropped: tuple[str, ...]
     stored: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
 
 def read_articles_status(connection: Connection, state: ManifestState | None) -> ArticlesStatus:
@@ -33,7 +36,20 @@ def read_articles_status(connection: Connection, state: ManifestState | None) ->
     met = {member.member_id for member in state.members} if state is not None else set()
     unread = [row.name for row in connection.execute(query) if row.member_id not in met]
     dropped = [f"{gone.schema}.{gone.table}" for gone in definitions.list_dropped(connection)]
-    return ArticlesStatus(tuple(unread) if state is not None else (), tuple(dropped), tuple(_find_stored(connection)))
+    return ArticlesStatus(
+        tuple(unread) if state is not None else (),
+        tuple(dropped),
+        tuple(_find_stored(connection)),
+        tuple(_find_left_out(connection)),
+    )
+
+
+def _find_left_out(connection: Connection) -> Iterator[str]:
+    for subscription in definitions.list_subscriptions(connection):
+        for article in definitions.list_subscribed(connection, subscription.agent_id):
+            for column in article.left_out:
+                name = f"{article.schema}.{article.table}.{column.name}"
+                yield f"{name} to {redact(subscription.subscriber)}: {column.reason}"
 
 
 def _find_stored(connection: Connection) -> Iterator[str]:
