@@ -234,9 +234,21 @@ def record_followed(connection: Connection, agent_id: int, followed: Sequence[Ar
     complete(connection)
     for article in changed:
         renew_article(connection, article)
-        of_subscription = (subscriptions.c.agent_id == agent_id) & (subscriptions.c.article_id == article.article_id)
-        definition = encode_article(article)
-        connection.execute(update(subscriptions).where(of_subscription).values(definition=definition))
+        connection.execute(hold_article_step(agent_id, article))
+
+
+def hold_article_step(agent_id: int, article: Article) -> Executable:
+    """Return the statement that records an article as a subscriber has it."""
+    of_subscription = (subscriptions.c.agent_id == agent_id) & (subscriptions.c.article_id == article.article_id)
+    return update(subscriptions).where(of_subscription).values(definition=encode_article(article))
+
+
+def list_held(connection: Connection) -> tuple[tuple[int, Article], ...]:
+    """Return the articles that subscribers have otherwise than as they are for later ones, with their agents."""
+    if not is_made(connection):
+        return ()
+    query = select(subscriptions.c.agent_id, _OWN_DEFINITION).where(_OWN_DEFINITION.is_not(None))
+    return tuple((agent_id, decode_article(definition)) for agent_id, definition in connection.execute(query))
 
 
 def renew_article(connection: Connection, article: Article) -> None:

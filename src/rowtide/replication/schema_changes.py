@@ -133,6 +133,28 @@ def follow(
     return _with_added(followed, alteration, adds_none_since, has_no_rows=has_no_rows)
 
 
+def bound(held: Article, known: Article) -> Article:
+    """Return an article as a subscriber has it, with the oids of the database that it is published from now.
+
+    The database may have been moved since the subscriber was brought through a schema change.
+    """
+    if held.source_id == known.source_id:
+        return held
+    now = {column.name: column for column in known.columns}
+    columns = (
+        replace(
+            column,
+            number=now[column.name].number,
+            type_code=now[column.name].type_code,
+            type_modifier=now[column.name].type_modifier,
+        )
+        if column.name in now
+        else column
+        for column in held.columns
+    )
+    return replace(held, source_id=known.source_id, columns=tuple(columns))
+
+
 def as_alteration(table: SourceTable) -> Alteration:
     """Return a table as the catalogue describes it, as if a statement had made it so."""
     columns = (

@@ -23,6 +23,7 @@ from rowtide.replication.schema_changes import (
     NullsChanged,
     TableRenamed,
     Unfollowed,
+    bound,
     follow,
 )
 
@@ -193,3 +194,11 @@ def test_rewritten_values_are_cast_if_the_server_only_cast_them(
     (change,) = followed_by(ALL, alteration).changes
     assert isinstance(change, ColumnRetyped)
     assert change.keeps_values is keeps
+
+
+def test_what_a_subscriber_has_is_bound_to_a_moved_database() -> None:
+    held = followed_by(ALL, without(TABLE, "name")).article
+    moved = replace(TABLE, source_id=99, columns=tuple(replace(one, number=one.number + 5) for one in TABLE.columns))
+    now = bound(held, article(moved))
+    assert (now.source_id, [(column.name, column.number) for column in now.columns]) == (99, [("id", 6), ("price", 8)])
+    assert bound(held, ALL) is held

@@ -18,11 +18,17 @@ from rowtide.replication.publishing.restarting import announce_articles, list_al
 def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Executable]:
     """Return the statements that record the tables' oids, and the columns' numbers and types, in this database."""
     members = {member.member_id: member for member in rebound}
-    return [
+    newest = [
         definitions.rebind_article_step(_rebind(article, members[article.article_id]))
         for article in list_all_articles(connection)
         if article.article_id in members
     ]
+    held = [
+        definitions.hold_article_step(agent_id, _rebind(article, members[article.article_id]))
+        for agent_id, article in definitions.list_held(connection)
+        if article.article_id in members
+    ]
+    return newest + held
 
 
 def announce_again(alterations: Alterations, source: SourceDefinition) -> None:

@@ -23,7 +23,7 @@ from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.alterations import fold
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.errors import CopyUnreadable
-from rowtide.replication.schema_changes import Unfollowed, as_alteration, follow
+from rowtide.replication.schema_changes import Unfollowed, as_alteration, bound, follow
 from rowtide.replication.snapshot.agent import SnapshotAgent
 from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus, SnapshotTarget
@@ -78,7 +78,8 @@ class SubscriptionAgent:
                 self._open_again()
             return worked
         state = self._target.read_state()
-        self._articles = self._target.read_articles(self._articles)
+        held = self._target.read_articles(self._articles)
+        self._articles = tuple(map(bound, held, self._articles))
         if state.status is SnapshotStatus.COPYING:
             return self._copy()
         self._record_followed()
