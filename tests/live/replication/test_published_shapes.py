@@ -7,6 +7,7 @@ import pytest
 from builders.articles import commands
 from builders.replicated_databases import ReplicatedDatabase
 from rowtide.replication.errors import SchemaChanged
+from rowtide.replication.sync_types import SyncType
 
 LARGE = "select string_agg(md5(i::text), '') from generate_series(1, 2000) i"
 
@@ -65,9 +66,10 @@ def test_not_null_domain_allows_updates_that_leave_it_unchanged(
 
 
 def test_a_column_renamed_through_a_parent_is_renamed(replicated: ReplicatedDatabase) -> None:
-    replicated.begin(
+    replicated.publish(
         "create table parent (id int, v text)", "create table child (primary key (id)) inherits (parent)", child={}
     )
+    replicated.subscribe(SyncType.AUTOMATIC)
     replicated.publisher.execute("insert into child values (1, 'a')", "alter table parent owner to current_user")
     replicated.deliver()
     replicated.require_equal("child")
