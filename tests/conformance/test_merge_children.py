@@ -172,7 +172,7 @@ def test_composite_keys_find_their_own_parents(merged: Merge) -> None:
         ]
 
 
-def test_keys_of_parents_changed_at_the_hub_reach_offline_children(merged: Merge) -> None:
+def test_keys_of_parents_changed_at_the_hub_reach_children(merged: Merge) -> None:
     begin(merged)
     merged.hub.execute("insert into orders (id, customer) values (1, 'a')")
     merged.settle()

@@ -161,7 +161,7 @@ def test_a_published_column_that_is_no_longer_generated_is_said() -> None:
     assert stored.fact.startswith("public.t1.total was generated when its table was published")
 
 
-def test_an_added_column_that_is_not_delivered_is_named_with_its_reason() -> None:
+def test_an_added_column_that_is_left_out_is_named() -> None:
     (left_out,) = judged_log("articles", articles=ArticlesStatus((), (), (), ("public.t1.more to x: y",)))
     assert left_out.state is State.WARNING
     assert left_out.fact == "a column is not delivered that was added to a published table: public.t1.more to x: y"

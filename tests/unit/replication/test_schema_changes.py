@@ -129,7 +129,7 @@ def test_a_column_is_added_if_the_log_has_its_first_values(
     assert kinds_of(followed_by(ALL, alteration, has_no_rows=True)) == [ColumnAdded]
 
 
-def test_what_is_not_replicated_is_left_out_and_listed_as_long_as_it_is_there() -> None:
+def test_what_is_not_replicated_is_left_out_while_it_is_there() -> None:
     left_out = followed_by(ALL, with_added(TABLE, "more"), adds_none_since=NOT_REPLICATED)
     assert left_out.changes == ()
     assert left_out.article == replace(ALL, left_out=(LeftOutColumn(9, "more", NOT_REPLICATED),))
