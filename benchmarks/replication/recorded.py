@@ -19,6 +19,7 @@ from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import Delivery, Progress
 from rowtide.replication.errors import CommandError
+from rowtide.replication.schema_changes import Followed
 from rowtide.replication.targets.postgres.calls.statements import statement
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.pipeline import Pipeline
@@ -42,6 +43,9 @@ class Recording:
 
     def run(self, call: Call) -> None:
         self.batches[-1].append(call)
+
+    def alter(self, followed: Followed) -> None:
+        raise CallRefused(f"{followed.before.table} was altered, which is not measured")
 
     def flush(self) -> None:
         pass

@@ -143,7 +143,7 @@ def test_changes_without_rows_behind_them_come_at_the_end() -> None:
     assert [followed.changes for followed in transaction.rest()] == [(ColumnDropped(ALL.columns[1]),)]
 
 
-def test_a_change_that_was_not_reported_stops_and_says_what_lacks() -> None:
+def test_an_unreported_change_stops_and_says_what_lacks() -> None:
     state = log_of(Reshaped(CommitLsn(500), 2), shapes=[shape_of(without(TABLE, "name"))])
     assert altering_in(state) == 500
     with pytest.raises(SchemaChanged) as refused:
