@@ -51,6 +51,19 @@ def articles(
     print_listed(MergeArticle, listed, form, _ARTICLE, wide=wide)
 
 
+@app.command(epilog="Example: rowtide merge identity-ranges shop --db postgresql://localhost/shop")
+def identity_ranges(db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
+    """List the numbers that nodes have for new rows (SQL Server: MSmerge_identity_range).
+
+    NULL stands for the publisher, whose max_used is the last number given to any node.
+    """
+    listed = connect(db).merge.list_identity_ranges(publication)
+
+    from rowtide.merge.inspection.identity_ranges import MergeIdentityRange
+
+    print_listed(MergeIdentityRange, listed, form)
+
+
 @app.command(epilog="Example: rowtide merge filters shop --db postgresql://localhost/shop")
 def filters(db: AnyDb, publication: SomePublication = None, form: ListingFormat = Format.TABLE) -> None:
     """List row filters, and join filters with their parents (SQL Server: sp_helpmergefilter)."""

@@ -132,6 +132,25 @@ def add_article(
         bool,
         typer.Option("--record-conflict-resolution", help="The whole logical record of the winner remains."),
     ] = False,
+    identity_range: Annotated[
+        int,
+        typer.Option(
+            help="Numbers in each of a node's two ranges, from which its programs number new rows.",
+            min=0,
+            show_default="no ranges",
+        ),
+    ] = 0,
+    publisher_identity_range: Annotated[
+        int,
+        typer.Option(
+            help="Numbers in each range that a subscriber of type server gives to its own subscribers.",
+            min=0,
+            show_default="none",
+        ),
+    ] = 0,
+    threshold: Annotated[
+        int, typer.Option(help="A node gets new numbers once so many percent of a range are used.", min=1, max=100)
+    ] = 100,
     renumber: Annotated[
         bool,
         typer.Option(
@@ -161,6 +180,9 @@ def add_article(
             record_conflict_resolution=record_conflict_resolution,
             renumber=renumber,
             upload_options=UploadOptions(subscriber_upload_options),
+            identity_range=identity_range,
+            publisher_identity_range=publisher_identity_range,
+            threshold=threshold,
         )
     tell(f"Added: article {article.name}.", dry_run=dry_run)
 
@@ -236,6 +258,31 @@ def add_partition(db: HubDb, publication: Publication, host_name: HostName = Non
     """Create a partition before the first subscription to it (SQL Server: sp_addmergepartition)."""
     number = connect(db).merge.add_partition(publication, Partition(host_name, login))
     notes.print(f"Added: partition {number}.")
+
+
+@app.command(epilog="Example: rowtide merge adjust-identity-range shop orders --db postgresql://localhost/shop")
+def adjust_identity_range(
+    db: HubDb,
+    publication: Publication,
+    article: Annotated[str, typer.Argument(metavar="ARTICLE", help="an article's name, or its table")],
+) -> None:
+    """Give the publisher new numbers if it has used its own (SQL Server: sp_adjustpublisheridentityrange)."""
+    is_adjusted = connect(db).merge.adjust_identity_range(publication, article)
+    notes.print("Adjusted." if is_adjusted else "Nothing to adjust: the publisher has numbers left.")
+
+
+@app.command(epilog="Example: rowtide merge restore-identity-range shop orders --db postgresql://localhost/shop")
+def restore_identity_range(
+    db: HubDb,
+    publication: Publication,
+    article: Annotated[str, typer.Argument(metavar="ARTICLE", help="an article's name, or its table")],
+) -> None:
+    """Go on behind all numbers that may have been given (SQL Server: sp_restoremergeidentityrange).
+
+    For a publisher that was restored from a backup: numbers given since then are unknown to it.
+    """
+    last = connect(db).merge.restore_identity_range(publication, article)
+    notes.print(f"Restored: new ranges begin after {last}.")
 
 
 @app.command(epilog="Example: rowtide merge drop-article shop orders --db postgresql://localhost/shop")

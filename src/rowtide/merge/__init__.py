@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rowtide.merge.fan_out.synchronising import SyncAllProgress, SyncOutcome
     from rowtide.merge.inspection.documented import DocumentedTable
     from rowtide.merge.inspection.explaining import RowReplica
+    from rowtide.merge.inspection.identity_ranges import MergeIdentityRange
     from rowtide.merge.inspection.listings import MergeArticle, MergeFilter, MergePublication
     from rowtide.merge.inspection.procedures import EnumeratedChange, MergeGeneration, RowMetadata
     from rowtide.merge.inspection.sessions import MergeSession
@@ -60,6 +61,7 @@ __all__ = [
     "MergeArticle",
     "MergeFilter",
     "MergeGeneration",
+    "MergeIdentityRange",
     "MergePublication",
     "MergeRehearsal",
     "MergeReplication",
@@ -114,6 +116,7 @@ _HOMES = {
     "MergeArticle": "rowtide.merge.inspection.listings",
     "MergeFilter": "rowtide.merge.inspection.listings",
     "MergeGeneration": "rowtide.merge.inspection.procedures",
+    "MergeIdentityRange": "rowtide.merge.inspection.identity_ranges",
     "MergePublication": "rowtide.merge.inspection.listings",
     "MergeRehearsal": "rowtide.merge.api",
     "MergeReplication": "rowtide.merge.api",

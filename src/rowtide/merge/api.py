@@ -38,6 +38,7 @@ from rowtide.merge.fan_out.synchronising import (
 )
 from rowtide.merge.inspection.documented import DocumentedTable, read_table
 from rowtide.merge.inspection.explaining import RowReplica, explain
+from rowtide.merge.inspection.identity_ranges import MergeIdentityRange, list_identity_ranges
 from rowtide.merge.inspection.listings import (
     MergeArticle,
     MergeFilter,
@@ -61,6 +62,7 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.progress import generation_at, read_last_validation
 from rowtide.merge.publishing.moves import move, require_partition
+from rowtide.merge.publishing.numbering import adjust_identity_range, restore_identity_range
 from rowtide.merge.publishing.publications import (
     ArticleOptions,
     add_article,
@@ -146,6 +148,9 @@ class MergePublishing:
         record_conflict_resolution: bool = False,
         renumber: bool = False,
         upload_options: UploadOptions = UploadOptions.ALLOWED,
+        identity_range: int = 0,
+        publisher_identity_range: int = 0,
+        threshold: int = 100,
     ) -> Article:
         """Publish a table and start tracking its changes (SQL Server: sp_addmergearticle).
 
@@ -153,7 +158,8 @@ class MergePublishing:
         the values of `--resolver`. `columns` are the published ones, beside the key; None for all. The options of
         records are those of the logical records that the article is the top of. With `renumber`, of two rows inserted
         with one key the loser gets a new key, and keeps its children. `upload_options` are those of subscriptions of
-        type client. Raises
+        type client. `identity_range` is the number of keys in each range of a node's, `publisher_identity_range` for
+        the subscribers of a subscriber; a node gets new ranges once it has used `threshold` percent. Raises
         `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`, `ColumnsRefused`,
         `ResolverUnknown`, `ResolverRefused`, `UploadOptionsRefused`, `FilterRefused`, `RecordOptionsRefused`,
         `KeyNotNumbered`, `SubscriptionsLeft`.
@@ -169,6 +175,9 @@ class MergePublishing:
             record_conflict_resolution,
             renumber,
             upload_options,
+            identity_range,
+            publisher_identity_range,
+            threshold,
         )
         with self._altering(publication) as hub:
             return add_article(hub, publication, table, options)
@@ -545,6 +554,32 @@ class MergeReplication(MergePublishing):
         """Return merged tables (SQL Server: sp_helpmergearticle). Raises `MergePublicationUnknown`."""
         with open_node(self.url) as node:
             return list_merge_articles(node, publication) if _knows(node, publication) else ()
+
+    def list_identity_ranges(self, publication: str | None = None) -> Sequence[MergeIdentityRange]:
+        """Return the identity ranges that this node knows (SQL Server: MSmerge_identity_range).
+
+        Raises `MergePublicationUnknown`.
+        """
+        with open_node(self.url) as node:
+            return list_identity_ranges(node, publication) if _knows(node, publication) else ()
+
+    def adjust_identity_range(self, publication: str, article: str) -> bool:
+        """Give the publisher new numbers if it has used its own (SQL Server: sp_adjustpublisheridentityrange).
+
+        Return whether it got any. Raises `MergePublicationUnknown`, `MergeArticleUnknown`, `IdentityRangeExhausted`,
+        `NodeBusy`.
+        """
+        with self._open_hub(publication) as hub:
+            return adjust_identity_range(hub, publication, article)
+
+    def restore_identity_range(self, publication: str, article: str) -> int:
+        """Go on behind all numbers that may have been given (SQL Server: sp_restoremergeidentityrange).
+
+        For a publisher that was restored from a backup. Return the last number that counts as given. Raises
+        `MergePublicationUnknown`, `MergeArticleUnknown`, `NodeBusy`.
+        """
+        with self._open_hub(publication) as hub:
+            return restore_identity_range(hub, publication, article)
 
     def list_filters(self, publication: str | None = None) -> Sequence[MergeFilter]:
         """Return row and join filters (SQL Server: sp_helpmergefilter). Raises `MergePublicationUnknown`."""

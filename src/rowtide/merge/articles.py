@@ -157,7 +157,9 @@ class Article:
     article whose `subscriber_upload_options` let it upload nothing: it has no metadata of the rows.
     `record_conflict_detection` and `record_conflict_resolution` are those of the
     logical records that it is the top of. `references` are its foreign keys to articles of the same
-    publication; with `renumber` a row that loses its key gets a new one.
+    publication; with `renumber` a row that loses its key gets a new one. `identity_range` is the number of keys in each
+    of a node's ranges, 0 without ranges, `publisher_identity_range` the same for a subscriber's own subscribers; a node
+    gets new ranges once it has used `threshold` percent.
     """
 
     name: str
@@ -186,6 +188,9 @@ class Article:
     renumber: bool = False
     subscriber_upload_options: UploadOptions = UploadOptions.ALLOWED
     is_tracked: bool = True
+    identity_range: int = 0
+    publisher_identity_range: int = 0
+    threshold: int = 100
 
     @property
     def file_table(self) -> str:

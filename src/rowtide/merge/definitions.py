@@ -191,6 +191,22 @@ conflicts_info = Table(
     Column("resolved_time", DateTime(timezone=True), comment="when somebody changed the resolution"),
 )
 
+identity_ranges = Table(
+    "MSmerge_identity_range",
+    metadata,
+    Column("subid", Text, primary_key=True, comment="of the subscription; the publication's for its publisher"),
+    Column("artid", Integer, primary_key=True, comment="the table's nickname"),
+    Column("range_begin", BigInteger, nullable=False),
+    Column("range_end", BigInteger, nullable=False, comment="included"),
+    Column("next_range_begin", BigInteger, nullable=False, comment="of the secondary range"),
+    Column("next_range_end", BigInteger, nullable=False),
+    Column("is_pub_range", Integer, primary_key=True, comment="1: for the subscribers of the subscriber"),
+    Column(
+        "max_used", BigInteger, comment="the last number known to be used; of a publisher: the last given to a node"
+    ),
+    Column("is_own", Boolean, nullable=False, comment="this node's programs get numbers of it"),
+)
+
 retries = Table(
     "MSmerge_retries",
     metadata,

@@ -440,6 +440,45 @@ class KeyNotNumbered(Invalid):
 
 
 @numbered
+class IdentityRangeExhausted(RowtideError):
+    """A table's key has no numbers left that a node could be given."""
+
+    number = 8053
+    fact = "there are no numbers left for the key of {table}"
+    hint = (
+        "If the key is of a small integer type, use a larger one. At a node that publishes what it subscribes to, "
+        "synchronise with its own publisher first."
+    )
+    table: str
+
+
+@numbered
+class IdentityRangeMissing(Invalid):
+    """A node has no numbers of a table that it could give to subscribers."""
+
+    number = 8054
+    fact = "this node has no numbers of {table} that it could give to subscribers"
+    hint = (
+        "Publish the table with --identity-range. If another publisher numbers it, subscribe this node there as a "
+        "server (`rowtide merge add-subscription --type server`) to an article with --publisher-identity-range."
+    )
+    table: str
+
+
+@numbered
+class IdentityRangeUnfit(Denied):
+    """A file cannot be numbered from ranges that its publisher has from another publisher."""
+
+    number = 8055
+    fact = "a file cannot be given numbers of {table} by a publisher that has them from another publisher"
+    hint = (
+        "SQLite numbers a row above all that the file has, and rows of the other publisher may be above the ranges of "
+        "this one: subscribe a PostgreSQL database here, or the file there."
+    )
+    table: str
+
+
+@numbered
 class HandlerFailed(RowtideError):
     """A business logic handler raised an error or returned an invalid value; the synchronisation ends."""
 

@@ -19,6 +19,7 @@ from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import Link
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
+from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +303,16 @@ class Node(Protocol):
 
         They are the next ones that the table's own sequence gives, where it has one.
         """
+
+    @property
+    def numbers_above_all(self) -> bool:
+        """Whether a new row's number is above all keys of its table, whatever number was given last."""
+
+    def read_numbering(self, articles: Sequence[Article]) -> Mapping[int, Numbering]:
+        """Return how far articles' keys of one integer column are numbered here, by nickname, in one round trip."""
+
+    def set_numbering(self, article: Article, owned: IdentityRange) -> None:
+        """Let programs get numbers of ranges, within a transaction; one that is in the primary one goes on there."""
 
     def renumber(self, article: Article, keys: Mapping[str, str]) -> None:
         """Give rows new values of a key of one column, with the rows that reference them, within a transaction.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from rowtide.core.names import require_name
+from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import (
     INTEGERS,
     Article,
@@ -56,8 +58,10 @@ from rowtide.merge.publishing.filter_checks import check_filter, check_join
 from rowtide.merge.publishing.record_links import require_record_options, require_records
 from rowtide.merge.publishing.schema_changes import define
 from rowtide.merge.publishing.vertical_partitions import choose_columns
+from rowtide.merge.session.identity_ranges import begin_pool, forget_ranges
 
 _NICKNAME_BITS = 31
+_AUTOINCREMENT = re.compile(r"\bautoincrement\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,9 @@ class ArticleOptions:
     record_conflict_resolution: bool = False
     renumber: bool = False
     upload_options: UploadOptions = UploadOptions.ALLOWED
+    identity_range: int = 0
+    publisher_identity_range: int = 0
+    threshold: int = 100
 
 
 def add_publication(
@@ -119,14 +126,16 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
         raise ResolverRefused(article.resolver, article.qualified_name, "subscribers receive no rows to be filtered")
     _require_direction(article)
     check_filter(hub, article)
-    if options.renumber:
-        require_numbered(described)
+    if options.renumber or options.identity_range:
+        require_numbered(described, is_growing=bool(options.identity_range))
     is_preserved = _is_preserved(hub, article, is_merged=merged is not None)
     hub.tables.add_rowguid(article)
     with hub.transaction():
         purged = read_purged(hub.connection, article.nickname) if merged is not None else b""
         put_article(hub.connection, publication.pubid, article, purged_lineage=purged, preserve_rowguidcol=is_preserved)
         hub.tables.track(article)
+        if article.identity_range:
+            begin_pool(hub, publication, article)
         _order(hub, publication)
     return article
 
@@ -240,6 +249,7 @@ def forget_publication(node: Node, publication: Publication) -> None:
     for article in list_articles(node.connection, publication.pubid):
         _drop(node, publication, article)
     remove_publication(node.connection, publication.pubid)
+    forget_ranges(node.connection, publication.pubid)
     if not list_publications(node.connection):
         node.tables.remove()
 
@@ -301,6 +311,9 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
         subset_filter=options.where,
         partition_options=options.partition_options,
         renumber=options.renumber,
+        identity_range=options.identity_range,
+        publisher_identity_range=options.publisher_identity_range,
+        threshold=options.threshold,
         table_in_files=merged.table_in_files if merged is not None else name_apart,
         subscriber_upload_options=options.upload_options,
         vertical_partition=len(columns) != len(described.columns),
@@ -323,6 +336,8 @@ def _require_new(hub: Node, publication: Publication, article: Article, merged: 
     if (merged.vertical_partition or article.vertical_partition) and merged.columns != article.columns:
         raise MergeArticleExists(article.qualified_name, "another publication has it with other columns")
     _require_directed_alike(hub, publication, article)
+    if article.identity_range and any(_numbers(hub, other, article) for other in list_publications(hub.connection)):
+        raise MergeArticleExists(article.qualified_name, "another publication has it with identity ranges")
 
 
 def _require_directed_alike(hub: Node, publication: Publication, article: Article) -> None:
@@ -337,6 +352,13 @@ def _require_directed_alike(hub: Node, publication: Publication, article: Articl
             if one.nickname == article.nickname and not (is_alike and one.is_directed_as(article)):
                 reason = f"publication {other.name} has it with other upload options, or in another direction"
                 raise MergeArticleExists(article.qualified_name, reason)
+
+
+def _numbers(hub: Node, publication: Publication, article: Article) -> bool:
+    """Whether a publication of this hub gives the numbers of an article's table."""
+    listed = list_articles(hub.connection, publication.pubid)
+    is_own = publication.publisher == read_nickname(hub.connection)
+    return is_own and any(one.nickname == article.nickname and bool(one.identity_range) for one in listed)
 
 
 def _is_preserved(hub: Node, article: Article, *, is_merged: bool) -> bool:
@@ -363,8 +385,11 @@ def _order(hub: Node, publication: Publication) -> None:
         )
 
 
-def require_numbered(described: TableDescription) -> None:
-    """Raise `KeyNotNumbered` unless a table's key is one integer column that the database numbers itself."""
+def require_numbered(described: TableDescription, *, is_growing: bool) -> None:
+    """Raise `KeyNotNumbered` unless a table's key is one integer column that the database numbers itself.
+
+    `is_growing`: it never gives a number again, nor one of another row that was deleted.
+    """
     key = [column for column in described.columns if column.key_ordinal]
     reason = None
     if len(key) != 1:
@@ -373,6 +398,8 @@ def require_numbered(described: TableDescription) -> None:
         reason = f"its key {key[0].name} is of type {key[0].type_text}"
     elif not any(part.kind is PartKind.IDENTITY and part.name == key[0].name for part in described.parts):
         reason = f"its key {key[0].name} is neither identity nor serial"
+    elif is_growing and described.kind is DatabaseKind.SQLITE and not _AUTOINCREMENT.search(described.statement or ""):
+        reason = f"its key {key[0].name} is not declared with AUTOINCREMENT, without which SQLite counts by itself"
     if reason is not None:
         raise KeyNotNumbered(described.name, reason)
 

@@ -49,6 +49,7 @@ from rowtide.merge.publishing.subscriptions import (
 )
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.row_hashes import HashBatch
+from rowtide.merge.session.identity_ranges import give_ranges, require_fit
 
 _TABLES = "tables"
 """What is recorded once the tables are made, before any file."""
@@ -91,7 +92,7 @@ def subscribe_from_snapshot(
     """Subscribe a database, and fill it from the files of `make_snapshot`; a repeat continues an interrupted call.
 
     A partition that is given must be the snapshot's. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`,
-    `SubscriberHasTable`, `SnapshotUnfit`, `SnapshotOutdated`, `SnapshotDamaged`.
+    `SubscriberHasTable`, `SnapshotUnfit`, `SnapshotOutdated`, `SnapshotDamaged`, `IdentityRangeUnfit`.
     """
     publication = get_publication(hub.connection, publication_name)
     notice(hub, publication)
@@ -99,6 +100,7 @@ def subscribe_from_snapshot(
     snapshot = read_snapshot(folder)
     _require_fit(snapshot, publication, articles, partition)
     _require_fresh(hub, snapshot)
+    require_fit(hub, subscriber, publication, articles)
     subscriber.tables.prepare()
     if find_publication(subscriber.connection, publication_name) is not None:
         raise MergeSubscriptionExists(subscriber_name, publication_name)
@@ -130,6 +132,7 @@ def subscribe_from_snapshot(
     _require_fresh(hub, snapshot)
     received = snapshot.generation
     delivery.conclude(publication, replace(subscription, nickname=publication.publisher, sent=0, received=received))
+    give_ranges(hub, subscriber, publication, articles, subscription)
     for omission in omissions:
         on_omission(omission)
     return subscription

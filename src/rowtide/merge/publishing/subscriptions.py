@@ -60,6 +60,7 @@ from rowtide.merge.publishing.schema_changes import notice, read_version
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.row_hashes import BATCH_ROWS, HashBatch, drop_hashes
 from rowtide.merge.session.exchange import Attempt, taken
+from rowtide.merge.session.identity_ranges import forget_ranges, give_ranges, require_fit
 from rowtide.merge.session.pairing import Pairing, has_met, require_original
 from rowtide.merge.session.receiving import SubscriberReceiver
 from rowtide.merge.versions.changes import Row, Write
@@ -87,7 +88,8 @@ def add_subscription(
     `partition` gives the values that filters use; `on_omission` is called with each part of the publisher's tables that
     the subscriber's database does not have. The subscriber is filled in one transaction; a repeat completes an
     interrupted call. With partition option 3, the partition's earlier subscriber loses its subscription. Raises
-    `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`.
+    `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`,
+    `IdentityRangeUnfit`.
     """
     publication = get_publication(hub.connection, publication_name)
     notice(hub, publication)
@@ -95,6 +97,7 @@ def add_subscription(
     if find_publication(subscriber.connection, publication_name) is not None:
         raise MergeSubscriptionExists(subscriber_name, publication_name)
     articles, schema = list_articles(hub.connection, publication.pubid), read_version(hub.connection, publication)
+    require_fit(hub, subscriber, publication, articles)
     shared = _find_shared(subscriber, publication, articles)
     for article in articles:
         if article not in shared and subscriber.tables.is_there(article):
@@ -130,6 +133,7 @@ def add_subscription(
         hold(hub, nickname, members, generation)
     with hub.transaction():
         set_subscription(hub.connection, subscription.subid, sentgen=generation)
+    give_ranges(hub, subscriber, publication, articles, subscription)
     for omission in omissions:
         on_omission(omission)
     return replace(subscription, sent=generation)
@@ -223,6 +227,7 @@ def reinitialize(
             last_sync_date=datetime.now(UTC),
             **begun,
         )
+    give_ranges(hub, subscriber, pairing.publication, pairing.articles, pairing.at_hub)
 
 
 def _track_again(hub: Node, article: Article) -> None:
@@ -270,10 +275,12 @@ def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str,
         with subscriber.transaction():
             for one in at_subscriber:
                 remove_subscription(subscriber.connection, one.subid)
+                forget_ranges(subscriber.connection, one.subid)
             forget_publication(subscriber, own)
     with hub.transaction():
         for one in found:
             remove_subscription(hub.connection, one.subid)
+            forget_ranges(hub.connection, one.subid)
             remove_retries_of(hub.connection, one.nickname)
             remove_all_members(hub.connection, one.nickname, list_articles(hub.connection, publication.pubid))
         drop_unused_partitions(hub.connection, publication.pubid)

@@ -37,6 +37,7 @@ from rowtide.merge.session.exchange import Receiver, Refused, Transfer
 from rowtide.merge.session.history import RUNNING, History, Phase, Summary, recorded
 from rowtide.merge.session.hub_receiving import HubReceiver
 from rowtide.merge.session.hub_records import hub_records
+from rowtide.merge.session.identity_ranges import are_overtaken, give_ranges
 from rowtide.merge.session.one_way import exchanged
 from rowtide.merge.session.pairing import Pairing, require_ready, require_same_ends
 from rowtide.merge.session.purging import is_due, purge
@@ -74,8 +75,11 @@ def synchronise(
         uploaded = Uploaded(pairing.at_subscriber.sent, has_refused=bool(state.again))
         if exchange.uploads:
             uploaded = _upload(hub, subscriber, pairing, state, summary.upload, on_progress)
+        give_ranges(hub, subscriber, pairing.publication, pairing.articles, pairing.at_hub)
         if exchange.downloads:
             downloaded = _download(hub, subscriber, pairing, uploaded, summary.download, on_progress, repeat_from)
+            if are_overtaken(subscriber, pairing.articles, pairing.at_subscriber):
+                give_ranges(hub, subscriber, pairing.publication, pairing.articles, pairing.at_hub)
             _part(hub, subscriber, pairing, state, uploaded, downloaded, history, exchange)
         else:
             _conclude_upload(hub, subscriber, pairing, history)

@@ -102,8 +102,7 @@ select quote_ident(n.nspname) || '.' || quote_ident(r.relname),
        (select json_object_agg(a.attname, b.attname) from unnest(c.conkey, c.confkey) k (own, referenced)
         join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.own
         join pg_attribute b on b.attrelid = c.confrelid and b.attnum = k.referenced)::text,
-       (select max(substr(tgname, length('MSmerge_ins_') + 1)) from pg_trigger
-        where tgrelid = c.conrelid and tgname like 'MSmerge\\_ins\\_%%')
+       (select max(substring(tgname from '^MSmerge_[a-z_]+_([0-9]+)$')) from pg_trigger where tgrelid = c.conrelid)
 from pg_constraint c join pg_class r on r.oid = c.conrelid join pg_namespace n on n.oid = r.relnamespace
 where c.confrelid = %s::regclass and c.contype = 'f' and c.conparentid = 0 order by c.oid
 """

@@ -44,6 +44,7 @@ from rowtide.merge.nodes.postgres.generations import (
     take_generations,
     window_since,
 )
+from rowtide.merge.nodes.postgres.identity import bounding, numbering_request
 from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
 from rowtide.merge.nodes.postgres.rebuilt_tables import PostgresRebuiltTables
 from rowtide.merge.nodes.postgres.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
@@ -79,6 +80,7 @@ from rowtide.merge.partitions.links import Link
 from rowtide.merge.progress import SELECT_NODE
 from rowtide.merge.versions.changes import Known, Row, Write
 from rowtide.merge.versions.composition import Composer
+from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
 from rowtide.merge.versions.row_metadata import MetadataReader
 
 _MANY = 1000
@@ -110,6 +112,7 @@ class PostgresNode:
     """See `Node`."""
 
     tries_together = True
+    numbers_above_all = False
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -415,6 +418,16 @@ class PostgresNode:
     def next_keys(self, article: Article, count: int) -> Sequence[str]:
         sequences = find_sequences(self._session, article)
         return [row[0] for row in self._read(next_values(article, sequences), [count])]
+
+    def read_numbering(self, articles: Sequence[Article]) -> Mapping[int, Numbering]:
+        answers = self._session.read(*map(numbering_request, articles))
+        return {
+            article.nickname: Numbering(rows[0][0], rows[0][1], follows_highest=False)
+            for article, rows in zip(articles, answers, strict=True)
+        }
+
+    def set_numbering(self, article: Article, owned: IdentityRange) -> None:
+        self._session.execute(sql.SQL(bounding(article, owned)))
 
     def renumber(self, article: Article, keys: Mapping[str, str]) -> None:
         referrers = read_referrers(self._read(*referrers_request(article)))

@@ -31,6 +31,7 @@ from rowtide.merge.errors import (
 from rowtide.merge.nodes.node import Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.postgres import completing, place, system_tables
 from rowtide.merge.nodes.postgres.altering import TableAlteration
+from rowtide.merge.nodes.postgres.identity import unbounding
 from rowtide.merge.nodes.postgres.new_partitions import take_in_partitions
 from rowtide.merge.nodes.postgres.parts import collation_of, list_parts, make_parts
 from rowtide.merge.nodes.postgres.row_metadata import table_of
@@ -257,6 +258,8 @@ class PostgresTables:
 
     def untrack(self, article: Article) -> None:
         self._drop_triggers(article)
+        if article.identity_range:
+            self._run(unbounding(article))
         system_tables.forget(self._connection, article.nickname)
 
     def _require_types(self, article: Article) -> None:

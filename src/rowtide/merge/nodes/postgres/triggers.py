@@ -15,6 +15,7 @@ from rowtide.databases.source_table import Partition, SourceTable
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors import ChangeProhibited
+from rowtide.merge.nodes.postgres import identity
 from rowtide.merge.nodes.postgres.system_tables import LOG, LOG_ORDER
 from rowtide.merge.versions.apply import Logged
 
@@ -35,6 +36,8 @@ _PROHIBITIONS = {
     "prohibit_trunc": "before truncate on {table} for each statement",
 }
 _ALL_EVENTS = _EVENTS | _PROHIBITIONS
+_IDENTITY = "identity"
+"""The kind of the trigger that keeps to identity ranges."""
 _OF_STATEMENTS = tuple(kind for kind in _EVENTS if kind != "rowguid")
 _CONDITIONS = {
     "rowguid": f"old.{ROWGUID} is distinct from new.{ROWGUID}",
@@ -52,6 +55,8 @@ def trigger_statements(article: Article, table: SourceTable) -> Iterator[str]:
             f"security definer set search_path = pg_catalog, pg_temp as {quote_body(body)}"
         )
     yield from _triggers(article, table, events)
+    if _has_ranges(article):
+        yield from identity.trigger_statements(article, quote(_name(article, _IDENTITY)), _IS_OF_USER)
     for part in table.row_holders if article.is_tracked else ():
         yield from track_partition(article, part)
 
@@ -63,7 +68,7 @@ def track_partition(article: Article, part: Partition) -> Iterator[str]:
 
 def trigger_names(article: Article) -> tuple[str, ...]:
     """Return the names of all triggers of an article's table."""
-    return tuple(_name(article, kind) for kind in _events(article))
+    return tuple(_name(article, kind) for kind in (*_events(article), *([_IDENTITY] if _has_ranges(article) else [])))
 
 
 def partition_trigger_names(article: Article) -> tuple[str, ...]:
@@ -73,7 +78,7 @@ def partition_trigger_names(article: Article) -> tuple[str, ...]:
 
 def removal_statements(article: Article) -> Iterator[str]:
     """Yield the statements that drop the functions and all triggers that call them."""
-    for kind in _ALL_EVENTS:
+    for kind in (*_ALL_EVENTS, _IDENTITY):
         yield f"drop function if exists {SCHEMA}.{quote(_name(article, kind))}() cascade"
 
 
@@ -82,6 +87,11 @@ def _events(article: Article) -> Mapping[str, str]:
     if article.is_tracked:
         return _EVENTS
     return _PROHIBITIONS if article.is_prohibited else {"rowguid": _EVENTS["rowguid"]}
+
+
+def _has_ranges(article: Article) -> bool:
+    """Whether programs that insert rows get their numbers from ranges."""
+    return bool(article.identity_range) and (article.is_tracked or not article.is_prohibited)
 
 
 def _name(article: Article, kind: str) -> str:

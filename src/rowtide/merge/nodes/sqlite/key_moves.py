@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,6 +14,8 @@ from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, LOG
 from rowtide.merge.versions.changes import Write
 
+_OWN = re.compile(r"MSmerge_[a-z_]+_(\d+)")
+"""The names of triggers of merged tables."""
 Referrer = tuple[str, list[tuple[str, str]]]
 """A table with a foreign key, and its columns with those that they reference."""
 
@@ -89,15 +92,13 @@ def _move(
 
 def _is_own(session: sqlite3.Connection, table: str) -> str:
     """Return the condition that a row was changed here last; empty for a table that is not merged here."""
-    found = session.execute(
-        "select substr(name, length('MSmerge_ins_') + 1) from main.sqlite_schema where type = 'trigger' "
-        "and tbl_name = ? collate nocase and name like 'MSmerge\\_ins\\_%' escape '\\' and name not like '%displaces%'",
-        (table,),
-    ).fetchone()
-    if found is None:
+    query = "select name from main.sqlite_schema where type = 'trigger' and tbl_name = ? collate nocase"
+    triggers = (_OWN.fullmatch(name) for (name,) in session.execute(query, (table,)).fetchall())
+    nickname = next((found.group(1) for found in triggers if found), None)
+    if nickname is None:
         return ""
     return (
-        f" and exists (select 1 from {CONTENTS} o where o.tablenick = {int(found[0])} "
+        f" and exists (select 1 from {CONTENTS} o where o.tablenick = {nickname} "
         f"and o.rowguid = {quote(table)}.{ROWGUID} and o.origin is null)"
     )
 

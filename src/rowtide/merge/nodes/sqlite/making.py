@@ -123,8 +123,9 @@ def _compose(
             clauses[part.name] = clauses.get(part.name, "") + clause
     columns = [_column(column, clauses.get(column.name, "")) for column in article.columns]
     generated = [line for line in lines if " generated always as " in line]
+    growing = " autoincrement" * bool(article.identity_range)
     constraints = [
-        f"primary key ({_names(column.name for column in article.key_columns)})",
+        f"primary key ({_names(column.name for column in article.key_columns)}{growing})",
         *(f"unique ({_names(key)})" for key in description.unique_keys),
         *(
             _foreign_key(reference, tables)

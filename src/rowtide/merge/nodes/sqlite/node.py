@@ -41,7 +41,14 @@ from rowtide.merge.nodes.sqlite.row_metadata import (
     read_asked,
     table_of,
 )
-from rowtide.merge.nodes.sqlite.rows import find_key_holder, highest_key, read_referencing, read_rows
+from rowtide.merge.nodes.sqlite.rows import (
+    find_key_holder,
+    highest_key,
+    read_numbering,
+    read_referencing,
+    read_rows,
+    set_numbering,
+)
 from rowtide.merge.nodes.sqlite.system_tables import AGENT, CONTENTS
 from rowtide.merge.nodes.sqlite.tables import SqliteTables
 from rowtide.merge.nodes.sqlite.writing import fill, log_own, log_update, write, write_temporary
@@ -52,6 +59,7 @@ from rowtide.merge.partitions.links import Link
 from rowtide.merge.progress import require_session
 from rowtide.merge.versions.changes import Known, Row, Write
 from rowtide.merge.versions.composition import Composer
+from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering
 from rowtide.merge.versions.row_metadata import MetadataReader
 
 _CACHE = "pragma cache_size = -65536"
@@ -69,6 +77,7 @@ class SqliteNode:
     """See `Node`. Foreign keys are enforced for merged rows, even if the file's other programs do not enable them."""
 
     tries_together = False
+    numbers_above_all = True
 
     def __init__(self, engine: Engine) -> None:
         self.connection = engine.connect()
@@ -226,6 +235,13 @@ class SqliteNode:
     def next_keys(self, article: Article, count: int) -> Sequence[str]:
         highest = highest_key(self._session, article)
         return [str(highest + number) for number in range(1, count + 1)]
+
+    def read_numbering(self, articles: Sequence[Article]) -> Mapping[int, Numbering]:
+        found = {article.nickname: read_numbering(self._session, article) for article in articles}
+        return {nickname: Numbering(last, highest, follows_highest=True) for nickname, (last, highest) in found.items()}
+
+    def set_numbering(self, article: Article, owned: IdentityRange) -> None:
+        set_numbering(self._session, article, owned)
 
     def renumber(self, article: Article, keys: Mapping[str, str]) -> None:
         self._attempt(article, partial(renumber, self._session, article, keys))

@@ -11,6 +11,7 @@ from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.row_metadata import READER, read_asked, table_of
 from rowtide.merge.versions.changes import Row
+from rowtide.merge.versions.identity_ranges import IdentityRange
 
 _CHUNK = 200
 """How many keys one query has, each with all its columns' values as parameters."""
@@ -52,10 +53,25 @@ def read_referencing(
 
 def highest_key(session: sqlite3.Connection, article: Article) -> int:
     """Return the highest number that the one column of a primary key has, or had with AUTOINCREMENT."""
+    last, highest = read_numbering(session, article)
+    return max(last or 0, highest or 0)
+
+
+def read_numbering(session: sqlite3.Connection, article: Article) -> tuple[int | None, int | None]:
+    """Return the last number that AUTOINCREMENT gave, or saw, and the highest key; None for none."""
     (column,) = article.key_columns
-    query = f"select coalesce(max({quote(column.name)}), 0) from {table_of(article)}"
-    highest = int(session.execute(query).fetchone()[0])
+    highest = session.execute(f"select max({quote(column.name)}) from {table_of(article)}").fetchone()[0]
     if session.execute("select 1 from main.sqlite_schema where name = 'sqlite_sequence'").fetchone() is None:
-        return highest
-    counted = f"select seq from sqlite_sequence where name = {quote_literal(article.file_table)}"
-    return max([highest, *(int(seq) for (seq,) in session.execute(counted))])
+        return None, highest
+    counted = f"select max(seq) from sqlite_sequence where name = {quote_literal(article.file_table)} collate nocase"
+    return session.execute(counted).fetchone()[0], highest
+
+
+def set_numbering(session: sqlite3.Connection, article: Article, owned: IdentityRange) -> None:
+    """Let AUTOINCREMENT go on with the first number of ranges, unless it is in them."""
+    name = quote_literal(article.file_table)
+    last, _ = read_numbering(session, article)
+    if last is None:
+        session.execute(f"insert into sqlite_sequence (name, seq) values ({name}, {owned.begin - 1})")
+    elif not owned.has(last):
+        session.execute(f"update sqlite_sequence set seq = {owned.begin - 1} where name = {name} collate nocase")

@@ -11,11 +11,14 @@ from rowtide.databases.sqlite.displacement import Displacement
 from rowtide.databases.sqlite.index_text import TOKEN
 from rowtide.databases.sqlite.quoting import quote, quote_literal, unquote
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
+from rowtide.merge.definitions import identity_ranges
 from rowtide.merge.errors import ChangeProhibited
 from rowtide.merge.nodes.sqlite.system_tables import AGENT, LOG
 from rowtide.merge.versions.apply import Logged
 
 _KINDS = ("ins", "upd", "del", "ins_displaces", "upd_displaces", "rowguid")
+_IDENTITY = "identity"
+"""The kind of the trigger that keeps to identity ranges."""
 _PROHIBITIONS = {"prohibit_ins": "insert", "prohibit_upd": "update", "prohibit_del": "delete"}
 
 
@@ -49,6 +52,8 @@ def trigger_statements(article: Article, table: Table) -> dict[str, str]:
     for kind, event in _PROHIBITIONS.items():
         refusal = f"select raise(abort, {quote_literal(str(ChangeProhibited(article.table)))})"
         bodies[kind] = (f"before {event} on {quoted} when not exists (select 1 from {quote(AGENT)})", refusal)
+    if article.identity_range:
+        bodies[_IDENTITY] = _require_range(article, quoted)
     return {
         name: f"create trigger {quote(name)} {event} begin {statement}; end"
         for name, event, statement in ((trigger_name(article, kind), *bodies[kind]) for kind in _kinds(article))
@@ -77,14 +82,15 @@ def trigger_names(article: Article) -> tuple[str, ...]:
 
 def all_trigger_names(article: Article) -> tuple[str, ...]:
     """Return the names that triggers of an article's table have with any options."""
-    return tuple(trigger_name(article, kind) for kind in (*_KINDS, *_PROHIBITIONS))
+    return tuple(trigger_name(article, kind) for kind in (*_KINDS, *_PROHIBITIONS, _IDENTITY))
 
 
 def _kinds(article: Article) -> tuple[str, ...]:
     """Return the kinds of an article's triggers; without tracking the rowguids alone are kept, or all rows."""
-    if article.is_tracked:
-        return _KINDS
-    return tuple(_PROHIBITIONS) if article.is_prohibited else ("rowguid",)
+    if article.is_prohibited and not article.is_tracked:
+        return tuple(_PROHIBITIONS)
+    ranges = (_IDENTITY,) if article.identity_range else ()
+    return (*_KINDS, *ranges) if article.is_tracked else ("rowguid", *ranges)
 
 
 def trigger_name(article: Article, kind: str) -> str:
@@ -102,6 +108,22 @@ def _logged(article: Article, kind: Logged, *, row: str = "new") -> str:
     return (
         f"insert into {LOG} (tablenick, rowguid, kind{names}) "
         f"values ({article.nickname}, {row}.{ROWGUID}, {kind.value}{values})"
+    )
+
+
+def _require_range(article: Article, table: str) -> tuple[str, str]:
+    """Return the event and the statement that refuse a number beyond the node's identity ranges."""
+    (column,) = article.key_columns
+    end = (
+        f"select next_range_end from {identity_ranges.name} where artid = {article.nickname} and is_own "
+        "and is_pub_range = 0"
+    )
+    fact = f"the identity ranges of {article.file_table} are used up"
+    message = f"RT-8053: {fact}: synchronise this file, which gives it new ones"
+    is_of_program = f"not exists (select 1 from {AGENT})"
+    return (
+        f"after insert on {table} when new.{quote(column.name)} > ({end}) and {is_of_program}",
+        f"select raise(abort, {quote_literal(message)})",
     )
 
 

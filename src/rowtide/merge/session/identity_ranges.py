@@ -1,0 +1,314 @@
+"""Give nodes the numbers for their new rows (SQL Server: automatic identity range management).
+
+The publisher's pool of a table's numbers only grows. A node gets its ranges when it subscribes, and further ones at
+synchronisations, once it has used those that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from rowtide.merge.articles import Article, Publication, SubscriberType, Subscription
+from rowtide.merge.definitions import identity_ranges, publications
+from rowtide.merge.errors import IdentityRangeExhausted, IdentityRangeMissing, IdentityRangeUnfit
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.retry import transact_at
+from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering, largest_number, renew
+
+_columns = identity_ranges.c
+_BOUNDS = ("range_begin", "range_end", "next_range_begin", "next_range_end")
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A row of MSmerge_identity_range."""
+
+    subid: str
+    owned: IdentityRange
+    is_own: bool
+
+
+def begin_pool(hub: Node, publication: Publication, article: Article) -> None:
+    """Make the pool of an article's numbers, above all that the hub has used, in the caller's transaction.
+
+    The hub gets its own ranges, unless it has those of another publisher, which also gave it the pool. Raises
+    `IdentityRangeMissing`, `IdentityRangeExhausted`.
+    """
+    numbering = hub.read_numbering([article])[article.nickname]
+    own = _find_own(hub.connection, article, is_pub_range=False)
+    if own is None:
+        used = max(numbering.last or 0, numbering.highest or 0)
+        first = IdentityRange(used + 1, used, used + 1, used, used)
+        _put(hub.connection, publication.pubid, article, first, is_own=True)
+        _renew_publisher(hub, publication.pubid, article, numbering, is_new=True)
+        return
+    given = _find_own(hub.connection, article, is_pub_range=True)
+    if given is None:
+        raise IdentityRangeMissing(article.qualified_name)
+    pool = replace(given.owned, max_used=given.owned.begin - 1)
+    _put(hub.connection, publication.pubid, article, pool, is_own=False)
+
+
+def require_fit(hub: Node, subscriber: Node, publication: Publication, articles: Sequence[Article]) -> None:
+    """Raise `IdentityRangeUnfit` if a subscriber could not number rows from the ranges that the hub has for it."""
+    for article in articles:
+        if article.identity_range and subscriber.numbers_above_all:
+            pool = _find(hub.connection, publication.pubid, article)
+            if pool is not None and not pool.is_own:
+                raise IdentityRangeUnfit(article.qualified_name)
+
+
+def give_ranges(
+    hub: Node, subscriber: Node, publication: Publication, articles: Sequence[Article], subscription: Subscription
+) -> None:
+    """Give both nodes new ranges where they have used theirs; the subscriber, those that it lost, too.
+
+    Raises `IdentityRangeExhausted`, `NodeBusy`.
+    """
+    numbered = [article for article in articles if article.identity_range]
+    if not numbered:
+        return
+    at_hub, there = hub.read_numbering(numbered), subscriber.read_numbering(numbered)
+    for article in numbered:
+        if _is_due(hub, publication.pubid, article, at_hub[article.nickname]):
+            transact_at(hub, partial(_renew_publisher, hub, publication.pubid, article, at_hub[article.nickname]))
+        _give(hub, subscriber, publication, article, subscription, there[article.nickname], at_hub[article.nickname])
+
+
+def are_overtaken(subscriber: Node, articles: Sequence[Article], subscription: Subscription) -> bool:
+    """Whether a subscriber has received keys above its ranges, so that its programs would get no numbers."""
+    numbered = [article for article in articles if article.identity_range]
+    for article in numbered:
+        numbering = subscriber.read_numbering([article])[article.nickname]
+        has = _find(subscriber.connection, subscription.subid, article)
+        if numbering.follows_highest and has is not None and (numbering.highest or 0) > has.owned.next_end:
+            return True
+    return False
+
+
+def adjust_publisher(hub: Node, publication: Publication, article: Article) -> bool:
+    """Give the publisher new ranges if it has used its own (SQL Server: sp_adjustpublisheridentityrange).
+
+    Return whether it got any. Raises `IdentityRangeExhausted`, `NodeBusy`.
+    """
+    numbering = hub.read_numbering([article])[article.nickname]
+    if not _is_due(hub, publication.pubid, article, numbering):
+        return False
+    transact_at(hub, partial(_renew_publisher, hub, publication.pubid, article, numbering))
+    return True
+
+
+def restore_pool(hub: Node, publication: Publication, article: Article, subscriptions: int) -> int:
+    """Move the pool behind all numbers that may have been given since a backup that the hub was restored from.
+
+    (SQL Server: sp_restoremergeidentityrange.) That is behind all keys of the hub, and behind one renewal for each
+    subscription. Return the last number given. Raises `NodeBusy`.
+    """
+    numbering = hub.read_numbering([article])[article.nickname]
+
+    def restore() -> int:
+        pool = _find(hub.connection, publication.pubid, article)
+        assert pool is not None
+        used = max(pool.owned.max_used or 0, numbering.highest or 0, numbering.last or 0)
+        used += 2 * article.identity_range * subscriptions
+        _set(hub.connection, publication.pubid, article, max_used=used)
+        return used
+
+    return transact_at(hub, restore)
+
+
+def forget_ranges(connection: Connection, subid: str) -> None:
+    """Remove the ranges of a subscription, or of a publication's publisher, in the caller's transaction."""
+    connection.execute(delete(identity_ranges).where(_columns.subid == subid))
+
+
+def _give(
+    hub: Node,
+    subscriber: Node,
+    publication: Publication,
+    article: Article,
+    subscription: Subscription,
+    numbering: Numbering,
+    at_hub: Numbering,
+) -> None:
+    has = _find(subscriber.connection, subscription.subid, article)
+
+    def give() -> IdentityRange:
+        known = _find(hub.connection, subscription.subid, article)
+        if has is not None:
+            _raise_pool(hub.connection, publication.pubid, article, has.owned)
+        ahead = max(at_hub.highest or 0, numbering.highest or 0)
+        current = known if has is None or known is None or known.owned.next_end > has.owned.next_end else has
+        take = partial(_take, hub, publication.pubid, article)
+        got = renew(None if current is None else current.owned, numbering, ahead, article, take)
+        if got is not None:
+            _put(hub.connection, subscription.subid, article, got, is_own=False)
+            _stay_above(hub, publication.pubid, article, at_hub)
+        given = got if got is not None else current.owned if current is not None else None
+        assert given is not None
+        return given
+
+    given = transact_at(hub, give) if _may_need(has, numbering, at_hub, article) else None
+    if given is not None and (has is None or given != has.owned):
+        with subscriber.transaction():
+            _put(subscriber.connection, subscription.subid, article, given, is_own=True)
+            subscriber.set_numbering(article, given)
+    if subscription.subscriber_type is SubscriberType.SERVER and article.publisher_identity_range:
+        _give_publisher_range(hub, subscriber, publication, article, subscription, at_hub)
+
+
+def _stay_above(hub: Node, pubid: str, article: Article, numbering: Numbering) -> None:
+    """Give a publisher whose numbers follow its highest key new ranges, above those that it has just given away."""
+    pool = _find(hub.connection, pubid, article)
+    if numbering.follows_highest and pool is not None:
+        _renew_publisher(hub, pubid, article, replace(numbering, highest=pool.owned.max_used))
+
+
+def _may_need(has: _Stored | None, numbering: Numbering, at_hub: Numbering, article: Article) -> bool:
+    if has is None:
+        return True
+    ahead = max(at_hub.highest or 0, numbering.highest or 0)
+    return renew(has.owned, numbering, ahead, article, lambda _count: 1) is not None
+
+
+def _give_publisher_range(
+    hub: Node,
+    subscriber: Node,
+    publication: Publication,
+    article: Article,
+    subscription: Subscription,
+    at_hub: Numbering,
+) -> None:
+    """Give a subscriber that publishes the numbers for its own subscribers (SQL Server: @pub_identity_range)."""
+    has = _find(subscriber.connection, subscription.subid, article, is_pub_range=True)
+    pool = _find_pool(subscriber.connection, article)
+    used = None if pool is None else pool.owned.max_used
+    if has is not None and (used is None or used < has.owned.end):
+        return
+    size = article.publisher_identity_range
+
+    def give() -> IdentityRange:
+        count = size if has is not None else 2 * size
+        begin = _take(hub, publication.pubid, article, count)
+        given = (
+            IdentityRange(begin, begin + size - 1, begin + size, begin + 2 * size - 1)
+            if has is None
+            else IdentityRange(has.owned.next_begin, has.owned.next_end, begin, begin + size - 1)
+        )
+        _put(hub.connection, subscription.subid, article, given, is_own=False, is_pub_range=True)
+        _stay_above(hub, publication.pubid, article, at_hub)
+        return given
+
+    given = transact_at(hub, give)
+    with subscriber.transaction():
+        _put(subscriber.connection, subscription.subid, article, given, is_own=True, is_pub_range=True)
+
+
+def _renew_publisher(hub: Node, pubid: str, article: Article, numbering: Numbering, *, is_new: bool = False) -> None:
+    """Give the publisher ranges from its own pool, in the caller's transaction."""
+    own = _find_own(hub.connection, article, is_pub_range=False)
+    assert own is not None
+    known = None if is_new else own.owned
+    got = renew(known, numbering, numbering.highest, article, partial(_take, hub, pubid, article))
+    if got is not None:
+        bounds = dict(zip(_BOUNDS, (got.begin, got.end, got.next_begin, got.next_end), strict=True))
+        _set(hub.connection, own.subid, article, **bounds)
+        hub.set_numbering(article, got)
+
+
+def _is_due(hub: Node, pubid: str, article: Article, numbering: Numbering) -> bool:
+    """Whether the publisher is to get new ranges from its own pool.
+
+    Where its ranges are another publisher's, that is only if its programs would get no numbers until it is there next.
+    """
+    own = _find_own(hub.connection, article, is_pub_range=False)
+    if own is None or _find(hub.connection, pubid, article) is None:
+        return False
+    if own.subid != pubid:
+        return numbering.follows_highest and (numbering.highest or 0) > own.owned.next_end
+    return _needs(own.owned, numbering, article)
+
+
+def _needs(owned: IdentityRange, numbering: Numbering, article: Article) -> bool:
+    return renew(owned, numbering, numbering.highest, article, lambda _count: 1) is not None
+
+
+def _take(hub: Node, pubid: str, article: Article, count: int) -> int:
+    """Take numbers from a pool, in the caller's transaction, and return the first. Raises `IdentityRangeExhausted`."""
+    _set(hub.connection, pubid, article, max_used=_columns.max_used + count)
+    pool = _find(hub.connection, pubid, article)
+    assert pool is not None
+    assert pool.owned.max_used is not None
+    last = pool.owned.max_used
+    given = None if pool.is_own else _find_own(hub.connection, article, is_pub_range=True)
+    if given is not None and last - count < given.owned.next_begin - 1 and last > given.owned.end:
+        last = given.owned.next_begin - 1 + count
+        _set(hub.connection, pubid, article, max_used=last)
+    if last > (largest_number(article) if given is None else given.owned.next_end):
+        raise IdentityRangeExhausted(article.qualified_name)
+    return last - count + 1
+
+
+def _raise_pool(connection: Connection, pubid: str, article: Article, known: IdentityRange) -> None:
+    """Keep the pool above a node's ranges, which a publisher restored from a backup does not know."""
+    pool = _find(connection, pubid, article)
+    if pool is not None and pool.is_own and (pool.owned.max_used or 0) < known.next_end:
+        _set(connection, pubid, article, max_used=known.next_end)
+
+
+def _find(connection: Connection, subid: str, article: Article, *, is_pub_range: bool = False) -> _Stored | None:
+    return _read(connection, _columns.subid == subid, article, is_pub_range=is_pub_range)
+
+
+def _find_own(connection: Connection, article: Article, *, is_pub_range: bool) -> _Stored | None:
+    return _read(connection, _columns.is_own, article, is_pub_range=is_pub_range)
+
+
+def _find_pool(connection: Connection, article: Article) -> _Stored | None:
+    """Return the pool of a node that has its own ranges from another publisher."""
+    return _read(connection, _columns.subid.in_(select(publications.c.pubid)), article, is_pub_range=False)
+
+
+def _read(connection: Connection, condition: Any, article: Article, *, is_pub_range: bool) -> _Stored | None:
+    of_article = (_columns.artid == article.nickname) & (_columns.is_pub_range == int(is_pub_range))
+    row = connection.execute(select(identity_ranges).where(condition & of_article)).mappings().first()
+    if row is None:
+        return None
+    begin, end, next_begin, next_end = (row[name] for name in _BOUNDS)
+    return _Stored(row["subid"], IdentityRange(begin, end, next_begin, next_end, row["max_used"]), bool(row["is_own"]))
+
+
+def _put(
+    connection: Connection,
+    subid: str,
+    article: Article,
+    owned: IdentityRange,
+    *,
+    is_own: bool,
+    is_pub_range: bool = False,
+) -> None:
+    """Write a row, in place of what is there."""
+    mine = (
+        (_columns.subid == subid) & (_columns.artid == article.nickname) & (_columns.is_pub_range == int(is_pub_range))
+    )
+    connection.execute(delete(identity_ranges).where(mine))
+    connection.execute(
+        insert(identity_ranges).values(
+            subid=subid,
+            artid=article.nickname,
+            is_pub_range=int(is_pub_range),
+            is_own=is_own,
+            max_used=owned.max_used,
+            **dict(zip(_BOUNDS, (owned.begin, owned.end, owned.next_begin, owned.next_end), strict=True)),
+        )
+    )
+
+
+def _set(connection: Connection, pubid: str, article: Article, **values: Any) -> None:
+    mine = (_columns.subid == pubid) & (_columns.artid == article.nickname) & (_columns.is_pub_range == 0)
+    connection.execute(update(identity_ranges).where(mine).values(values))
