@@ -21,6 +21,10 @@ UPLOAD_ONLY, DOWNLOAD_ONLY = "upload-only", "download-only"
 """The resolvers of articles whose changes travel in one direction."""
 
 
+PUBLISHER_PRIORITY = 100.0
+"""The weight of changes of a publisher that is nobody's subscriber."""
+
+
 class SubscriberType(IntEnum):
     """Weight of a subscriber's changes in conflicts (SQL Server: sysmergesubscriptions.subscriber_type)."""
 

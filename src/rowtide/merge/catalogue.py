@@ -6,9 +6,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, update
 
-from rowtide.merge.articles import Article, Publication
+from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Publication, SubscriberType
 from rowtide.merge.definitions import (
     articles,
     conflicts_info,
@@ -16,6 +16,7 @@ from rowtide.merge.definitions import (
     publications,
     replinfo,
     schema_changes,
+    subscriptions,
 )
 from rowtide.merge.errors import MergeArticleUnknown, MergePublicationUnknown
 
@@ -93,6 +94,35 @@ def select_articles(condition: ColumnElement[bool]) -> Select[Any]:
     """Return the query of articles, parents before their children: `definition` is what `Article.decode` reads."""
     listed = select(articles.c.nickname, articles.c.definition, articles.c.purged_lineage).where(condition)
     return listed.order_by(articles.c.processing_order, articles.c.nickname)
+
+
+def select_hub_priority(publication: str) -> Select[Any]:
+    """Return the query of the weight of a publisher's own changes: its priority as a server that publishes again.
+
+    `hub_priority_of` reads its rows.
+    """
+    pubid = select(publications.c.pubid).where(publications.c.name == publication).scalar_subquery()
+    own = select(replinfo.c.nickname).scalar_subquery()
+    published = select(articles.c.nickname).where(articles.c.pubid == pubid)
+    received = articles.alias()
+    by_others = select(received.c.pubid).where(received.c.nickname.in_(published))
+    lowest = func.min(subscriptions.c.priority).label("priority")
+    joined = publications.c.pubid == subscriptions.c.pubid
+    return (
+        select(lowest)
+        .select_from(subscriptions.join(publications, joined))
+        .where(
+            publications.c.publisher != own,
+            publications.c.pubid.in_(by_others),
+            subscriptions.c.subscriber_type == SubscriberType.SERVER,
+        )
+    )
+
+
+def hub_priority_of(rows: Sequence[Mapping[Any, Any]]) -> float:
+    """Return the weight of a publisher's own changes from the rows of `select_hub_priority`."""
+    found = [row["priority"] for row in rows if row["priority"] is not None]
+    return float(found[0]) if found else PUBLISHER_PRIORITY
 
 
 def find_article(publication: Publication, listed: Sequence[Article], name: str) -> Article:

@@ -144,6 +144,32 @@ class UploadOptionsRefused(Invalid):
 
 
 @numbered
+class PriorityRefused(Invalid):
+    """A server's priority is not below its publisher's."""
+
+    number = 8095
+    fact = "{subscriber} cannot have priority {priority} in {publication}, whose publisher has {publisher_priority}"
+    hint = "Choose one from 0 up to, but below, the publisher's: 100, or its own as a subscriber that publishes again."
+    subscriber: str
+    priority: float
+    publication: str
+    publisher_priority: float
+
+
+@numbered
+class RepublisherNotServer(Denied):
+    """A subscription of type client has the table, and its changes have no priority of their own."""
+
+    number = 8096
+    fact = (
+        "table {table} cannot be published here: this database has it by a subscription of type client to {publication}"
+    )
+    hint = "Subscribe it with --type server and a --priority, which its own changes and those of its clients then have."
+    table: str
+    publication: str
+
+
+@numbered
 class SessionReplaced(RowtideError):
     """Another synchronisation of the same subscription has begun."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictType, type_of
-from rowtide.merge.conflicts.resolution import Contest, Winner, decide, withdrawal
+from rowtide.merge.conflicts.resolution import Contest, Winner, decide, weight_of, withdrawal
 from rowtide.merge.conflicts.resolvers import find_resolver, priority_of
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 from rowtide.merge.versions.comparison import Conflict, Presence, compare
@@ -101,7 +101,13 @@ def settle(row: ContestedRow, winner: Winner, priority: float) -> Write | None:
         if row.sent is None:
             lineage = row.known.version.lineage.encode()
             return withdrawal(row.rowguid, lineage, is_live=True) if row.row is not None else None
-        return decide(row.sent, row.known, row.sent.row, priority=priority or None, tombstone=row.sent.tombstone)
+        return decide(
+            row.sent,
+            row.known,
+            row.sent.row,
+            priority=weight_of(row.sent, priority) or None,
+            tombstone=row.sent.tombstone,
+        )
     if not row.is_ahead or row.sent is None:
         return None
     if row.known is None:

@@ -75,8 +75,13 @@ def resolve(contest: Contest, verdict: Verdict) -> Write:
         row = verdict.row
         renewed = frozenset(range(len(row))) if verdict.renewed is None else verdict.renewed
     tombstone = contest.sent.tombstone if is_sent else None
-    priority = contest.priority or None if is_sent else contest.known.priority
+    priority = weight_of(contest.sent, contest.priority) or None if is_sent else contest.known.priority
     return decide(contest.sent, contest.known, row, priority=priority, tombstone=tombstone, renewed=renewed)
+
+
+def weight_of(sent: RowChange, priority: float) -> float:
+    """Return the weight of a subscriber's version: its own, or the subscription's if the subscriber made it."""
+    return priority if sent.priority is None else sent.priority
 
 
 def decide(

@@ -10,16 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from rowtide.merge.articles import ADDITIVE, DOWNLOAD_ONLY, UPLOAD_ONLY, Article, ArticleColumn
+from rowtide.merge.articles import ADDITIVE, DOWNLOAD_ONLY, PUBLISHER_PRIORITY, UPLOAD_ONLY, Article, ArticleColumn
 from rowtide.merge.conflicts.column_values import average, is_number, is_text, merge_texts, order
-from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Verdict, Winner
+from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Verdict, Winner, weight_of
 from rowtide.merge.errors import ResolverRefused, ResolverUnknown
 from rowtide.merge.versions.bases import add_up
 from rowtide.merge.versions.changes import Known
 from rowtide.merge.versions.comparison import changed_apart
 from rowtide.merge.versions.lineage import Change
 
-PUBLISHER_PRIORITY = 100.0
 PYTHON = "python"
 """What is written before the name of a handler's class."""
 _DELIMITER = " "
@@ -28,9 +27,9 @@ Value = str | None
 
 def by_priority(contest: Contest) -> Winner:
     """The higher priority wins; between equal priorities, the change of the node with the lower nickname."""
-    known = priority_of(contest.known)
-    if contest.priority != known:
-        return Winner.SUBSCRIBER if contest.priority > known else Winner.PUBLISHER
+    weight, known = weight_of(contest.sent, contest.priority), priority_of(contest.known)
+    if weight != known:
+        return Winner.SUBSCRIBER if weight > known else Winner.PUBLISHER
     sent, last = Change.decode(contest.sent.last), contest.known.version.last
     assert last is not None
     return Winner.SUBSCRIBER if sent.nickname < last.nickname else Winner.PUBLISHER

@@ -18,6 +18,7 @@ from rowtide.merge.articles import (
     Partition,
     PartitionOptions,
     Publication,
+    SubscriberType,
     UploadOptions,
 )
 from rowtide.merge.catalogue import (
@@ -44,6 +45,7 @@ from rowtide.merge.errors import (
     MergeArticleExists,
     MergeKeyMissing,
     MergePublicationExists,
+    RepublisherNotServer,
     ResolverRefused,
     SubscriptionsLeft,
     UploadOptionsRefused,
@@ -119,6 +121,7 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     apart = "" if merged is not None else _name_apart(described, others)
     article = _article(described, merged, options, apart)
     _require_new(hub, publication, article, merged)
+    _require_server(hub, publication, article)
     require_record_options(article)
     if find_handler(article) is None:
         require_resolver(article)
@@ -359,6 +362,17 @@ def _numbers(hub: Node, publication: Publication, article: Article) -> bool:
     listed = list_articles(hub.connection, publication.pubid)
     is_own = publication.publisher == read_nickname(hub.connection)
     return is_own and any(one.nickname == article.nickname and bool(one.identity_range) for one in listed)
+
+
+def _require_server(hub: Node, publication: Publication, article: Article) -> None:
+    """Raise `RepublisherNotServer` if the hub has the table itself as a client of another publisher."""
+    for other in list_publications(hub.connection):
+        if other.publisher == publication.publisher:
+            continue
+        if any(one.nickname == article.nickname for one in list_articles(hub.connection, other.pubid)):
+            own = list_subscriptions(hub.connection, other.pubid)
+            if any(one.subscriber_type is not SubscriberType.SERVER for one in own):
+                raise RepublisherNotServer(article.qualified_name, other.name)
 
 
 def _is_preserved(hub: Node, article: Article, *, is_merged: bool) -> bool:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from rowtide.merge.articles import (
+    PUBLISHER_PRIORITY,
     Article,
     Partition,
     PartitionOptions,
@@ -19,6 +20,7 @@ from rowtide.merge.articles import (
 from rowtide.merge.catalogue import (
     find_publication,
     get_publication,
+    hub_priority_of,
     list_articles,
     list_publications,
     put_article,
@@ -26,6 +28,7 @@ from rowtide.merge.catalogue import (
     read_nickname,
     read_purged,
     renew_nickname,
+    select_hub_priority,
     set_definition,
     set_publisher,
     set_purged,
@@ -35,6 +38,7 @@ from rowtide.merge.errors import (
     MergeSubscriptionUnknown,
     NodeBusy,
     NodeRestored,
+    PriorityRefused,
     SubscriberHasTable,
 )
 from rowtide.merge.nodes.node import Enumeration, Node
@@ -89,7 +93,7 @@ def add_subscription(
     the subscriber's database does not have. The subscriber is filled in one transaction; a repeat completes an
     interrupted call. With partition option 3, the partition's earlier subscriber loses its subscription. Raises
     `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`,
-    `IdentityRangeUnfit`.
+    `IdentityRangeUnfit`, `PriorityRefused`.
     """
     publication = get_publication(hub.connection, publication_name)
     notice(hub, publication)
@@ -102,6 +106,10 @@ def add_subscription(
     for article in articles:
         if article not in shared and subscriber.tables.is_there(article):
             raise SubscriberHasTable(article.qualified_name)
+    (found,) = hub.read_together(select_hub_priority(publication_name))
+    hub_priority = hub_priority_of(found)
+    if subscriber_type is SubscriberType.SERVER and not 0 <= priority < hub_priority:
+        raise PriorityRefused(subscriber_name, priority, publication_name, hub_priority)
     chosen = choose_partition(publication, articles, partition or Partition())
     nickname = read_nickname(subscriber.connection)
     subscription = Subscription(
@@ -123,7 +131,9 @@ def add_subscription(
         enter_partition(hub, articles, subscription)
     with subscriber.transaction():
         with hub.enumerating() as enumeration:
-            snapshot = Snapshot(enumeration, articles, bind_articles(articles, chosen), shared, subscriber_type)
+            snapshot = Snapshot(
+                enumeration, articles, bind_articles(articles, chosen), shared, subscriber_type, hub_priority
+            )
             generation, members = enumeration.generation, snapshot.members()
             at_subscriber = replace(subscription, nickname=publication.publisher, received=generation)
             omissions = _fill(hub, subscriber, publication, snapshot, on_progress)
@@ -162,7 +172,15 @@ def _complete(subscriber: Node, subscription: Subscription, snapshot: Snapshot, 
 
     Raises `RowsRefused`.
     """
-    receiver = SubscriberReceiver(subscriber, subscription, subscription.nickname, "", {}, is_upload=False)
+    receiver = SubscriberReceiver(
+        subscriber,
+        subscription,
+        subscription.nickname,
+        "",
+        {},
+        is_upload=False,
+        hub_priority=snapshot.hub_priority,
+    )
     for batch in snapshot.rows(article):
         changes = snapshot.enumeration.again(article, [rowguid for rowguid, _ in batch])
         (received,) = receiver.receive([(article, changes)], Attempt.FIRST)
@@ -207,8 +225,13 @@ def reinitialize(
             renew_nickname(subscriber.connection)
         nickname = read_nickname(subscriber.connection)
         with hub.enumerating() as enumeration:
-            subscriber_type = pairing.at_hub.subscriber_type
-            snapshot = Snapshot(enumeration, pairing.articles, pairing.filters, subscriber_type=subscriber_type)
+            snapshot = Snapshot(
+                enumeration,
+                pairing.articles,
+                pairing.filters,
+                subscriber_type=pairing.at_hub.subscriber_type,
+                hub_priority=pairing.hub_priority,
+            )
             generation, members = enumeration.generation, snapshot.members()
             _refill(subscriber, pairing.publication.pubid, pairing.hub, snapshot, on_progress)
         hold(hub, nickname, members, generation)
@@ -313,6 +336,7 @@ class Snapshot:
     filters: Mapping[int, RowFilter]
     shared: Sequence[Article] = ()
     subscriber_type: SubscriberType = SubscriberType.CLIENT
+    hub_priority: float = PUBLISHER_PRIORITY
 
     @property
     def new_articles(self) -> Sequence[Article]:
@@ -342,7 +366,7 @@ class Snapshot:
             belonging = {rowguid for batch in self.enumeration.members(row_filter) for rowguid, _ in batch}
         for batch in self.enumeration.upserts(article, 0, _NO_NODE):
             there = (change for change in batch if belonging is None or change.rowguid in belonging)
-            yield [taken(change, None, publisher, None)._replace(is_live=True) for change in there]
+            yield [taken(change, None, publisher, self.hub_priority)._replace(is_live=True) for change in there]
 
     def members(self) -> dict[Article, list[tuple[str, str | None]]]:
         """Return the rowguids of the filtered articles' rows, each with its parent's."""

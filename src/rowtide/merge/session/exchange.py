@@ -293,7 +293,7 @@ def transact(receiver: Receiver, work: Callable[[], Result]) -> Result:
 
 
 def taken(change: RowChange, known: Known | None, origin: int, priority: float | None) -> Write:
-    """Return what writes a sender's version unchanged.
+    """Return what writes a sender's version unchanged; `priority` is the weight of the sender's own versions.
 
     For columns that the version has no metadata for, as after a snapshot, the receiver keeps its own.
     """
@@ -309,7 +309,7 @@ def taken(change: RowChange, known: Known | None, origin: int, priority: float |
         columns=columns,
         origin=origin,
         tombstone=change.tombstone or TombstoneType.USER,
-        priority=priority,
+        priority=priority if change.priority is None else change.priority,
     )
 
 
@@ -322,9 +322,9 @@ def alike(
     """
     groups: dict[tuple[object, ...], tuple[list[RowChange], Known | None]] = {}
     for change in changes:
-        rowguid, lineage, last, columns, row, tombstone, *_ = change
+        rowguid, lineage, last, columns, row, tombstone, _, _, priority = change
         here = known.get(rowguid)
-        key = (lineage, last, columns, row is None, tombstone, id(here))
+        key = (lineage, last, columns, row is None, tombstone, priority, id(here))
         if key not in groups:
             groups[key] = ([], here)
         groups[key][0].append(change)

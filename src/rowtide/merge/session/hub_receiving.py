@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from rowtide.merge.articles import Article, PartitionOptions, SubscriberType
+from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, PartitionOptions, SubscriberType
 from rowtide.merge.conflicts.record_contests import is_live
 from rowtide.merge.conflicts.records import (
     ConflictRecord,
@@ -84,6 +84,11 @@ class HubReceiver(NodeReceiver):
         """The weight of the subscriber's changes in conflicts."""
         is_server = self.subscription.subscriber_type is SubscriberType.SERVER
         return self.subscription.priority if is_server else 0.0
+
+    def weighed(self, known: Known | None) -> Known | None:
+        if known is None or known.priority is not None or self.hub_priority == PUBLISHER_PRIORITY:
+            return known
+        return replace(known, priority=self.hub_priority)
 
     def receive(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
         self.seen.clear()

@@ -12,13 +12,15 @@ from datetime import UTC, datetime
 
 from sqlalchemy import select
 
-from rowtide.merge.articles import Article, Publication, Subscription
+from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Publication, Subscription
 from rowtide.merge.catalogue import (
     find_publication,
+    hub_priority_of,
     list_articles,
     read_nickname,
     read_publication,
     select_articles,
+    select_hub_priority,
     select_publication,
 )
 from rowtide.merge.definitions import articles, publications, schema_changes, subscriptions
@@ -54,7 +56,8 @@ class Pairing:
     """A hub and a subscriber; each stores its own `Subscription` of the other.
 
     `articles` are the hub's, `known` the subscriber's definitions of them, `leaving` those that the hub has dropped and
-    keeps until each subscriber has uploaded what it changed. `schema` is the last schema change of the hub.
+    keeps until each subscriber has uploaded what it changed. `schema` is the last schema change of the hub,
+    `hub_priority` the weight of its own changes in conflicts.
     """
 
     publication: Publication
@@ -65,6 +68,7 @@ class Pairing:
     known: tuple[Article, ...] = ()
     leaving: tuple[Article, ...] = ()
     schema: SchemaVersion = SchemaVersion(0, None)
+    hub_priority: float = PUBLISHER_PRIORITY
 
     @property
     def bridges(self) -> Mapping[int, Bridge]:
@@ -99,7 +103,7 @@ class Pairing:
 def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: str) -> Pairing:
     """Return what two nodes store about each other. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`."""
     # Before the subscriber's: the mark that a synchronisation stores in between is one that the hub has by now.
-    publication, known, published, hub_nickname, schema = _read_hub(hub, publication_name)
+    publication, known, published, hub_nickname, schema, hub_priority = _read_hub(hub, publication_name)
     unknown = MergeSubscriptionUnknown(subscriber_name, publication_name)
     if not subscriber.tables.is_prepared() or find_publication(subscriber.connection, publication_name) is None:
         raise unknown
@@ -117,22 +121,24 @@ def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: st
         known=list_articles(subscriber.connection, publication.pubid),
         leaving=tuple(article for article in published if article.is_dropped),
         schema=schema,
+        hub_priority=hub_priority,
     )
 
 
 def _read_hub(
     hub: Node, publication_name: str
-) -> tuple[Publication, tuple[Subscription, ...], tuple[Article, ...], int, SchemaVersion]:
-    """Return a publication, its subscriptions and articles, the hub's nickname, and the last schema change."""
+) -> tuple[Publication, tuple[Subscription, ...], tuple[Article, ...], int, SchemaVersion, float]:
+    """Return a publication, its subscriptions and articles, its hub's nickname, last schema change and priority."""
     pubid = select(publications.c.pubid).where(publications.c.name == publication_name).scalar_subquery()
     changes = select(schema_changes.c.schemaversion, schema_changes.c.schemaguid)
     of_publication = changes.where(schema_changes.c.pubid == pubid)
-    named, known, listed, node, schema = hub.read_together(
+    named, known, listed, node, schema, priority = hub.read_together(
         select_publication(publication_name),
         select_subscriptions(subscriptions.c.pubid == pubid),
         select_articles(articles.c.pubid == pubid),
         SELECT_NODE,
         of_publication.order_by(schema_changes.c.schemaversion.desc()).limit(1),
+        select_hub_priority(publication_name),
     )
     if not named:
         raise MergePublicationUnknown(publication_name)
@@ -142,6 +148,7 @@ def _read_hub(
         tuple(Article.decode(row["definition"]) for row in listed),
         int(node[0]["nickname"]),
         SchemaVersion(schema[0]["schemaversion"], schema[0]["schemaguid"]) if schema else SchemaVersion(0, None),
+        hub_priority_of(priority),
     )
 
 

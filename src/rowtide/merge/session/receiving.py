@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rowtide.merge.articles import Article, Subscription
+from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Subscription
 from rowtide.merge.conflicts.records import (
     ConflictRecord,
     ConflictType,
@@ -32,6 +32,7 @@ class NodeReceiver:
 
     `kept` are the conflicts recorded for refused changes, `asking` the rows to request again in the next
     synchronisation, `locked` those of them that are only late, `seen` what the transaction has read of rows.
+    `hub_priority` is the weight of the hub's own versions.
     """
 
     node: Node
@@ -44,6 +45,7 @@ class NodeReceiver:
     asking: set[tuple[int, str]] = field(init=False)
     locked: set[tuple[int, str]] = field(default_factory=set)
     seen: dict[int, dict[str, Known | None]] = field(default_factory=dict)
+    hub_priority: float = PUBLISHER_PRIORITY
 
     def __post_init__(self) -> None:
         self.asking = {(nickname, rowguid) for nickname, listed in self.again.items() for rowguid in listed}
@@ -73,12 +75,16 @@ class NodeReceiver:
         known, read = self.node.read_known_and_rows(unread, rows)
         for (article, rowguids), found in zip(unread, known, strict=True):
             seen = self.seen.setdefault(article.nickname, {})
-            seen.update((rowguid, found.get(rowguid)) for rowguid in rowguids)
+            seen.update((rowguid, self.weighed(found.get(rowguid))) for rowguid in rowguids)
         again: list[Mapping[str, Known]] = [
             {rowguid: here for rowguid in rowguids if (here := self.seen[article.nickname][rowguid]) is not None}
             for article, rowguids in asked
         ]
         return again, read
+
+    def weighed(self, known: Known | None) -> Known | None:
+        """Return what is known of a row as conflicts weigh it."""
+        return known
 
     def forget_retries(self, article: Article, changes: Sequence[RowChange]) -> None:
         asked = set(self.again.get(article.nickname, ()))
@@ -163,7 +169,9 @@ class SubscriberReceiver(NodeReceiver):
         writes: list[tuple[Article, list[Write]]] = []
         for (article, changes), found in zip(parts, known, strict=True):
             newer = [several for several in alike(changes, found) if self._are_newer(*several)]
-            taken = [write for several, here in newer for write in taken_alike(several, here, self.source, None)]
+            taken = [
+                write for several, here in newer for write in taken_alike(several, here, self.source, self.hub_priority)
+            ]
             writes.append((article, taken))
         received = []
         for part, (_, taken), refusals in zip(parts, writes, self.write(writes, attempt), strict=True):

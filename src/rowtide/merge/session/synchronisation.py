@@ -187,6 +187,7 @@ def _upload(
         again,
         is_upload=True,
         hub_name=pairing.publication.name,
+        hub_priority=pairing.hub_priority,
         filters=pairing.filters,
         articles={article.nickname: article for article in pairing.articles},
     )
@@ -244,6 +245,7 @@ def _download(
         again,
         is_upload=False,
         repeats=repeat_from is not None,
+        hub_priority=pairing.hub_priority,
     )
     since = min(pairing.at_hub.sent, pairing.at_subscriber.received)
     since = since if repeat_from is None else min(since, repeat_from)

@@ -32,7 +32,8 @@ class RowChange(NamedTuple):
     `lineage`, `last` and `columns` are encoded; `columns` is None without column tracking. `row` is None for a
     tombstone, whose type is `tombstone`. `bases` are earlier values of the additive column; see `bases`. `parents` are
     the rowguids of the rows that its foreign keys referenced at the sender, in the order of `Article.references`; None
-    where there was none, and empty if the sender did not look.
+    where there was none, and empty if the sender did not look. `priority` is the version's weight in conflicts, None
+    for the sender's own.
     """
 
     rowguid: str
@@ -43,6 +44,7 @@ class RowChange(NamedTuple):
     tombstone: TombstoneType | None = None
     bases: str | None = None
     parents: tuple[str | None, ...] = ()
+    priority: float | None = None
 
     @property
     def version(self) -> RowVersion:

@@ -62,10 +62,10 @@ class Composer:
         if contents.origin is not None:
             assert contents.lineage is not None
             assert contents.last is not None
-            return RowChange(rowguid, contents.lineage, contents.last, columns, row)
+            return RowChange(rowguid, contents.lineage, contents.last, columns, row, priority=contents.priority)
         base = contents.lineage if contents.lineage is not None else self._base(tombstone)
         lineage, last = _compose(self.own, contents.version, base)
-        return RowChange(rowguid, lineage, last, columns, row, bases=contents.bases)
+        return RowChange(rowguid, lineage, last, columns, row, bases=contents.bases, priority=contents.priority)
 
     def gone(self, rowguid: str, tombstone: Tombstone) -> RowChange:
         """Return an absent row as a change."""
@@ -76,7 +76,7 @@ class Composer:
             lineage, last = tombstone.lineage, tombstone.last
         else:
             lineage, last = _compose(self.own, tombstone.version, self._base(tombstone))
-        return RowChange(rowguid, lineage, last, columns, None, tombstone.kind)
+        return RowChange(rowguid, lineage, last, columns, None, tombstone.kind, priority=tombstone.priority)
 
     def known(self, *, is_live: bool, contents: Contents | None, tombstone: Tombstone | None) -> Known | None:
         """Return a row's metadata; None if this node never had the row."""

@@ -142,10 +142,12 @@ class MetadataReader:
                 self._keep(metadata, self._compose(metadata))
             composed = self._changes[metadata]
             if composed is not None:
-                _, lineage, last, columns, live, tombstone, bases, _ = composed
+                _, lineage, last, columns, live, tombstone, bases, _, weight = composed
                 values = None if live is None else self.reader.values(self.article, row[_VALUES.start : values_end])
                 parents = tuple(row[values_end:])
-                changes.append(RowChange(row[_ROWGUID], lineage, last, columns, values, tombstone, bases, parents))
+                changes.append(
+                    RowChange(row[_ROWGUID], lineage, last, columns, values, tombstone, bases, parents, weight)
+                )
         return changes
 
     def known(self, groups: Iterable[tuple[Any, ...]]) -> Mapping[str, Known]:
