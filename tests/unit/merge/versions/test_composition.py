@@ -57,7 +57,7 @@ def test_a_nodes_own_change_is_made_on_what_it_had_received() -> None:
 def test_a_row_that_was_only_received_is_as_its_sender_had_it() -> None:
     change = composer().live("r", ("a",), contents(5, HUB, RECEIVED), None)
 
-    assert change == RowChange("r", RECEIVED.encode(), LAST.encode(), None, ("a",))
+    assert change == RowChange("r", RECEIVED.encode(), LAST.encode(), None, ("a",), priority=75.0)
 
 
 def test_row_never_received_builds_on_the_snapshot_lineage() -> None:
