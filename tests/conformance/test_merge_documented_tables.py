@@ -220,7 +220,9 @@ def _close(merged: Merge) -> None:
     # of 1 or 2 in the genstatus column)."
     made = merged.merge.make_generation()
     assert made is not None
-    assert (made.generation, made.genstatus, made.changecount) == (opened["generation"], 1, 1)
+    (closed,) = [row for row in read(hub, "MSmerge_genhistory") if row["guidsrc"] == made.guidsrc]
+    assert made.generation == closed["generation"] == opened["generation"]
+    assert (closed["genstatus"], closed["changecount"], closed["art_nick"]) == (1, 1, opened["art_nick"])
     assert {row["genstatus"] for row in read(hub, "MSmerge_genhistory")} == {1, 2}
     # "If a generation contains one or more changes that are relevant to a partition, a row is inserted into
     # MSmerge_generation_partition_mappings. If a generation does not contain changes relevant to a partition, a row is

@@ -24,8 +24,8 @@ from rowtide.merge.articles import (
 )
 from rowtide.merge.catalogue import list_merged
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.conflicts.resolving import KeptConflict, list_conflicts, resolve_conflict
-from rowtide.merge.errors import ArticleTableNotFound, ConflictUnknown, MergePublicationUnknown, NeverValidated
+from rowtide.merge.conflicts.resolving import resolve_conflict
+from rowtide.merge.errors import ArticleTableNotFound, ConflictUnknown, NeverValidated
 from rowtide.merge.fan_out.pending import Unreachable, list_pending_of, list_pending_of_all
 from rowtide.merge.fan_out.synchronising import (
     DEFAULT_WORKERS,
@@ -36,26 +36,7 @@ from rowtide.merge.fan_out.synchronising import (
     synchronise_in_threads,
     synchronise_named,
 )
-from rowtide.merge.inspection.documented import DocumentedTable, read_table
-from rowtide.merge.inspection.explaining import RowReplica, explain
-from rowtide.merge.inspection.identity_ranges import MergeIdentityRange, list_identity_ranges
-from rowtide.merge.inspection.listings import (
-    MergeArticle,
-    MergeFilter,
-    MergePublication,
-    list_merge_articles,
-    list_merge_filters,
-    list_merge_publications,
-)
-from rowtide.merge.inspection.procedures import (
-    EnumeratedChange,
-    MergeGeneration,
-    RowMetadata,
-    enumerate_changes,
-    get_metadata,
-    make_generation,
-)
-from rowtide.merge.inspection.sessions import MergeSession, list_sessions
+from rowtide.merge.inspection.handle import MergeHandle, MergeInspection, knows
 from rowtide.merge.inspection.validating import ArticleValidation, record_validation, validate
 from rowtide.merge.nodes.connecting import address, open_node, open_subscriber
 from rowtide.merge.nodes.node import Node
@@ -84,23 +65,13 @@ from rowtide.merge.session.pending import PendingChanges
 from rowtide.merge.session.purging import purge
 from rowtide.merge.session.synchronisation import Progress, synchronise
 from rowtide.merge.session.unsent import Unsent, list_unsent
-from rowtide.merge.status import MergeStatus, list_status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class MergePublishing:
+class MergePublishing(MergeHandle):
     """Publications and articles of a hub."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    @contextmanager
-    def _open_hub(self, publication: str) -> Iterator[Node]:
-        with open_node(self.url) as hub:
-            _knows(hub, publication)
-            yield hub
 
     @contextmanager
     def _altering(self, publication: str | None = None) -> Iterator[Node]:
@@ -257,7 +228,7 @@ class MergeRehearsal(MergePublishing):
             _renew_views(hub)
 
 
-class MergeReplication(MergePublishing):
+class MergeReplication(MergePublishing, MergeInspection):
     """Merge replication of a publisher, the hub of its subscribers; each call opens its own connections."""
 
     def rehearsal(self) -> MergeRehearsal:
@@ -392,7 +363,7 @@ class MergeReplication(MergePublishing):
         `MergePublicationUnknown`.
         """
         with open_node(self.url) as hub:
-            targets = list_targets(hub, publication) if _knows(hub, publication) else ()
+            targets = list_targets(hub, publication) if knows(hub, publication) else ()
         found, on_outcome = list[SyncOutcome](), counting(targets, on_progress)
         here = targets
         if spark is not None:
@@ -517,14 +488,6 @@ class MergeReplication(MergePublishing):
             with node.transaction():
                 return node.log_update(article, rowguid.lower())
 
-    def list_conflicts(self, publication: str | None = None, article: str | None = None) -> Sequence[KeptConflict]:
-        """Return the conflicts that this node keeps, oldest first.
-
-        Raises `MergePublicationUnknown`, `MergeArticleUnknown`.
-        """
-        with open_node(self.url) as node:
-            return list_conflicts(node, publication, article) if _knows(node, publication) else ()
-
     def resolve(self, conflict_id: str, winner: Winner) -> bool:
         """Choose the side that wins a conflict, whichever won before; return whether a row was written.
 
@@ -545,24 +508,6 @@ class MergeReplication(MergePublishing):
         with open_node(self.url) as node:
             return purge(node, on_progress) if node.tables.is_prepared() else 0
 
-    def list_publications(self) -> Sequence[MergePublication]:
-        """Return the publications that this node takes part in (SQL Server: sp_helpmergepublication)."""
-        with open_node(self.url) as node:
-            return list_merge_publications(node) if node.tables.is_prepared() else ()
-
-    def list_articles(self, publication: str | None = None) -> Sequence[MergeArticle]:
-        """Return merged tables (SQL Server: sp_helpmergearticle). Raises `MergePublicationUnknown`."""
-        with open_node(self.url) as node:
-            return list_merge_articles(node, publication) if _knows(node, publication) else ()
-
-    def list_identity_ranges(self, publication: str | None = None) -> Sequence[MergeIdentityRange]:
-        """Return the identity ranges that this node knows (SQL Server: MSmerge_identity_range).
-
-        Raises `MergePublicationUnknown`.
-        """
-        with open_node(self.url) as node:
-            return list_identity_ranges(node, publication) if _knows(node, publication) else ()
-
     def adjust_identity_range(self, publication: str, article: str) -> bool:
         """Give the publisher new numbers if it has used its own (SQL Server: sp_adjustpublisheridentityrange).
 
@@ -581,77 +526,7 @@ class MergeReplication(MergePublishing):
         with self._open_hub(publication) as hub:
             return restore_identity_range(hub, publication, article)
 
-    def list_filters(self, publication: str | None = None) -> Sequence[MergeFilter]:
-        """Return row and join filters (SQL Server: sp_helpmergefilter). Raises `MergePublicationUnknown`."""
-        with open_node(self.url) as node:
-            return list_merge_filters(node, publication) if _knows(node, publication) else ()
-
-    def status(self, publication: str | None = None) -> Sequence[MergeStatus]:
-        """Return publications and subscriptions as this node knows them. Raises `MergePublicationUnknown`."""
-        with open_node(self.url) as node:
-            return list_status(node, publication) if _knows(node, publication) else ()
-
-    def list_history(self, publication: str | None = None) -> Sequence[MergeSession]:
-        """Return the sessions of past synchronisations, newest first. Raises `MergePublicationUnknown`."""
-        with open_node(self.url) as hub:
-            return list_sessions(hub, publication) if _knows(hub, publication) else ()
-
-    def make_generation(self) -> MergeGeneration | None:
-        """Close the open generation, if it has changes (SQL Server: sp_MSmakegeneration); return the last closed one.
-
-        Synchronisations do this themselves.
-        """
-        with open_node(self.url) as node:
-            return make_generation(node) if node.tables.is_prepared() else None
-
-    def enum_changes(self, publication: str, subscriber: str, *, upload: bool = False) -> Sequence[EnumeratedChange]:
-        """Return what the hub has for a subscriber, or with `upload` the subscriber for the hub, without sending it.
-
-        (SQL Server: sp_MSenumchanges.) Nothing is written. Raises `MergePublicationUnknown`,
-        `MergeSubscriptionUnknown`.
-        """
-        with self._open_hub(publication) as hub, open_node(subscriber) as node:
-            pairing = pair(hub, node, publication, address(subscriber))
-            return enumerate_changes(hub, node, pairing, is_upload=upload)
-
-    def get_metadata(
-        self, publication: str, subscriber: str, table: str, rowguids: Sequence[str], *, upload: bool = False
-    ) -> Sequence[RowMetadata]:
-        """Return whether rows of the hub are inserts, updates or deletes at a subscriber, by their versions.
-
-        (SQL Server: sp_MSgetmetadata.) With `upload`, what rows of the subscriber are at the hub. Nothing is written.
-        Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`, `MergeArticleUnknown`.
-        """
-        with self._open_hub(publication) as hub, open_node(subscriber) as node:
-            pairing = pair(hub, node, publication, address(subscriber))
-            return get_metadata(hub, node, pairing, table, rowguids, is_upload=upload)
-
-    def read_table(self, name: str) -> DocumentedTable:
-        """Return a table that SQL Server documents, such as MSmerge_contents.
-
-        What the agent has yet to look at counts already. Raises `DocumentedTableUnknown`.
-        """
-        with open_node(self.url) as node:
-            return read_table(node, name)
-
-    def list_row_replicas(self, table: str, rowguid: str) -> Sequence[RowReplica]:
-        """Return what each node is known to have of a row, and why (SQL Server: sp_showrowreplicainfo).
-
-        Raises `ArticleTableNotFound`.
-        """
-        with open_node(self.url) as node:
-            if not node.tables.is_prepared():
-                raise ArticleTableNotFound(table)
-            return explain(node, table, rowguid)
-
 
 def _renew_views(hub: Node) -> None:
     if hub.tables.is_prepared():
         hub.tables.renew_views()
-
-
-def _knows(node: Node, publication: str | None) -> bool:
-    """Return whether any table is merged here; if none is, no publication is known either."""
-    if not node.tables.is_prepared() and publication is not None:
-        raise MergePublicationUnknown(publication)
-    return node.tables.is_prepared()

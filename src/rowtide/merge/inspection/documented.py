@@ -30,3 +30,9 @@ def read_table(node: Node, name: str) -> DocumentedTable:
         raise DocumentedTableUnknown(name, ", ".join(listed))
     columns, rows = node.tables.read_documented(found) if node.tables.is_prepared() else ((), ())
     return DocumentedTable(found, columns, [dict(zip(columns, row, strict=True)) for row in rows])
+
+
+def read_rows(node: Node, view: str, rowguids: Sequence[str]) -> list[Mapping[str, object]]:
+    """Return the rows of a documented table that are of some rowguids, by column."""
+    columns, rows = node.tables.read_documented(view, rowguids)
+    return [dict(zip(columns, row, strict=True)) for row in rows]

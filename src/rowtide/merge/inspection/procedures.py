@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import select
+
 from rowtide.merge.articles import Article
-from rowtide.merge.catalogue import find_article
-from rowtide.merge.documented.names import CONTENTS_VIEW, GENHISTORY_VIEW, TOMBSTONE_VIEW
-from rowtide.merge.inspection.documented import read_table
+from rowtide.merge.catalogue import find_article, read_nickname
+from rowtide.merge.definitions import genhistory
+from rowtide.merge.documented.names import CONTENTS_VIEW, TOMBSTONE_VIEW
+from rowtide.merge.inspection.documented import read_rows
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
 from rowtide.merge.nodes.node import Enumeration, Node, Request
-from rowtide.merge.progress import list_retries
+from rowtide.merge.progress import as_utc, list_retries
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.spooling import Outgoing
 from rowtide.merge.versions.changes import RowChange, TombstoneType
@@ -23,17 +26,11 @@ from rowtide.merge.versions.lineage import Lineage
 
 @dataclass(frozen=True, slots=True)
 class MergeGeneration:
-    """A row of MSmerge_genhistory: a generation of the node itself.
-
-    `art_nick` is the table's number if all its changes are of one, else 0; `genstatus` is 1 for a closed generation.
-    """
+    """A closed generation of the node itself; MSmerge_genhistory says more of it."""
 
     generation: int
     guidsrc: str
-    art_nick: int
-    changecount: int
-    coldate: datetime | str
-    genstatus: int
+    coldate: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +69,9 @@ def make_generation(node: Node) -> MergeGeneration | None:
     """Close the open generation, if it has changes (SQL Server: sp_MSmakegeneration); return the last closed one."""
     with node.enumerating():
         pass
-    own: list[dict[str, Any]] = [dict(row) for row in read_table(node, GENHISTORY_VIEW).rows if row["genstatus"] == 1]
-    if not own:
-        return None
-    last = max(own, key=lambda row: int(row["generation"]))
-    return MergeGeneration(*(last[name] for name in MergeGeneration.__slots__))
+    closed = select(genhistory).where(genhistory.c.nickname == read_nickname(node.connection))
+    last = node.connection.execute(closed.order_by(genhistory.c.generation.desc()).limit(1)).one_or_none()
+    return None if last is None else MergeGeneration(last.generation, last.guidsrc, as_utc(last.coldate))
 
 
 def enumerate_changes(
@@ -88,17 +83,17 @@ def enumerate_changes(
     Nothing is written: changes of the open generation have its prospective number.
     """
     sender, _, request = _direction(hub, subscriber, pairing, is_upload=is_upload)
+    with sender.previewing() as preview:
+        found = [(article, change) for article, changes in _read(preview, request) for change in changes]
+    rowguids = [change.rowguid for _, change in found]
     generations = {
         (row["tablenick"], row["rowguid"]): row["generation"]
         for view in (CONTENTS_VIEW, TOMBSTONE_VIEW)
-        for row in read_table(sender, view).rows
+        for row in read_rows(sender, view, rowguids)
     }
-    with sender.previewing() as preview:
-        return tuple(
-            _enumerated(article, change, generations.get((article.nickname, change.rowguid)))
-            for article, changes in _read(preview, request)
-            for change in changes
-        )
+    return tuple(
+        _enumerated(article, change, generations.get((article.nickname, change.rowguid))) for article, change in found
+    )
 
 
 def get_metadata(

@@ -450,8 +450,13 @@ class NodeTables(Protocol):
     def is_prepared(self) -> bool:
         """Whether the metadata tables exist; those of an earlier build are completed. Raises `NodeOutdated`."""
 
-    def read_documented(self, name: str) -> tuple[tuple[str, ...], Sequence[Sequence[object]]]:
-        """Return the columns and rows of a documented table; see `documented`. A rowguid is a text."""
+    def read_documented(
+        self, name: str, rowguids: Sequence[str] | None = None
+    ) -> tuple[tuple[str, ...], Sequence[Sequence[object]]]:
+        """Return the columns of a documented table, and its rows, or those of some rowguids; see `documented`.
+
+        A rowguid is a text.
+        """
 
     def renew_views(self) -> None:
         """Make the documented tables say what publications, articles and filters now are."""

@@ -84,8 +84,12 @@ class PostgresTables:
                 raise NodeOutdated(self._session.info.dbname, " ".join(str(error.orig).split())) from error
             raise
 
-    def read_documented(self, name: str) -> tuple[tuple[str, ...], Sequence[Sequence[object]]]:
-        found = self._connection.execute(text(f"select * from {quote_qualified(SCHEMA, name)}"))
+    def read_documented(
+        self, name: str, rowguids: Sequence[str] | None = None
+    ) -> tuple[tuple[str, ...], Sequence[Sequence[object]]]:
+        condition = "" if rowguids is None else " where rowguid = any(cast(:listed as uuid[]))"
+        listed = {} if rowguids is None else {"listed": list(rowguids)}
+        found = self._connection.execute(text(f"select * from {quote_qualified(SCHEMA, name)}{condition}"), listed)
         rows = [[str(value) if isinstance(value, UUID) else value for value in row] for row in found]
         return tuple(found.keys()), rows
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -62,9 +63,13 @@ class SqliteTables:
     def is_prepared(self) -> bool:
         return find_table(self._session, replinfo.name) is not None
 
-    def read_documented(self, name: str) -> tuple[tuple[str, ...], Sequence[Sequence[object]]]:
+    def read_documented(
+        self, name: str, rowguids: Sequence[str] | None = None
+    ) -> tuple[tuple[str, ...], Sequence[Sequence[object]]]:
         make_views(self._connection, self._session)
-        found = self._session.execute(f"select * from temp.{quote(name)}")
+        condition = "" if rowguids is None else " where rowguid in (select value from json_each(?))"
+        listed = () if rowguids is None else (json.dumps(list(rowguids)),)
+        found = self._session.execute(f"select * from temp.{quote(name)}{condition}", listed)
         return tuple(column[0] for column in found.description), found.fetchall()
 
     def renew_views(self) -> None:
