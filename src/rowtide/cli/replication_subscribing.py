@@ -6,14 +6,16 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli.options import MOST_HOURS, Db
-from rowtide.cli.output import notes
+from rowtide.cli.options import MOST_HOURS, Db, ListingFormat
+from rowtide.cli.output import Format, notes, print_listed
 from rowtide.cli.replication_options import Publication, SomeSubscriber, Subscriber
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 
 app = typer.Typer()
+
+_SYNCED_SEQUENCE = {"subscriber": "subscriber", "table": "table", "column": "column", "next": "now", "before": "before"}
 
 
 @app.command(
@@ -67,6 +69,24 @@ def add_subscription(
         notes.print(
             f"Without unique index: {constraint} is deferrable; SQLite would check it too early.", soft_wrap=True
         )
+
+
+@app.command(
+    epilog="Example: rowtide replication sync-sequences shop --subscriber postgresql://localhost/copy"
+    " --db postgresql://localhost/shop"
+)
+def sync_sequences(
+    db: Db, publication: Publication, subscriber: SomeSubscriber = None, form: ListingFormat = Format.TABLE
+) -> None:
+    """Move subscribers' sequences to where the publisher's are, before programs write to a subscriber.
+
+    Stop writing to the publisher and deliver everything first. No sequence is moved back.
+    """
+    moved = connect(db).replication.sync_sequences(publication, subscriber)
+
+    from rowtide.replication.targets.sequences import SyncedSequence
+
+    print_listed(SyncedSequence, moved, form, _SYNCED_SEQUENCE)
 
 
 @app.command(

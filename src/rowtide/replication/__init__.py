@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rowtide.replication.spark.backlogs import DeliveredBacklog
     from rowtide.replication.status import SubscriptionStatus
     from rowtide.replication.sync_types import Constraints, IfExists, SubscriptionOptions, SubscriptionRequest, SyncType
+    from rowtide.replication.targets.sequences import SyncedSequence
     from rowtide.replication.tracers import TracerArrival
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "SubscriptionState",
     "SubscriptionStatus",
     "SyncType",
+    "SyncedSequence",
     "TracerArrival",
     "TransactionalReplication",
     "Triggers",
@@ -111,6 +113,7 @@ _HOMES = {
     "SubscriptionState": "rowtide.replication.definitions",
     "SubscriptionStatus": "rowtide.replication.status",
     "SyncType": "rowtide.replication.sync_types",
+    "SyncedSequence": "rowtide.replication.targets.sequences",
     "TracerArrival": "rowtide.replication.tracers",
     "TransactionalReplication": "rowtide.replication.api",
     "Triggers": "rowtide.log.postgres.ddl_triggers",

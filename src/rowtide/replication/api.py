@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.spark.backlogs import DeliveredBacklog
+    from rowtide.replication.targets.sequences import SyncedSequence
 
 
 class ArticlePublishing(ABC):
@@ -182,6 +183,15 @@ class TransactionalReplication(ArticlePublishing):
         from rowtide.replication.subscribing import subscriptions
 
         return subscriptions.reinitialize(self._engine, self._url, publication, subscriber, if_exists)
+
+    def sync_sequences(self, publication: str, subscriber: str | None = None) -> Sequence[SyncedSequence]:
+        """Move the sequences of subscribers' columns to where the publisher's are, none of them back.
+
+        For a switch-over: stop writing, deliver everything, then move them. Returns those that were moved.
+        """
+        from rowtide.replication.subscribing import sequences
+
+        return sequences.sync_sequences(self._engine, self._url, publication, subscriber)
 
     def pause(self, publication: str, subscriber: str | None = None) -> None:
         """Stop delivery to one subscriber of a publication, or to all.

@@ -19,8 +19,10 @@ from rowtide.replication.targets.new_subscription import NewSubscription
 from rowtide.replication.targets.postgres import delivery as postgres_delivery
 from rowtide.replication.targets.postgres import fingerprints as postgres_fingerprints
 from rowtide.replication.targets.postgres import identity as postgres_identity
+from rowtide.replication.targets.postgres import sequences as postgres_sequences
 from rowtide.replication.targets.postgres import snapshot_target as postgres_snapshot
 from rowtide.replication.targets.postgres import subscriber as postgres_subscriber
+from rowtide.replication.targets.sequences import PublishedSequence, SyncedSequence
 from rowtide.replication.targets.sqlite import delivery as sqlite_delivery
 from rowtide.replication.targets.sqlite import fingerprints as sqlite_fingerprints
 from rowtide.replication.targets.sqlite import identity as sqlite_identity
@@ -50,6 +52,7 @@ class SubscriberKind:
     open_delivery: Callable[[Subscription, Sequence[Article], SkipErrors], Delivery]
     open_snapshot: Callable[[Subscription], SnapshotTarget]
     read_fingerprints: ReadFingerprints
+    move_sequences: Callable[[str, Sequence[PublishedSequence]], Sequence[SyncedSequence]]
 
 
 KINDS: Mapping[DatabaseKind, SubscriberKind] = {
@@ -62,6 +65,7 @@ KINDS: Mapping[DatabaseKind, SubscriberKind] = {
         postgres_delivery.PostgresDelivery.open,
         postgres_snapshot.PostgresSnapshotTarget.open,
         postgres_fingerprints.read_subscribed,
+        postgres_sequences.move,
     ),
     DatabaseKind.SQLITE: SubscriberKind(
         sqlite_subscriber.address,
@@ -72,6 +76,8 @@ KINDS: Mapping[DatabaseKind, SubscriberKind] = {
         sqlite_delivery.SqliteDelivery.open,
         sqlite_snapshot.SqliteSnapshotTarget.open,
         sqlite_fingerprints.read_subscribed,
+        # A file numbers its rows behind those that it has.
+        lambda _url, _published: (),
     ),
 }
 

@@ -1,0 +1,56 @@
+"""Move subscribers' sequences to where the publisher's are, before programs write to a subscriber instead.
+
+The log has no values of sequences. Delivered rows have their numbers, but no sequence of the subscriber gave them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import Connection, Engine, literal_column, select, text
+
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.log.catalogue import read_source
+from rowtide.replication import definitions
+from rowtide.replication.articles import Article
+from rowtide.replication.targets.kinds import kind_of
+from rowtide.replication.targets.sequences import PublishedSequence, SyncedSequence
+
+
+def sync_sequences(
+    engine: Engine, database: str, publication: str, subscriber: str | None
+) -> tuple[SyncedSequence, ...]:
+    """Move the sequences of a publication's columns at one subscriber or all; return those that were moved.
+
+    Raises `PublicationUnknown`, `SubscriptionUnknown`, and what connecting to a subscriber raises.
+    """
+    with translated(), engine.connect() as connection:
+        read_source(connection, database)
+        definitions.get_publication(connection, publication)
+        known = definitions.list_subscriptions(connection, publication)
+        if subscriber is not None:
+            address = kind_of(subscriber).address(subscriber)
+            known = (definitions.get_subscription(connection, publication, address),)
+        articles = [definitions.list_subscribed(connection, found.agent_id) for found in known]
+        published = [list(_read(connection, subscribed)) for subscribed in articles]
+    return tuple(
+        one
+        for found, sequences in zip(known, published, strict=True)
+        for one in kind_of(found.subscriber).move_sequences(found.subscriber, sequences)
+    )
+
+
+def _read(connection: Connection, articles: Sequence[Article]) -> Iterator[PublishedSequence]:
+    for article in articles:
+        for column in article.columns:
+            named = {"table": quote_qualified(article.schema, article.table), "column": column.name}
+            sequence = connection.execute(text("select pg_get_serial_sequence(:table, :column)"), named).scalar()
+            if sequence is not None:
+                values = select(literal_column("last_value"), literal_column("is_called")).select_from(text(sequence))
+                last_value, is_called = connection.execute(values).one()
+                step = connection.execute(text(_INCREMENT), {"sequence": sequence}).scalar_one()
+                yield PublishedSequence(article.schema, article.table, column.name, last_value, is_called, step)
+
+
+_INCREMENT = "select seqincrement from pg_sequence where seqrelid = cast(:sequence as regclass)"
