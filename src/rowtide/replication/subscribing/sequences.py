@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, literal_column, select, text
+from sqlalchemy import ColumnElement, Connection, Engine, literal_column, select, text
 
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
@@ -48,8 +48,9 @@ def _read(connection: Connection, articles: Sequence[Article]) -> Iterator[Publi
             named = {"table": quote_qualified(article.schema, article.table), "column": column.name}
             sequence = connection.execute(text("select pg_get_serial_sequence(:table, :column)"), named).scalar()
             if sequence is not None:
-                values: Select[Any] = select(literal_column("last_value"), literal_column("is_called"))
-                last_value, is_called = connection.execute(values.select_from(text(sequence))).one()
+                columns: list[ColumnElement[Any]] = [literal_column("last_value"), literal_column("is_called")]
+                values = select(*columns).select_from(text(sequence))
+                last_value, is_called = connection.execute(values).one()
                 step = connection.execute(text(_INCREMENT), {"sequence": sequence}).scalar_one()
                 yield PublishedSequence(article.schema, article.table, column.name, last_value, is_called, step)
 
