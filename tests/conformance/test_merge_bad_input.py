@@ -48,8 +48,10 @@ def test_an_article_is_published_with_one_choice_of_options(merged: Merge) -> No
         merged.merge.add_article("other", "nothing")
     with pytest.raises(MergePublicationUnknown):
         merged.merge.add_article("nothing", "customer")
-    with pytest.raises(SubscriptionsLeft):
+    with pytest.raises(MergeArticleExists, match="has an article customer"):
         merged.merge.add_article(PUBLICATION, "customer")
+    with pytest.raises(SubscriptionsLeft):
+        merged.merge.drop_publication(PUBLICATION)
     assert [status.articles for status in merged.merge.status("other")] == [()]
 
 

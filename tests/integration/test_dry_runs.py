@@ -51,6 +51,8 @@ def test_dry_runs_of_merge_are_true(path: Path) -> None:
     require_true_dry_run_of_file(path, "merge", "add-article", "shop", "item")
     require_true_dry_run_of_file(path, "merge", "add-article", "shop", "piece", "--where", "note is not null")
     require_true_dry_run_of_file(path, "merge", "change-article", "shop", "piece", "--where", "id > 0")
+    require_true_dry_run_of_file(path, "merge", "alter-article", "shop", "piece", "add column extra text")
+    require_true_dry_run_of_file(path, "merge", "change-publication", "shop", "--no-replicate-ddl")
     require_true_dry_run_of_file(path, "merge", "drop-article", "shop", "piece")
     require_true_dry_run_of_file(path, "merge", "drop-publication", "shop")
 

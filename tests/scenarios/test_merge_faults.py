@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from builders.failpoints import MERGE_FAILPOINTS
+from builders.failpoints import MERGE_FAILPOINTS, MERGE_SCHEMA_FAILPOINTS
 from builders.killed_programs import KILLED, run_program
 from builders.merged_databases import PUBLICATION, Merge
 from fixtures.merged import KINDS, live_if_a_server
@@ -73,6 +73,44 @@ def test_killed_syncs_lose_nothing_and_duplicate_nothing(merged: Merge, failpoin
     merged.require_equal("orders", columns="id, customer_id")
     assert len(merged.hub.rows("customer")) == 1 + 2 * hit
     assert all(summary.is_quiet for summary in merged.settle())
+
+
+@pytest.mark.parametrize(
+    ("merged", "failpoint"),
+    [
+        pytest.param(kinds, failpoint, id=f"{name}-{failpoint}", marks=live_if_a_server(kinds))
+        for name, kinds in KINDS.items()
+        for failpoint in (*MERGE_SCHEMA_FAILPOINTS, *(each for each in MERGE_FAILPOINTS if passes(kinds, each)))
+    ],
+    indirect=["merged"],
+)
+def test_killed_syncs_follow_a_schema_change_once(merged: Merge, failpoint: str) -> None:
+    merged.begin(CUSTOMER, "insert into customer values (1, 'first', 1)", customer={"column_tracking": True})
+    merged.hub.execute(ORDERS)
+    merged.subscribers[0].execute(
+        "insert into customer (id, name) values (2, 'sub')", "update customer set name = 'sub' where id = 1"
+    )
+    merged.hub.execute(
+        "update customer set qty = 5 where id = 1",
+        "alter table customer rename column qty to amount",
+        "alter table customer add column state varchar(10) not null default 'new'",
+        "update customer set state = 'old' where id = 1",
+        "insert into orders (id, customer_id) values (1, 1)",
+    )
+    merged.merge.add_article(PUBLICATION, "orders")
+    for hit in count(1):
+        ended = run(merged, f"merge.sync({PUBLICATION!r}, sys.argv[2])", f"{failpoint}@{hit}")
+        if ended == 0:
+            break
+        assert ended == KILLED
+        assert hit < MOST_HITS
+    merged.settle(2)
+
+    expected = [(1, "sub", 5, "old"), (2, "sub", None, "new")]
+    assert [member.rows("customer", "id, name, amount, state") for member in merged.members[:2]] == [expected] * 2
+    merged.require_equal("orders", columns="id, customer_id")
+    assert merged.merge.list_schema_changes(PUBLICATION) == []
+    assert all(summary.is_quiet for summary in merged.settle(1))
 
 
 @pytest.mark.exhaustive

@@ -8,6 +8,7 @@ from rowtide.cli import (
     merge_conflicts,
     merge_listings,
     merge_publishing,
+    merge_schema_changes,
     merge_status,
     merge_subscribing,
     merge_synchronising,
@@ -16,6 +17,7 @@ from rowtide.cli import (
 
 app = typer.Typer(rich_markup_mode=None)
 app.add_typer(merge_publishing.app)
+app.add_typer(merge_schema_changes.app)
 app.add_typer(merge_listings.app)
 app.add_typer(merge_subscribing.app)
 app.add_typer(merge_synchronising.app)

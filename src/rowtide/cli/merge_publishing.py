@@ -39,6 +39,9 @@ def add_publication(
         typer.Option(metavar="DAYS", help="Remove kept conflicts after so many days; 0: never.", min=0, max=MOST_DAYS),
     ] = 0,
     *,
+    replicate_ddl: Annotated[
+        bool, typer.Option(help="Subscribers follow when published tables are altered; else new columns are not sent.")
+    ] = True,
     no_partition_realignment: Annotated[
         bool,
         typer.Option(
@@ -48,14 +51,48 @@ def add_publication(
     dry_run: DryRun = False,
 ) -> None:
     """Create a publication without articles (SQL Server: sp_addmergepublication)."""
-    with _altering(db, dry_run=dry_run) as merge:
+    with altering(db, dry_run=dry_run) as merge:
         merge.add_publication(
             publication,
             retention_days=retention_days,
             conflict_retention_days=conflict_retention,
             allow_partition_realignment=not no_partition_realignment,
+            replicate_ddl=replicate_ddl,
         )
     tell(f"Added: publication {publication}.", dry_run=dry_run)
+
+
+@app.command(
+    epilog="Example: rowtide merge change-publication shop --no-replicate-ddl --db postgresql://localhost/shop"
+)
+def change_publication(
+    db: HubDb,
+    publication: Publication,
+    retention_days: Annotated[
+        int | None,
+        typer.Option(
+            help="Reinitialise subscribers that have not synchronised for so many days; 0: never.",
+            min=0,
+            max=MOST_DAYS,
+            show_default="as it is",
+        ),
+    ] = None,
+    *,
+    replicate_ddl: Annotated[
+        bool | None,
+        typer.Option(
+            help="Subscribers follow when published tables are altered; else new columns are not sent.",
+            show_default="as it is",
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Change a publication's options (SQL Server: sp_changemergepublication)."""
+    if retention_days is None and replicate_ddl is None:
+        raise typer.BadParameter("say what changes", param_hint="--retention-days, --replicate-ddl")
+    with altering(db, dry_run=dry_run) as merge:
+        merge.change_publication(publication, retention_days=retention_days, replicate_ddl=replicate_ddl)
+    tell("Changed.", dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide merge drop-publication shop --db postgresql://localhost/shop")
@@ -64,7 +101,7 @@ def drop_publication(db: HubDb, publication: Publication, *, dry_run: DryRun = F
 
     Also drops its triggers, and the columns `rowguid` that it added; with the last publication, all of merge's objects.
     """
-    with _altering(db, dry_run=dry_run) as merge:
+    with altering(db, dry_run=dry_run) as merge:
         merge.drop_publication(publication)
     tell("Dropped.", dry_run=dry_run)
 
@@ -166,7 +203,7 @@ def add_article(
     """
     if partition_options not in tuple(PartitionOptions):
         raise typer.BadParameter("it is 0, 1, 2 or 3", param_hint="--partition-options")
-    with notes.status(f"Adding {table} ..."), _altering(db, dry_run=dry_run) as merge:
+    with notes.status(f"Adding {table} ..."), altering(db, dry_run=dry_run) as merge:
         article = merge.add_article(
             publication,
             table,
@@ -237,20 +274,36 @@ def change_article(
         int | None,
         typer.Option(help=f"What clients may change. {_UPLOAD_OPTIONS}", show_default="as it is", min=0, max=2),
     ] = None,
+    resolver: Annotated[str | None, typer.Option(help="As of add-article.", show_default="as it is")] = None,
     *,
+    column_tracking: Annotated[bool | None, typer.Option(help="As of add-article.", show_default="as it is")] = None,
+    compensate_for_errors: Annotated[
+        bool | None, typer.Option(help="As of add-article.", show_default="as it is")
+    ] = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Change an article's filters or upload options (SQL Server: sp_changemergearticle).
+    """Change an article's filters, resolver and options (SQL Server: sp_changemergearticle).
 
-    Each subscription must then be reinitialized, with --upload-first to keep the subscriber's changes.
+    Each subscriber follows at its next synchronisation: rows enter and leave as the new filters say.
     """
     joins = dict(each.partition("=")[::2] for each in join or [])
-    if where is None and not joins and subscriber_upload_options is None:
-        raise typer.BadParameter("say what changes", param_hint="--where, --join, --subscriber-upload-options")
+    changes = (where, resolver, column_tracking, compensate_for_errors, subscriber_upload_options)
+    if not joins and all(each is None for each in changes):
+        raise typer.BadParameter("say what changes", param_hint="--where, --join, --resolver, --column-tracking")
     options = None if subscriber_upload_options is None else UploadOptions(subscriber_upload_options)
-    with _altering(db, dry_run=dry_run) as merge:
-        merge.change_article(publication, article, where=where, joins=joins, upload_options=options)
-    tell("Changed; `rowtide merge reinitialize --upload-first` each subscriber.", dry_run=dry_run)
+    with altering(db, dry_run=dry_run) as merge:
+        merge.change_article(
+            publication,
+            article,
+            where=where,
+            joins=joins,
+            resolver=resolver,
+            column_tracking=column_tracking,
+            compensate_for_errors=compensate_for_errors,
+            upload_options=options,
+        )
+    ending = "; `rowtide merge reinitialize --upload-first` each subscriber."
+    tell("Changed" + ("; subscribers follow when they synchronise." if options is None else ending), dry_run=dry_run)
 
 
 @app.command(epilog="Example: rowtide merge add-partition shop --host-name north --db postgresql://localhost/shop")
@@ -293,14 +346,17 @@ def drop_article(
     *,
     dry_run: DryRun = False,
 ) -> None:
-    """Remove a table from a publication (SQL Server: sp_dropmergearticle)."""
-    with _altering(db, dry_run=dry_run) as merge:
+    """Remove a table from a publication (SQL Server: sp_dropmergearticle).
+
+    Tables and rows stay. Each subscriber first uploads what it had changed.
+    """
+    with altering(db, dry_run=dry_run) as merge:
         merge.drop_article(publication, article)
     tell("Dropped.", dry_run=dry_run)
 
 
 @contextmanager
-def _altering(db: str, *, dry_run: bool) -> Iterator[MergePublishing]:
+def altering(db: str, *, dry_run: bool) -> Iterator[MergePublishing]:
     """Yield what alters the database; with --dry-run it has no effect, and the statements are printed."""
     merge = connect(db).merge
     opened: AbstractContextManager[MergePublishing] = printed(merge.rehearsal()) if dry_run else nullcontext(merge)

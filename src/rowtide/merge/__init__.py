@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rowtide.merge.nodes.node import Refusal, UnsentColumn
     from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
     from rowtide.merge.publishing.recovering import Recovered
+    from rowtide.merge.publishing.schema_changes import SchemaChange, SchemaStatus
     from rowtide.merge.publishing.snapshot_files import FileKind, PartitionSnapshot, SnapshotFile
     from rowtide.merge.publishing.subscriptions import SnapshotProgress
     from rowtide.merge.session.exchange import Counts, Refused
@@ -85,6 +86,8 @@ __all__ = [
     "RowChange",
     "RowMetadata",
     "RowReplica",
+    "SchemaChange",
+    "SchemaStatus",
     "SnapshotFile",
     "SnapshotProgress",
     "SubscriberType",
@@ -140,6 +143,8 @@ _HOMES = {
     "RowChange": "rowtide.merge.versions.changes",
     "RowMetadata": "rowtide.merge.inspection.procedures",
     "RowReplica": "rowtide.merge.inspection.explaining",
+    "SchemaChange": "rowtide.merge.publishing.schema_changes",
+    "SchemaStatus": "rowtide.merge.publishing.schema_changes",
     "SnapshotFile": "rowtide.merge.publishing.snapshot_files",
     "SnapshotProgress": "rowtide.merge.publishing.subscriptions",
     "SubscriberType": "rowtide.merge.articles",

@@ -22,7 +22,7 @@ from rowtide.merge.articles import (
     Subscription,
     UploadOptions,
 )
-from rowtide.merge.catalogue import list_merged
+from rowtide.merge.catalogue import get_publication, list_merged
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.conflicts.resolving import resolve_conflict
 from rowtide.merge.errors import ArticleTableNotFound, ConflictUnknown, NeverValidated
@@ -45,16 +45,26 @@ from rowtide.merge.progress import generation_at, read_last_validation
 from rowtide.merge.publishing.moves import move, require_partition
 from rowtide.merge.publishing.numbering import adjust_identity_range, restore_identity_range
 from rowtide.merge.publishing.publications import (
+    ArticleChanges,
     ArticleOptions,
     add_article,
     add_filter,
     add_partition,
     add_publication,
+    alter_article,
     change_article,
+    change_publication,
     drop_article,
     drop_publication,
 )
 from rowtide.merge.publishing.recovering import Recovered
+from rowtide.merge.publishing.schema_changes import (
+    SchemaChange,
+    SchemaStatus,
+    list_schema_changes,
+    mark_schema_change,
+    notice,
+)
 from rowtide.merge.publishing.snapshot_delivery import make_snapshot, subscribe_from_snapshot
 from rowtide.merge.publishing.snapshot_files import PartitionSnapshot
 from rowtide.merge.publishing.subscriptions import SnapshotProgress, add_subscription, drop_subscription, reinitialize
@@ -89,11 +99,12 @@ class MergePublishing(MergeHandle):
         retention_days: int = DEFAULT_RETENTION_DAYS,
         conflict_retention_days: int = 0,
         allow_partition_realignment: bool = True,
+        replicate_ddl: bool = True,
     ) -> Publication:
         """Create a publication (SQL Server: sp_addmergepublication). 0 days of a retention mean no limit.
 
-        Without partition realignment, rows that leave a partition stay at its subscribers. Raises
-        `MergePublicationExists`.
+        Without partition realignment, rows that leave a partition stay at its subscribers; without `replicate_ddl`,
+        columns that are added to published tables are not sent. Raises `MergePublicationExists`.
         """
         with self._altering() as hub:
             return add_publication(
@@ -102,7 +113,18 @@ class MergePublishing(MergeHandle):
                 retention_days=retention_days,
                 conflict_retention_days=conflict_retention_days,
                 realigns=allow_partition_realignment,
+                replicates_ddl=replicate_ddl,
             )
+
+    def change_publication(
+        self, name: str, *, retention_days: int | None = None, replicate_ddl: bool | None = None
+    ) -> Publication:
+        """Change a publication; None leaves an option as it is (SQL Server: sp_changemergepublication).
+
+        Raises `MergePublicationUnknown`.
+        """
+        with self._altering(name) as hub:
+            return change_publication(hub, name, retention_days=retention_days, replicates_ddl=replicate_ddl)
 
     def add_article(
         self,
@@ -179,18 +201,32 @@ class MergePublishing(MergeHandle):
         *,
         where: str | None = None,
         joins: Mapping[str, str] | None = None,
+        resolver: str | None = None,
+        column_tracking: bool | None = None,
+        compensate_for_errors: bool | None = None,
         upload_options: UploadOptions | None = None,
     ) -> Article:
-        """Change an article's row filter, its join filters by parent, or upload options.
+        """Change an article's filters and options; None leaves one as it is (SQL Server: sp_changemergearticle).
 
-        (SQL Server: sp_changemergearticle.) Its subscriptions must then be reinitialized. Raises
-        `MergePublicationUnknown`, `MergeArticleUnknown`, `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`,
-        `UploadOptionsRefused`, `MergeArticleExists`.
+        `joins` are conditions of join filters that it has, by parent. Subscribers follow at their next synchronisation;
+        for new `upload_options` they must be reinitialized. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
+        `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`, `ResolverUnknown`, `ResolverRefused`,
+        `KeyChanged`, `ColumnNeeded`, `UploadOptionsRefused`, `MergeArticleExists`.
         """
-        with self._altering() as hub:
-            return change_article(
-                hub, publication, article, where=where, joins=joins or {}, upload_options=upload_options
-            )
+        options = (column_tracking, compensate_for_errors, upload_options)
+        changes = ArticleChanges(where, joins or {}, resolver, *options)
+        with self._altering(publication) as hub:
+            return change_article(hub, publication, article, changes)
+
+    def alter_article(self, publication: str, article: str, clause: str) -> Article:
+        """Alter an article's table, and take the change into its definition at once; subscribers follow.
+
+        `clause` is what follows `alter table NAME` in the hub's SQL. Any program may alter the table by itself, too:
+        the next synchronisation notices. Raises `MergePublicationUnknown`, `MergeArticleUnknown`, `KeyChanged`,
+        `ColumnNeeded`.
+        """
+        with self._altering(publication) as hub:
+            return alter_article(hub, publication, article, clause)
 
     def add_partition(self, publication: str, partition: Partition) -> int:
         """Create a partition before the first subscription to it (SQL Server: sp_addmergepartition); return its number.
@@ -203,7 +239,8 @@ class MergePublishing(MergeHandle):
     def drop_article(self, publication: str, article: str) -> None:
         """Remove a table from a publication (SQL Server: sp_dropmergearticle).
 
-        Raises `MergeArticleUnknown`, `SubscriptionsLeft`.
+        While there are subscriptions, the hub tracks it until each has uploaded what it had changed; tables and rows
+        stay everywhere. Raises `MergeArticleUnknown`, `JoinFilterRefused`.
         """
         with self._altering(publication) as hub:
             drop_article(hub, publication, article)
@@ -339,9 +376,10 @@ class MergeReplication(MergePublishing, MergeInspection):
         """Upload a subscriber's changes and download the hub's (SQL Server: the Merge Agent), or one of the two.
 
         The retention asks for both: a subscription counts as synchronised at the earlier of its last two (SQL Server:
-        -ExchangeType).
+        -ExchangeType). A subscriber whose publisher's tables were altered uploads, and follows, first.
+
         Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`, `NodeCopied`, `NodeRestored`,
-        `SubscriptionExpired`, `MergedTableAltered`, `FiltersChanged`, `StoredFilterRefused`, `SessionReplaced`,
+        `SubscriptionExpired`, `SchemaAhead`, `MergedTableAltered`, `StoredFilterRefused`, `SessionReplaced`,
         `NodeBusy`.
         """
         return synchronise_named(self.url, publication, subscriber, on_progress, exchange)
@@ -389,7 +427,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         synchronisation; conflicts over keys are found only when rows are written. Without `subscriber`, all are asked;
         of one that cannot be, only what the hub has for it is returned, and `on_unreachable` called. Raises
         `MergePublicationUnknown`, and of one subscriber `MergeSubscriptionUnknown`, `NodeCopied`, `NodeRestored`,
-        `SubscriptionExpired`, `FiltersChanged`.
+        `SubscriptionExpired`, `DefinitionsDiffer`.
         """
         with self._open_hub(publication):
             pass
@@ -487,6 +525,24 @@ class MergeReplication(MergePublishing, MergeInspection):
                 raise ArticleTableNotFound(table)
             with node.transaction():
                 return node.log_update(article, rowguid.lower())
+
+    def list_schema_changes(self, publication: str) -> Sequence[SchemaChange]:
+        """Return schema changes that a subscriber has not followed (SQL Server: sp_enumeratependingschemachanges).
+
+        Raises `MergePublicationUnknown`.
+        """
+        with self._open_hub(publication) as hub:
+            found = get_publication(hub.connection, publication)
+            notice(hub, found)
+            return list_schema_changes(hub, found)
+
+    def mark_schema_change(self, publication: str, schema_version: int, status: SchemaStatus) -> None:
+        """Leave a schema change to the subscribers' users, or not (SQL Server: sp_markpendingschemachange).
+
+        Raises `MergePublicationUnknown`, `SchemaChangeUnknown`.
+        """
+        with self._open_hub(publication) as hub:
+            mark_schema_change(hub, publication, schema_version, status)
 
     def resolve(self, conflict_id: str, winner: Winner) -> bool:
         """Choose the side that wins a conflict, whichever won before; return whether a row was written.

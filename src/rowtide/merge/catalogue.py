@@ -79,6 +79,12 @@ def put_publication(connection: Connection, publication: Publication) -> None:
     )
 
 
+def set_publication(connection: Connection, publication: Publication) -> None:
+    """Replace a publication's options, in the caller's transaction."""
+    options = {"retention": publication.retention_days, "replicate_ddl": int(publication.replicates_ddl)}
+    connection.execute(update(publications).where(publications.c.pubid == publication.pubid).values(options))
+
+
 def list_articles(connection: Connection, pubid: str) -> tuple[Article, ...]:
     """Return a publication's articles, parents before their children, without those that are being dropped."""
     return tuple(article for article in list_all_articles(connection, pubid) if not article.is_dropped)

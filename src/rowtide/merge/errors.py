@@ -315,24 +315,10 @@ class StoredFilterRefused(Invalid):
 
     number = 8030
     fact = "the filter {condition} of {article}, which an earlier version accepted, is refused: {reason}"
-    hint = (
-        "Replace it with `rowtide merge change-article`, "
-        "then run `rowtide merge reinitialize --upload-first` for each subscriber."
-    )
+    hint = "Replace it with `rowtide merge change-article`; subscribers follow when they synchronise."
     article: str
     condition: str
     reason: str
-
-
-@numbered
-class FiltersChanged(RowtideError):
-    """A subscriber has the rows of filters that the publisher no longer has."""
-
-    number = 8031
-    fact = "the filters of {articles} were changed after {subscriber} was filled"
-    hint = "Run `rowtide merge reinitialize --upload-first`: it uploads the subscriber's changes and copies its tables."
-    subscriber: str
-    articles: str
 
 
 @numbered
@@ -620,6 +606,17 @@ class SchemaChangeUnknown(NotFound):
     hint = "List them with `rowtide merge schema-changes`."
     publication: str
     version: int
+
+
+@numbered
+class TableNotAltered(Invalid):
+    """The database refuses the clause of `alter-article`."""
+
+    number = 8077
+    fact = "the database refused to alter table {table}: {reason}"
+    hint = "Write what follows `alter table NAME` in the publisher's SQL; nothing was changed."
+    table: str
+    reason: str
 
 
 @numbered

@@ -473,6 +473,12 @@ class NodeTables(Protocol):
     def find_renames(self, article: Article, description: TableDescription) -> Mapping[str, str]:
         """Return the new names of an article's columns that were renamed here, by the old ones."""
 
+    def run_alter(self, article: Article, clause: str) -> None:
+        """Run `alter table` for an article's table with a clause of the user's, within a transaction.
+
+        Our triggers may be gone after it. Raises `TableNotAltered`.
+        """
+
     def alter(self, change: TableChange) -> TableAlteration:
         """Return what alters a table, within `altering`. Raises `ColumnsCollide`."""
 
@@ -498,14 +504,21 @@ class NodeTables(Protocol):
         """Whether an article's table exists here."""
 
     def make(
-        self, tables: Sequence[tuple[Article, TableDescription]], *, present: Sequence[Article] = ()
+        self,
+        tables: Sequence[tuple[Article, TableDescription]],
+        *,
+        present: Sequence[Article] = (),
+        refers_later: bool = False,
     ) -> Sequence[Omission]:
         """Create the tables of articles, parents first, with their keys, parts, and the foreign keys between them.
 
-        Tables of `present` exist, and are only referenced. Return the parts that this database does not have. Within a
-        transaction, in which `load` fills the tables; foreign keys may be created or checked at its end. Raises
-        `UnsupportedColumnType`.
+        Tables of `present` exist, and are only referenced; with `refers_later`, `refer` follows. Return the parts that
+        this database does not have. Within a transaction, in which `load` fills the tables; foreign keys may be created
+        or checked at its end. Raises `UnsupportedColumnType`.
         """
+
+    def refer(self, tables: Sequence[tuple[Article, TableDescription]], *, present: Sequence[Article] = ()) -> None:
+        """Create the foreign keys of tables that are filled; rows may reference others that are still to come."""
 
     def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:
         """Fill a table that was just created, within a transaction; return the number of rows."""

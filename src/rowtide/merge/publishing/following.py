@@ -7,22 +7,25 @@ version of the schema. Killed at any point, it has all of it or nothing, and the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import delete, insert, select
 
 from rowtide.core.failpoints import failpoint
-from rowtide.merge.articles import Article
+from rowtide.merge.articles import Article, Partition
 from rowtide.merge.catalogue import list_articles, list_publications, set_definition
 from rowtide.merge.definitions import schema_changes
-from rowtide.merge.errors import DefinitionsDiffer
+from rowtide.merge.errors import DefinitionsDiffer, SubscriberHasTable
 from rowtide.merge.nodes.node import Enumeration, Node, TableAlteration
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.progress import set_subscription
+from rowtide.merge.publishing.moves import hold_all, move
+from rowtide.merge.publishing.publications import drop_from
 from rowtide.merge.publishing.schema_changes import list_by_hand
+from rowtide.merge.publishing.subscriptions import Snapshot, fill_articles, hold
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.session.pairing import Pairing
 
@@ -40,13 +43,37 @@ class _Following:
     on_omission: Callable[[Omission], None]
 
     def follow(self) -> None:
-        with self.subscriber.altering(), self.hub.enumerating() as enumeration:
-            known = {article.nickname: article for article in self.pairing.known}
-            for article in self.pairing.there:
-                if article.nickname in known and known[article.nickname] != article:
-                    self._change(enumeration, known[article.nickname], article)
-            self._put_version()
+        pairing, hub = self.pairing, self.hub
+        known = {article.nickname: article for article in pairing.known}
+        published = {article.nickname: article for article in pairing.there}
+        with self.subscriber.altering():
+            with hub.enumerating() as enumeration:
+                for nickname, article in known.items():
+                    if nickname not in published:
+                        drop_from(self.subscriber, pairing.publication, article)
+                for article in pairing.there:
+                    if article.nickname in known and known[article.nickname] != article:
+                        self._change(enumeration, known[article.nickname], article)
+                added = [article for article in pairing.articles if article.nickname not in known]
+                kind = pairing.at_hub.subscriber_type
+                snapshot = Snapshot(enumeration, added, pairing.filters, subscriber_type=kind)
+                if added:
+                    self._add(snapshot)
+                generation, members = enumeration.generation, snapshot.members()
+                self._put_version()
+            hold(hub, pairing.at_hub.nickname, members, generation)
         self.subscriber.forget_tables()
+
+    def _add(self, snapshot: Snapshot) -> None:
+        """Create and fill the tables of new articles, parents first."""
+        for article in snapshot.articles:
+            if self.subscriber.tables.is_there(article):
+                raise SubscriberHasTable(article.qualified_name)
+        known = {article.nickname for article in self.pairing.known}
+        present = [article for article in self.pairing.articles if article.nickname in known]
+        publication = self.pairing.publication
+        for omission in fill_articles(self.hub, self.subscriber, publication, snapshot, present=present):
+            self.on_omission(omission)
 
     def _change(self, enumeration: Enumeration, before: Article, after: Article) -> None:
         """Bring an article's table and definition to what the publisher has."""
@@ -120,6 +147,12 @@ def follow(
     `on_omission` is called with each part of the publisher's tables that the subscriber's database does not have.
     Raises `ColumnsCollide`, `SchemaChangeRefused`, `DefinitionsDiffer`, `NodeBusy`.
     """
+    known = {article.nickname: article for article in pairing.known}
+    refiltered = [each for each in pairing.articles if each.nickname in known and not _is_filtered_alike(each, known)]
+    if refiltered:
+        # Before the subscriber has the new filters: until then a repeat does it again.
+        hold_all(hub, pairing, [each for each in refiltered if not known[each.nickname].is_filtered])
+        move(hub, pairing, pairing.at_hub.partition or Partition())
     _Following(hub, subscriber, pairing, on_omission).follow()
     with hub.transaction():
         set_subscription(
@@ -128,6 +161,10 @@ def follow(
             schemaversion=pairing.schema.version,
             schemaguid=pairing.schema.guid,
         )
+
+
+def _is_filtered_alike(article: Article, known: Mapping[int, Article]) -> bool:
+    return article.is_filtered_as(known[article.nickname])
 
 
 def _differing(change: TableChange, alteration: TableAlteration) -> str | None:

@@ -7,7 +7,8 @@ does with rows that moved.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from rowtide.merge.articles import Article, Partition
 from rowtide.merge.errors import PartitionUnused
@@ -15,7 +16,7 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.candidates import Marks
 from rowtide.merge.partitions.chains import link_members
 from rowtide.merge.partitions.filters import bind_articles, require_values
-from rowtide.merge.partitions.partition_membership import drop_unused_partitions, list_members, mark
+from rowtide.merge.partitions.partition_membership import add_members, drop_unused_partitions, list_members, mark
 from rowtide.merge.progress import set_subscription
 from rowtide.merge.publishing.subscriptions import take_partition
 from rowtide.merge.session.pairing import Pairing
@@ -54,6 +55,16 @@ def move(hub: Node, pairing: Pairing, partition: Partition) -> None:
         for article, rows in belonging.items():
             _mark(hub, subscription.nickname, article, dict(rows), generation)
         drop_unused_partitions(hub.connection, pairing.publication.pubid)
+
+
+def hold_all(hub: Node, pairing: Pairing, articles: Iterable[Article]) -> None:
+    """Store that a subscriber has all rows of articles, as it had while they had no filter. Idempotent."""
+    for article in articles:
+        with hub.enumerating() as enumeration:
+            rows = [(rowguid, None) for batch in enumeration.rows(replace(article, columns=())) for rowguid, _ in batch]
+            generation = enumeration.generation
+        with hub.transaction():
+            add_members(hub.connection, pairing.at_hub.nickname, article, rows, generation)
 
 
 def _mark(hub: Node, subscriber: int, article: Article, belonging: Parents, generation: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from rowtide.core.names import require_name
@@ -13,7 +13,6 @@ from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import (
     INTEGERS,
     Article,
-    ArticleReference,
     JoinFilter,
     Partition,
     PartitionOptions,
@@ -25,6 +24,7 @@ from rowtide.merge.catalogue import (
     find_article,
     find_publication,
     get_publication,
+    list_all_articles,
     list_articles,
     list_merged,
     list_publications,
@@ -35,11 +35,11 @@ from rowtide.merge.catalogue import (
     remove_article,
     remove_publication,
     set_definition,
+    set_publication,
     was_rowguid_there,
 )
 from rowtide.merge.conflicts.resolvers import require_resolver
 from rowtide.merge.errors import (
-    FilterRefused,
     JoinFilterRefused,
     KeyNotNumbered,
     MergeArticleExists,
@@ -55,10 +55,11 @@ from rowtide.merge.nodes.node import Node, TableDescription
 from rowtide.merge.nodes.table_parts import PartKind
 from rowtide.merge.partitions import partition_membership
 from rowtide.merge.partitions.filters import require_values
-from rowtide.merge.progress import list_subscriptions
+from rowtide.merge.progress import list_subscriptions, set_subscription
 from rowtide.merge.publishing.filter_checks import check_filter, check_join
+from rowtide.merge.publishing.ordering import order_articles
 from rowtide.merge.publishing.record_links import require_record_options, require_records
-from rowtide.merge.publishing.schema_changes import define
+from rowtide.merge.publishing.schema_changes import define, dropped_at, notice, record, redefine
 from rowtide.merge.publishing.vertical_partitions import choose_columns
 from rowtide.merge.session.identity_ranges import begin_pool, forget_ranges
 
@@ -85,8 +86,26 @@ class ArticleOptions:
     threshold: int = 100
 
 
+@dataclass(frozen=True, slots=True)
+class ArticleChanges:
+    """New options of an article; None leaves an option as it is. `joins` are conditions by the parents' names."""
+
+    where: str | None = None
+    joins: Mapping[str, str] = field(default_factory=dict)
+    resolver: str | None = None
+    column_tracking: bool | None = None
+    compensate_for_errors: bool | None = None
+    upload_options: UploadOptions | None = None
+
+
 def add_publication(
-    hub: Node, name: str, *, retention_days: int, conflict_retention_days: int = 0, realigns: bool = True
+    hub: Node,
+    name: str,
+    *,
+    retention_days: int,
+    conflict_retention_days: int = 0,
+    realigns: bool = True,
+    replicates_ddl: bool = True,
 ) -> Publication:
     """Create a publication (SQL Server: sp_addmergepublication). Raises `NameUnfit`, `MergePublicationExists`."""
     require_name("publication", name)
@@ -99,10 +118,33 @@ def add_publication(
             name,
             read_nickname(hub.connection),
             retention_days,
+            replicates_ddl=replicates_ddl,
             realigns=realigns,
             conflict_retention_days=conflict_retention_days,
         )
         put_publication(hub.connection, publication)
+    return publication
+
+
+def change_publication(
+    hub: Node, name: str, *, retention_days: int | None = None, replicates_ddl: bool | None = None
+) -> Publication:
+    """Change a publication's options; None leaves one as it is (SQL Server: sp_changemergepublication).
+
+    Columns that were added while schema changes were not sent are published with the next synchronisation. Raises
+    `MergePublicationUnknown`.
+    """
+    publication = get_publication(hub.connection, name)
+    publication = replace(
+        publication,
+        retention_days=publication.retention_days if retention_days is None else retention_days,
+        replicates_ddl=publication.replicates_ddl if replicates_ddl is None else replicates_ddl,
+    )
+    with hub.transaction():
+        set_publication(hub.connection, publication)
+        for article in list_articles(hub.connection, publication.pubid) if replicates_ddl else ():
+            # Whatever its table is now, it is to be looked at.
+            set_definition(hub.connection, publication.pubid, replace(article, fingerprint=""))
     return publication
 
 
@@ -111,10 +153,11 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
 
     Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`,
     `ColumnsRefused`, `ResolverUnknown`, `ResolverRefused`, `UploadOptionsRefused`, `FilterRefused`,
-    `RecordOptionsRefused`, `KeyNotNumbered`, `SubscriptionsLeft`.
+    `RecordOptionsRefused`, `KeyNotNumbered`, `PartitionValueMissing`.
     """
     publication = get_publication(hub.connection, publication_name)
-    _require_no_subscriptions(hub, publication)
+    for other in list_publications(hub.connection):
+        notice(hub, other)
     described = hub.tables.describe(table)
     others = list_merged(hub.connection)
     merged = _find_merged(hub, described, others)
@@ -139,7 +182,9 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
         hub.tables.track(article)
         if article.identity_range:
             begin_pool(hub, publication, article)
-        _order(hub, publication)
+        _enter_partitions(hub, publication, article)
+        order_articles(hub, publication)
+        record(hub.connection, publication, article, [("add article", None, f"add article {article.qualified_name}")])
     return article
 
 
@@ -149,10 +194,9 @@ def add_filter(hub: Node, publication_name: str, child: str, join: JoinFilter) -
     The join names the parent as a user does.
 
     Raises `MergePublicationUnknown`, `MergeArticleUnknown`, `JoinFilterRefused`, `FilterRefused`,
-    `RecordLinkRefused`, `SubscriptionsLeft`.
+    `RecordLinkRefused`.
     """
     publication = get_publication(hub.connection, publication_name)
-    _require_no_subscriptions(hub, publication)
     listed = list_articles(hub.connection, publication.pubid)
     of_child, of_parent = (find_article(publication, listed, name) for name in (child, join.parent))
     join = replace(join, parent=of_parent.name)
@@ -161,51 +205,92 @@ def add_filter(hub: Node, publication_name: str, child: str, join: JoinFilter) -
     require_records(hub, [filtered if one == of_child else one for one in listed])
     with hub.transaction():
         set_definition(hub.connection, publication.pubid, filtered)
-        _order(hub, publication)
+        _enter_partitions(hub, publication, filtered)
+        order_articles(hub, publication)
+        text = f"{filtered.qualified_name}: join {join.parent} on {join.condition}"
+        record(hub.connection, publication, filtered, [("add filter", None, text)])
     return filtered
 
 
-def change_article(
-    hub: Node,
-    publication_name: str,
-    name: str,
-    *,
-    where: str | None,
-    joins: Mapping[str, str],
-    upload_options: UploadOptions | None = None,
-) -> Article:
-    """Change an article's filters, its row filter or its join filters by parent, or its upload options.
+def change_article(hub: Node, publication_name: str, name: str, changes: ArticleChanges) -> Article:
+    """Change an article's filters and options (SQL Server: sp_changemergearticle).
 
-    (SQL Server: sp_changemergearticle.) A subscriber filled by the previous ones must be reinitialized: see
-    `FiltersChanged`, `DirectionsChanged`. Raises `MergePublicationUnknown`, `MergeArticleUnknown`, `FilterRefused`,
-    `JoinFilterRefused`, `PartitionValueMissing`, `UploadOptionsRefused`, `MergeArticleExists`.
+    Subscribers follow at their next synchronisation; rows enter and leave as the new filters say. Raises
+    `MergePublicationUnknown`, `MergeArticleUnknown`, `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`,
+    `ResolverUnknown`, `ResolverRefused`, `KeyChanged`, `ColumnNeeded`, `UploadOptionsRefused`,
+    `MergeArticleExists`. New upload options need reinitialization: see `DirectionsChanged`.
     """
     publication = get_publication(hub.connection, publication_name)
     listed = list_articles(hub.connection, publication.pubid)
     article = find_article(publication, listed, name)
-    if where is not None and article.subset_filter is None:
-        raise FilterRefused(article.qualified_name, where, "the article has no row filter that could be changed")
-    for parent in set(joins) - {join.parent for join in article.join_filters}:
+    for parent in set(changes.joins) - {join.parent for join in article.join_filters}:
         raise JoinFilterRefused(article.name, parent, "it does not follow it")
+
+    def change(other: Publication, current: Article) -> Article:
+        if changes.column_tracking is not None:
+            current = replace(current, column_tracking=changes.column_tracking)
+        return _changed(hub, publication, current, changes) if other == publication else current
+
+    redefine(hub, article, change)
+    changed = find_article(publication, list_articles(hub.connection, publication.pubid), article.name)
+    with hub.transaction():
+        _enter_partitions(hub, publication, changed)
+    return changed
+
+
+def alter_article(hub: Node, publication_name: str, name: str, clause: str) -> Article:
+    """Alter an article's table at the hub, and take the change into its definition at once.
+
+    `clause` is what follows `alter table NAME`. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
+    `TableNotAltered`, `KeyChanged`, `ColumnNeeded`.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    notice(hub, publication)
+    article = find_article(publication, list_articles(hub.connection, publication.pubid), name)
+    redefine(hub, article, clause=clause)
+    return find_article(publication, list_articles(hub.connection, publication.pubid), article.name)
+
+
+def _changed(hub: Node, publication: Publication, article: Article, changes: ArticleChanges) -> Article:
+    """Return an article with other options. Raises what `change_article` raises."""
+    resolver, compensates = changes.resolver, changes.compensate_for_errors
     changed = replace(
         article,
-        subset_filter=article.subset_filter if where is None else where,
+        subset_filter=article.subset_filter if changes.where is None else changes.where,
         join_filters=tuple(
-            replace(join, condition=joins.get(join.parent, join.condition)) for join in article.join_filters
+            replace(join, condition=changes.joins.get(join.parent, join.condition)) for join in article.join_filters
         ),
+        resolver=article.resolver if resolver is None else resolver,
+        compensate_for_errors=article.compensate_for_errors if compensates is None else compensates,
     )
-    if upload_options is not None:
-        changed = replace(changed, subscriber_upload_options=upload_options)
+    if changes.upload_options is not None:
+        changed = replace(changed, subscriber_upload_options=changes.upload_options)
         _require_direction(changed)
         _require_directed_alike(hub, publication, changed)
+    if changed.is_upload_only != article.is_upload_only:
+        raise ResolverRefused(changed.resolver, article.qualified_name, "it decides which rows subscribers have")
+    if find_handler(changed) is None:
+        require_resolver(changed)
     check_filter(hub, changed)
+    listed = list_articles(hub.connection, publication.pubid)
     for join in changed.join_filters:
         check_join(hub, changed, find_article(publication, listed, join.parent), join)
     for subscription in list_subscriptions(hub.connection, publication.pubid):
         require_values(publication, [changed], subscription.partition or Partition())
-    with hub.transaction():
-        set_definition(hub.connection, publication.pubid, changed)
     return changed
+
+
+def _enter_partitions(hub: Node, publication: Publication, article: Article) -> None:
+    """Give each subscription a partition if an article is the first with a filter, in the caller's transaction.
+
+    Raises `PartitionValueMissing`.
+    """
+    for subscription in list_subscriptions(hub.connection, publication.pubid) if article.is_filtered else ():
+        partition = subscription.partition or Partition()
+        require_values(publication, [article], partition)
+        if subscription.partition is None:
+            number = partition_membership.add_partition(hub.connection, publication.pubid, partition, is_explicit=False)
+            set_subscription(hub.connection, subscription.subid, partition_id=number)
 
 
 def add_partition(hub: Node, publication_name: str, partition: Partition) -> int:
@@ -221,10 +306,10 @@ def add_partition(hub: Node, publication_name: str, partition: Partition) -> int
 def drop_article(hub: Node, publication_name: str, name: str) -> None:
     """Remove a table from a publication (SQL Server: sp_dropmergearticle).
 
-    Raises `MergeArticleUnknown`, `SubscriptionsLeft`.
+    While there are subscriptions, it is tracked until each has uploaded what it had changed. Raises
+    `MergeArticleUnknown`, `JoinFilterRefused`.
     """
     publication = get_publication(hub.connection, publication_name)
-    _require_no_subscriptions(hub, publication)
     listed = list_articles(hub.connection, publication.pubid)
     article = find_article(publication, listed, name)
     others = [one for one in listed if one != article]
@@ -232,7 +317,26 @@ def drop_article(hub: Node, publication_name: str, name: str) -> None:
     if filtered is not None:
         raise JoinFilterRefused(filtered.name, article.name, "it is the parent, and would be there no more")
     with hub.transaction():
-        _drop(hub, publication, article)
+        if list_subscriptions(hub.connection, publication.pubid):
+            set_definition(hub.connection, publication.pubid, replace(article, is_dropped=True))
+            text = f"drop article {article.qualified_name}"
+            record(hub.connection, publication, article, [("drop article", None, text)])
+        else:
+            drop_from(hub, publication, article)
+
+
+def finish_drops(hub: Node, publication: Publication) -> None:
+    """Remove dropped articles from the hub once no subscriber has them any more. Idempotent."""
+    leaving = [each for each in list_all_articles(hub.connection, publication.pubid) if each.is_dropped]
+    if not leaving:
+        return
+    with hub.transaction():
+        known = list_subscriptions(hub.connection, publication.pubid)
+        for article in leaving:
+            if all(one.schema_version >= dropped_at(hub.connection, publication, article) for one in known):
+                for one in known:
+                    partition_membership.remove_all_members(hub.connection, one.nickname, [article])
+                drop_from(hub, publication, article)
 
 
 def drop_publication(hub: Node, name: str) -> None:
@@ -249,15 +353,16 @@ def drop_publication(hub: Node, name: str) -> None:
 
 def forget_publication(node: Node, publication: Publication) -> None:
     """Remove a publication from a node, in the caller's transaction."""
-    for article in list_articles(node.connection, publication.pubid):
-        _drop(node, publication, article)
+    for article in list_all_articles(node.connection, publication.pubid):
+        drop_from(node, publication, article)
     remove_publication(node.connection, publication.pubid)
     forget_ranges(node.connection, publication.pubid)
     if not list_publications(node.connection):
         node.tables.remove()
 
 
-def _drop(node: Node, publication: Publication, article: Article) -> None:
+def drop_from(node: Node, publication: Publication, article: Article) -> None:
+    """Remove an article from a node, in the caller's transaction; its table stays."""
     is_preserved = was_rowguid_there(node.connection, article.nickname)
     remove_article(node.connection, publication.pubid, article.name)
     if article.nickname in {other.nickname for other in list_merged(node.connection)}:
@@ -323,14 +428,17 @@ def _article(described: TableDescription, merged: Article | None, options: Artic
         record_conflict_detection=options.record_conflict_detection,
         record_conflict_resolution=options.record_conflict_resolution,
     )
-    return define(described, article)
+    return define(described, article if merged is None else merged.as_table_of(article))
 
 
 def _require_new(hub: Node, publication: Publication, article: Article, merged: Article | None) -> None:
-    if any(one.name == article.name for one in list_articles(hub.connection, publication.pubid)):
-        raise MergeArticleExists(
-            article.qualified_name, f"publication {publication.name} has an article {article.name}"
-        )
+    found = next(
+        (one for one in list_all_articles(hub.connection, publication.pubid) if one.name == article.name), None
+    )
+    if found is not None:
+        reason = f"publication {publication.name} has an article {article.name}"
+        waiting = ", which is dropped once all subscribers have synchronised" if found.is_dropped else ""
+        raise MergeArticleExists(article.qualified_name, reason + waiting)
     if merged is not None and merged.column_tracking != article.column_tracking:
         reason = "another publication has it with" + ("out" if article.column_tracking else "") + " column tracking"
         raise MergeArticleExists(article.qualified_name, reason)
@@ -388,17 +496,6 @@ def _require_no_subscriptions(hub: Node, publication: Publication) -> None:
         raise SubscriptionsLeft(publication.name, ", ".join(subscribers))
 
 
-def _order(hub: Node, publication: Publication) -> None:
-    """Recompute the processing order and the references of all articles, in the caller's transaction."""
-    articles = list_articles(hub.connection, publication.pubid)
-    described = {article: hub.tables.describe(article.qualified_name) for article in articles}
-    for place, article in enumerate(in_order(described)):
-        references = _references(article, described)
-        set_definition(
-            hub.connection, publication.pubid, replace(article, processing_order=place, references=references)
-        )
-
-
 def require_numbered(described: TableDescription, *, is_growing: bool) -> None:
     """Raise `KeyNotNumbered` unless a table's key is one integer column that the database numbers itself.
 
@@ -416,82 +513,3 @@ def require_numbered(described: TableDescription, *, is_growing: bool) -> None:
         reason = f"its key {key[0].name} is not declared with AUTOINCREMENT, without which SQLite counts by itself"
     if reason is not None:
         raise KeyNotNumbered(described.name, reason)
-
-
-def _references(article: Article, described: Mapping[Article, TableDescription]) -> tuple[ArticleReference, ...]:
-    """Return an article's foreign keys to articles, with those that it references."""
-    parents = {each.qualified_name: each for each in described}
-    found = []
-    for each in described[article].references:
-        parent = parents.get(each.referenced_table)
-        if parent is not None:
-            columns, referenced = _as_published(article, each.columns), _as_published(parent, each.referenced_columns)
-            if None not in (columns, referenced):
-                found.append(ArticleReference(columns or (), parent.nickname, referenced or ()))
-    return tuple(found)
-
-
-def _as_published(article: Article, columns: Sequence[str]) -> tuple[str, ...] | None:
-    """Return columns as an article names them, None if not all are there; on SQLite upper case and lower are one."""
-    names = {column.name.lower(): column.name for column in article.columns}
-    names |= {column.name: column.name for column in article.columns}
-    found = [names.get(name, names.get(name.lower())) for name in columns]
-    return tuple(name for name in found if name is not None) if None not in found else None
-
-
-def in_order(described: Mapping[Article, TableDescription]) -> Sequence[Article]:
-    """Return articles with referenced tables first, then filter parents; articles in a cycle by name."""
-    referenced = {article: _referenced(article, described) for article in described}
-    parents = {article: referenced[article] | _joined(article, referenced) for article in described}
-    waiting = sorted(described, key=lambda article: article.name)
-    ordered: list[Article] = []
-    while waiting:
-        # The one that depends on the fewest that wait depends on none, or is in a circle that depends on nothing else.
-        following = min(waiting, key=lambda article: len(_ancestors(article, parents) & set(waiting) - {article}))
-        ordered.append(following)
-        waiting.remove(following)
-    return ordered
-
-
-def _referenced(article: Article, described: Mapping[Article, TableDescription]) -> set[Article]:
-    names = {reference.referenced_table for reference in described[article].references}
-    return {each for each in described if each.qualified_name in names and each != article}
-
-
-def _joined(article: Article, referenced: Mapping[Article, set[Article]]) -> set[Article]:
-    """Return the parents of an article's join filters, without those that reference it: foreign keys order first."""
-    names = {join.parent for join in article.join_filters}
-    found = {each for each in referenced if each.name in names and each != article}
-    return {each for each in found if article not in _ancestors(each, referenced)}
-
-
-@dataclass(frozen=True, slots=True)
-class Circle:
-    """Articles that have to be filled together, if they are a cycle of references; else one article."""
-
-    articles: tuple[Article, ...]
-    is_cycle: bool
-
-
-def find_cycles(described: Mapping[Article, TableDescription]) -> Sequence[Circle]:
-    """Return articles with referenced tables first, cycles of references together."""
-    parents = {article: _referenced(article, described) for article in described}
-    ancestors = {article: _ancestors(article, parents) for article in described}
-    found: dict[frozenset[Article], Circle] = {}
-    for article in in_order(described):
-        circle = frozenset({article, *(each for each in ancestors[article] if article in ancestors[each])})
-        named = {reference.referenced_table for reference in described[article].references}
-        is_cycle = len(circle) > 1 or article.qualified_name in named
-        # At the place of its last article: all that it refers to comes before.
-        found.pop(circle, None)
-        found[circle] = Circle(tuple(circle), is_cycle)
-    return tuple(found.values())
-
-
-def _ancestors(article: Article, parents: Mapping[Article, set[Article]]) -> set[Article]:
-    found: set[Article] = set()
-    following = set(parents[article])
-    while following:
-        found |= following
-        following = {parent for each in following for parent in parents[each]} - found
-    return found

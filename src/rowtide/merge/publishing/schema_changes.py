@@ -7,7 +7,7 @@ has changed into the article's definition, and makes its triggers anew; subscrib
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -17,7 +17,13 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from rowtide.core.failpoints import failpoint
 from rowtide.merge.articles import Article, ArticleColumn, Publication
-from rowtide.merge.catalogue import get_publication, list_all_articles, list_publications, set_definition
+from rowtide.merge.catalogue import (
+    get_publication,
+    list_all_articles,
+    list_articles,
+    list_publications,
+    set_definition,
+)
 from rowtide.merge.conflicts.resolvers import find_resolver
 from rowtide.merge.definitions import schema_changes, subscriptions
 from rowtide.merge.errors import ColumnNeeded, FilterRefused, KeyChanged, ResolverUnknown, SchemaChangeUnknown
@@ -25,11 +31,13 @@ from rowtide.merge.handlers import find_handler
 from rowtide.merge.nodes.node import Node, TableDescription
 from rowtide.merge.nodes.retry import retry_busy
 from rowtide.merge.nodes.table_changes import TableChange, write_shape
-from rowtide.merge.partitions.filters import read_filter
+from rowtide.merge.publishing.filter_checks import check_filter, check_join
+from rowtide.merge.publishing.ordering import order_articles
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.session.pairing import SchemaVersion
 
 SchemaStatus = Literal["active", "skipped"]
+_OPTIONS = ("subset_filter", "resolver", "column_tracking", "compensate_for_errors", "partition_options")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +105,7 @@ def notice(hub: Node, publication: Publication) -> None:
     examination = hub.tables.examine(listed)
     for article in listed:
         if examination.fingerprints.get(article.nickname) not in (None, article.fingerprint):
-            retry_busy(partial(_take, hub, article))
+            retry_busy(partial(redefine, hub, article))
 
 
 def read_version(connection: Connection, publication: Publication) -> SchemaVersion:
@@ -126,6 +134,13 @@ def record(
                 schematext=text,
             )
         )
+
+
+def dropped_at(connection: Connection, publication: Publication, article: Article) -> int:
+    """Return the schema version at which an article was dropped."""
+    c = schema_changes.c
+    of_article = (c.pubid == publication.pubid) & (c.article_name == article.name) & (c.schematype == "drop article")
+    return connection.execute(select(func.max(c.schemaversion)).where(of_article)).scalar() or 0
 
 
 def list_schema_changes(hub: Node, publication: Publication) -> Sequence[SchemaChange]:
@@ -159,9 +174,9 @@ def mark_schema_change(hub: Node, publication_name: str, version: int, status: S
     publication = get_publication(hub.connection, publication_name)
     of_change = (schema_changes.c.pubid == publication.pubid) & (schema_changes.c.schemaversion == version)
     with hub.transaction():
-        marked = hub.connection.execute(update(schema_changes).where(of_change).values(schemastatus=status))
-        if not marked.rowcount:
+        if hub.connection.execute(select(schema_changes.c.schemaguid).where(of_change)).first() is None:
             raise SchemaChangeUnknown(publication_name, version)
+        hub.connection.execute(update(schema_changes).where(of_change).values(schemastatus=status))
 
 
 def list_by_hand(connection: Connection, publication: Publication, article: Article, since: int) -> set[int]:
@@ -173,32 +188,54 @@ def list_by_hand(connection: Connection, publication: Publication, article: Arti
     return {number for number, _ in rows if number is not None and number not in active}
 
 
-def _take(hub: Node, noticed: Article) -> None:
-    """Define a table's articles as it is now, in all publications that have it, in one transaction."""
+def redefine(
+    hub: Node,
+    noticed: Article,
+    change: Callable[[Publication, Article], Article] = lambda _publication, article: article,
+    *,
+    clause: str | None = None,
+) -> None:
+    """Define a table's articles as the table is now, in all publications that have it, in one transaction.
+
+    `change` is made to each definition in addition; `clause`, of `alter table`, to the table before. Raises
+    `KeyChanged`, `ColumnNeeded`, `TableNotAltered`, `NodeBusy`.
+    """
     with hub.transaction():
         hub.tables.lock(noticed)
+        if clause is not None:
+            hub.tables.run_alter(noticed, clause)
         described = hub.tables.describe(noticed.qualified_name)
         published = list(_articles_of(hub.connection, noticed.nickname))
-        before = next(article for _, article in published if article.nickname == noticed.nickname)
-        if before.fingerprint == described.fingerprint:
-            return
-        renamed = hub.tables.find_renames(before, described)
+        renamed = hub.tables.find_renames(noticed, described)
         is_sent = all(publication.replicates_ddl for publication, _ in published)
-        after = _definition(before, described, renamed, is_sent=is_sent)
+        definitions = [
+            (publication, article, change(publication, _definition(article, described, renamed, is_sent=is_sent)))
+            for publication, article in published
+        ]
+        if clause is None and all(article == now for _, article, now in definitions):
+            return
+        _, before, after = definitions[0]
         hub.redefine(before, after)
-        for publication, article in published:
-            now = _definition(article, described, renamed, is_sent=is_sent)
-            _require_columns(now)
+        for publication, article, now in definitions:
+            _require_resolver(now)
             set_definition(hub.connection, publication.pubid, now)
-            table = f"alter table {now.qualified_name}"
-            steps = TableChange(article, now, described.kind).steps()
-            record(
-                hub.connection, publication, now, ((kind, number, f"{table} {text}") for kind, number, text in steps)
-            )
+            record(hub.connection, publication, now, _steps(article, now, described))
+            order_articles(hub, publication)
+            _require_filters(hub, publication, now)
         hub.tables.track(after)
         hub.tables.renew_views()
         failpoint("merge_schema_change.noticed")
     hub.forget_tables()
+
+
+def _steps(before: Article, after: Article, described: TableDescription) -> Iterator[tuple[str, int | None, str]]:
+    for kind, number, text in TableChange(before, after, described.kind).steps():
+        yield kind, number, f"alter table {after.qualified_name} {text}"
+    told = [f"{name} {getattr(after, name)}" for name in _OPTIONS if getattr(before, name) != getattr(after, name)]
+    if before.join_filters != after.join_filters:
+        told += [f"join {join.parent} on {join.condition}" for join in after.join_filters]
+    if told:
+        yield "change article", None, f"{after.qualified_name}: {', '.join(told)}"
 
 
 def _definition(before: Article, described: TableDescription, renamed: Mapping[str, str], *, is_sent: bool) -> Article:
@@ -226,17 +263,29 @@ def _require_key(before: Article, after: Article, renamed: Mapping[str, str]) ->
         raise KeyChanged(after.qualified_name, ", ".join(was), ", ".join(now))
 
 
-def _require_columns(article: Article) -> None:
-    """Raise `ColumnNeeded` if a filter or the resolver of an article uses a column that it has not."""
-    try:
-        read_filter(article)
-    except FilterRefused as error:
-        raise ColumnNeeded(f"filter {error.condition}", article.qualified_name, error.reason) from None
+def _require_resolver(article: Article) -> None:
+    """Raise `ColumnNeeded` if the resolver of an article uses a column that it has not."""
     try:
         if find_handler(article) is None:
             find_resolver(article)
     except ResolverUnknown as error:
         raise ColumnNeeded("the resolver", article.qualified_name, f"{error.resolver} is none of its") from None
+
+
+def _require_filters(hub: Node, publication: Publication, article: Article) -> None:
+    """Raise `ColumnNeeded` if a filter uses a column that an article has not; of others, those that follow it."""
+    listed = list_articles(hub.connection, publication.pubid)
+    names = {each.name: each for each in listed}
+    for child in listed:
+        try:
+            if child.name == article.name:
+                check_filter(hub, child)
+            for join in child.join_filters:
+                if article.name in (child.name, join.parent):
+                    check_join(hub, child, names[join.parent], join)
+        except FilterRefused as error:
+            purpose = f"filter {error.condition}"
+            raise ColumnNeeded(purpose, child.qualified_name, error.reason) from None
 
 
 def _renamed_resolver(resolver: str, renamed: Mapping[str, str]) -> str:

@@ -28,7 +28,7 @@ from rowtide.merge.nodes.node import Node, TableDescription
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.progress import list_subscriptions, put_subscription, read_purge, remove_subscription
-from rowtide.merge.publishing.publications import find_cycles
+from rowtide.merge.publishing.ordering import find_cycles
 from rowtide.merge.publishing.schema_changes import notice, read_version
 from rowtide.merge.publishing.snapshot_files import (
     FileKind,

@@ -424,12 +424,30 @@ def _fill(
 
     Return what the tables do not have of the publisher's.
     """
-    articles = snapshot.articles
     put_publication(subscriber.connection, publication)
+    return fill_articles(hub, subscriber, publication, snapshot, on_progress)
+
+
+def fill_articles(
+    hub: Node,
+    subscriber: Node,
+    publication: Publication,
+    snapshot: Snapshot,
+    on_progress: SnapshotProgress = lambda _article, _rows: None,
+    *,
+    present: Sequence[Article] = (),
+) -> Sequence[Omission]:
+    """Create and fill the tables of a snapshot's articles in the caller's transaction; later writes are tracked.
+
+    Tables of `present` exist, and may be referenced. Return what the tables do not have of the publisher's.
+    """
+    articles = (*snapshot.articles, *present)
     restricted = [(article, restrict(article, hub.tables.describe(article.qualified_name))) for article in articles]
     tables = [(article, described) for article, (described, _) in restricted]
-    omissions = [omission for _, (_, unpublished) in restricted for omission in unpublished]
-    omissions += subscriber.tables.make(tables, present=snapshot.shared)
+    made = [unpublished for article, (_, unpublished) in restricted if article not in present]
+    omissions = [omission for unpublished in made for omission in unpublished]
+    there = (*snapshot.shared, *present)
+    omissions += subscriber.tables.make(tables, present=there, refers_later=bool(present))
     subscriber.defer_constraints()
     for article in snapshot.new_articles:
         _load(subscriber, article, snapshot, on_progress)
@@ -441,6 +459,8 @@ def _fill(
             subscriber.write(article, versions)
         put_at_subscriber(subscriber, publication, snapshot.there(article), snapshot.enumeration.included(article))
         subscriber.tables.track(snapshot.there(article))
+    if present:
+        subscriber.tables.refer(tables, present=there)
     return omissions
 
 

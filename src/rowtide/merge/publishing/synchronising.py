@@ -9,10 +9,11 @@ from rowtide.merge.errors import DefinitionsDiffer
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.publishing.following import follow
+from rowtide.merge.publishing.publications import finish_drops
 from rowtide.merge.publishing.recovering import Recovered, recover
 from rowtide.merge.publishing.schema_changes import notice
 from rowtide.merge.session.history import Summary
-from rowtide.merge.session.pairing import Pairing, pair, require_known_schema, require_same_ends
+from rowtide.merge.session.pairing import Pairing, SchemaVersion, pair, require_known_schema, require_same_ends
 from rowtide.merge.session.synchronisation import Progress, synchronise, upload
 
 _MOST_CHANGES = 5
@@ -43,6 +44,8 @@ def synchronise_following(
             for earlier in before:
                 summary.upload.add(earlier.upload)
             summary.omissions = omissions
+            if pairing.leaving:
+                finish_drops(hub, pairing.publication)
             return summary
     return synchronise(hub, subscriber, pairing, on_progress, exchange)
 
@@ -91,7 +94,8 @@ def prepare_again(
             on_recovered(recovered)
         summary = upload(hub, subscriber, pair(hub, subscriber, *names), on_upload)
     pairing = pair(hub, subscriber, *names)
-    if pairing.differing or pairing.at_subscriber.schema_version != pairing.schema.version:
+    at_subscriber = pairing.at_subscriber
+    if pairing.differing or SchemaVersion(at_subscriber.schema_version, at_subscriber.schema_guid) != pairing.schema:
         hub.forget_tables()
         follow(hub, subscriber, pairing)
         pairing = pair(hub, subscriber, *names)

@@ -27,7 +27,6 @@ from rowtide.merge.definitions import articles, publications, schema_changes, su
 from rowtide.merge.errors import (
     DefinitionsDiffer,
     DirectionsChanged,
-    FiltersChanged,
     MergedTableAltered,
     MergePublicationUnknown,
     MergeSubscriptionUnknown,
@@ -156,15 +155,14 @@ def require_ready(hub: Node, subscriber: Node, pairing: Pairing) -> Sequence[Uns
     """Raise unless the two nodes can synchronise; record at both where they are.
 
     Return the columns of both that are not sent. Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`,
-    `FiltersChanged`, `DirectionsChanged`, `SchemaAhead`, `DefinitionsDiffer`, `MergedTableAltered`,
-    `StoredFilterRefused`.
+    `DirectionsChanged`, `SchemaAhead`, `DefinitionsDiffer`, `MergedTableAltered`, `StoredFilterRefused`.
     """
     at_hub, at_subscriber = hub.tables.examine(pairing.articles), subscriber.tables.examine(pairing.known)
     for examination in (at_hub, at_subscriber):
         _require_original(examination.original)
     _require_unexpired(pairing)
     _require_met(subscriber, pairing)
-    _require_filled_alike(pairing)
+    _require_directed_alike(pairing)
     require_known_schema(hub, pairing)
     _require_same_schema(pairing, at_hub)
     _require_whole(hub, "the publisher", pairing, at_hub)
@@ -217,14 +215,13 @@ def _require_same_schema(pairing: Pairing, at_hub: Examination) -> None:
 def require_in_step(hub: Node, subscriber: Node, pairing: Pairing) -> None:
     """Raise unless the subscriber continues where it stopped; write nothing.
 
-    Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`, `FiltersChanged`, `DirectionsChanged`,
-    `DefinitionsDiffer`.
+    Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`, `DirectionsChanged`, `DefinitionsDiffer`.
     """
     for node in (hub, subscriber):
         require_original(node)
     _require_unexpired(pairing)
     _require_met(subscriber, pairing)
-    _require_filled_alike(pairing)
+    _require_directed_alike(pairing)
     require_same_schema(hub, pairing)
 
 
@@ -277,20 +274,9 @@ def _require_whole(node: Node, name: str, pairing: Pairing, examination: Examina
             raise MergedTableAltered(name, article.qualified_name, damage)
 
 
-def _require_filled_alike(pairing: Pairing) -> None:
-    """Raise `FiltersChanged` or `DirectionsChanged` if the subscriber was filled by other filters or options.
-
-    A synchronisation sends later changes only.
-    """
-    filtered = pairing.filters
+def _require_directed_alike(pairing: Pairing) -> None:
+    """Raise `DirectionsChanged` if the subscriber was filled by other upload options."""
     known = {article.name: article for article in pairing.known}
-    changed = [
-        article.qualified_name
-        for article in pairing.articles
-        if article.nickname in filtered and article.name in known and not article.is_filtered_as(known[article.name])
-    ]
-    if changed:
-        raise FiltersChanged(pairing.at_hub.subscriber, ", ".join(changed))
     changed = [
         article.qualified_name
         for article in pairing.there

@@ -75,7 +75,7 @@ def list_pending(
     """Return what a synchronisation would send in each direction; uploads first.
 
     What the hub would make of uploaded conflicts is not counted as a download. Raises `NodeCopied`, `NodeRestored`,
-    `SubscriptionExpired`, `FiltersChanged`.
+    `SubscriptionExpired`, `DefinitionsDiffer`.
     """
     require_in_step(hub, subscriber, pairing)
     names = pairing.publication.name, pairing.at_hub.subscriber

@@ -64,7 +64,7 @@ def synchronise(
 
     With `repeat_from`, all that the hub has changed after one of its generations is downloaded and written again.
 
-    Raises `NodeCopied`, `NodeRestored`, `SubscriptionExpired`, `FiltersChanged`, `SchemaAhead`, `DefinitionsDiffer`,
+    Raises `NodeCopied`, `NodeRestored`, `SubscriptionExpired`, `SchemaAhead`, `DefinitionsDiffer`,
     `MergedTableAltered`, `StoredFilterRefused`, `SessionReplaced`, `NodeBusy`.
     """
     unsent = require_ready(hub, subscriber, pairing)
@@ -156,6 +156,8 @@ def _begin(hub: Node, subscriber: Node, pairing: Pairing) -> tuple[Pairing, HubS
             replicastate=pairing.at_subscriber.state,
             next_replicastate=mark,
             last_sync_status=RUNNING,
+            schemaversion=pairing.at_subscriber.schema_version,
+            schemaguid=pairing.at_subscriber.schema_guid,
         )
     with _in_session(subscriber, pairing.at_subscriber):
         set_subscription(subscriber.connection, subid, session=session)

@@ -18,6 +18,7 @@ from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
 from rowtide.merge.nodes.untyped_values import server_type
 
 _LATER = "rowtide_later_"
+_TEXTS = {"text", "character varying"}
 
 
 class TableAlteration:
@@ -78,7 +79,8 @@ class TableAlteration:
                 continue
             type_text, is_generated = present[column.name]
             wanted = self._connection.execute(text(_TYPE), {"type": server_type(column)}).scalar()
-            if is_generated or type_text.partition("(")[0] != str(wanted).partition("(")[0]:
+            kinds = {each.partition("(")[0] for each in (type_text, str(wanted))}
+            if is_generated or (len(kinds) > 1 and not kinds <= _TEXTS):
                 raise ColumnsCollide(change.after.qualified_name, column.name, type_text, server_type(column))
             adopted.add(column.name)
         return frozenset(adopted)
@@ -104,7 +106,9 @@ class TableAlteration:
     def _add(self, column: ArticleColumn) -> None:
         """Add a column that the table has not; rows without a value get the default."""
         name, default = quote(column.name), self._change.default_of(column)
-        if column.name not in self.adopted:
+        if column.name in self.adopted:
+            self._alter(f"alter column {name} type {server_type(column)} using {name}::text::{server_type(column)}")
+        else:
             collations = [part.sql for part in self._change.parts_of(column) if part.kind is PartKind.COLLATION]
             collated = f" collate {quote(collations[0])}" if collations and self._is_here else ""
             self._alter(f"add column {name} {server_type(column)}{collated}")

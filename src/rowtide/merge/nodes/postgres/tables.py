@@ -26,6 +26,7 @@ from rowtide.merge.errors import (
     FilterRefused,
     NodeOutdated,
     RowguidUnfit,
+    TableNotAltered,
     UnsupportedColumnType,
 )
 from rowtide.merge.nodes.node import Examination, Original, Reference, TableDescription, say_damage
@@ -176,6 +177,13 @@ class PostgresTables:
         was = {column.name: now[column.attnum] for column in article.columns if column.attnum in now}
         return {name: renamed for name, renamed in was.items() if name != renamed}
 
+    def run_alter(self, article: Article, clause: str) -> None:
+        try:
+            with self._session.transaction():
+                self._session.execute(sql.SQL(f"alter table {table_of(article)} {clause}"))
+        except psycopg.Error as error:
+            raise TableNotAltered(article.qualified_name, error.diag.message_primary or str(error)) from error
+
     def alter(self, change: TableChange) -> TableAlteration:
         return TableAlteration(self._connection, self._session, change)
 
@@ -190,7 +198,11 @@ class PostgresTables:
         return bool(self._connection.execute(found, {"name": table_of(article)}).scalar())
 
     def make(
-        self, tables: Sequence[tuple[Article, TableDescription]], *, present: Sequence[Article] = ()
+        self,
+        tables: Sequence[tuple[Article, TableDescription]],
+        *,
+        present: Sequence[Article] = (),
+        refers_later: bool = False,
     ) -> Sequence[Omission]:
         omissions: list[Omission] = []
         made = [(article, description) for article, description in tables if article not in present]
@@ -200,11 +212,22 @@ class PostgresTables:
                 self._run(f"create schema if not exists {quote(article.schema)}")
             self._run(_creation(article, description))
             omissions += make_parts(self._session, article, description)
-        names = {article.qualified_name: article for article, _ in tables}
-        for article, description in made:
-            for constraint in _foreign_keys(article, description, names):
-                self._run(constraint)
+        if not refers_later:
+            self._refer(tables, present, "")
         return omissions
+
+    def refer(self, tables: Sequence[tuple[Article, TableDescription]], *, present: Sequence[Article] = ()) -> None:
+        self._run("set constraints all immediate")
+        self._refer(tables, present, " not valid")
+
+    def _refer(
+        self, tables: Sequence[tuple[Article, TableDescription]], present: Sequence[Article], validity: str
+    ) -> None:
+        names = {article.qualified_name: article for article, _ in tables}
+        for article, description in tables:
+            if article not in present:
+                for constraint in _foreign_keys(article, description, names):
+                    self._run(constraint + validity)
 
     def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:
         loaded = load(self._session, article, rows)
@@ -359,7 +382,7 @@ md5((select string_agg(concat_ws(' ', a.attnum, a.attname, format_type(a.atttypi
      from pg_attribute a left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
      where a.attrelid = :table and a.attnum > 0 and not a.attisdropped and a.attname not like '\_\_sys%')
     || coalesce((select string_agg(concat_ws(' ', c.conname, pg_get_constraintdef(c.oid)), ',' order by c.conname)
-                 from pg_constraint c where c.conrelid = :table and c.contype in ('c', 'p')), ''))
+                 from pg_constraint c where c.conrelid = :table and c.contype in ('c', 'f', 'p', 'u')), ''))
     || ' ' || :table
 """
 _PARTS = r"""

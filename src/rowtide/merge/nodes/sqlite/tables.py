@@ -16,7 +16,7 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import type_of_declaration
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.definitions import replinfo
-from rowtide.merge.errors import ArticleTableNotFound, FilterRefused
+from rowtide.merge.errors import ArticleTableNotFound, FilterRefused, TableNotAltered
 from rowtide.merge.nodes.node import Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.sqlite import completing, system_tables
 from rowtide.merge.nodes.sqlite.altering import TableAlteration
@@ -154,6 +154,22 @@ class SqliteTables:
             if name not in there and renamed in there and renamed not in was
         }
 
+    def run_alter(self, article: Article, clause: str) -> None:
+        statement = f"alter table {quote(article.file_table)} {clause}"
+        self._session.execute("savepoint merge_alter")
+        try:
+            try:
+                self._session.execute(statement)
+            except sqlite3.Error:
+                # Our triggers may name a column that is to be dropped.
+                self._drop_triggers(article)
+                self._session.execute(statement)
+        except sqlite3.Error as error:
+            self._session.execute("rollback to merge_alter")
+            raise TableNotAltered(article.qualified_name, str(error)) from error
+        finally:
+            self._session.execute("release merge_alter")
+
     def alter(self, change: TableChange) -> TableAlteration:
         return TableAlteration(self._session, change)
 
@@ -170,7 +186,11 @@ class SqliteTables:
         return find_table(self._session, article.file_table) is not None
 
     def make(
-        self, tables: Sequence[tuple[Article, TableDescription]], *, present: Sequence[Article] = ()
+        self,
+        tables: Sequence[tuple[Article, TableDescription]],
+        *,
+        present: Sequence[Article] = (),
+        refers_later: bool = False,  # noqa: ARG002 - foreign keys are part of a table
     ) -> Sequence[Omission]:
         names = {article.qualified_name: article.file_table for article, _ in tables}
         return [
@@ -179,6 +199,9 @@ class SqliteTables:
             if article not in present
             for omission in make_table(self._session, article, description, names)
         ]
+
+    def refer(self, tables: Sequence[tuple[Article, TableDescription]], *, present: Sequence[Article] = ()) -> None:
+        """Nothing: `make` has done it."""
 
     def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:
         return sum(load(self._session, article, batch) for batch in rows)

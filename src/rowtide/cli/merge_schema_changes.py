@@ -1,0 +1,72 @@
+"""`rowtide merge`: changes of published tables, which subscribers follow."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowtide.cli.merge_options import HubDb, Publication
+from rowtide.cli.merge_publishing import altering
+from rowtide.cli.options import DryRun, ListingFormat, Wide
+from rowtide.cli.output import Format, notes, print_listed
+from rowtide.cli.statements import tell
+from rowtide.handle import connect
+
+app = typer.Typer()
+
+_SCHEMA_CHANGE = {
+    "article": "article_name",
+    "version": "schemaversion",
+    "change": "schematext",
+    "status": "schemastatus",
+    "pending": "pending",
+}
+
+
+@app.command(
+    epilog="Example: rowtide merge alter-article shop orders 'drop column note' --db postgresql://localhost/shop"
+)
+def alter_article(
+    db: HubDb,
+    publication: Publication,
+    article: Annotated[str, typer.Argument(metavar="ARTICLE", help="an article's name, or its table")],
+    clause: Annotated[str, typer.Argument(metavar="CLAUSE", help="what follows `alter table NAME`")],
+    *,
+    dry_run: DryRun = False,
+) -> None:
+    """Alter a published table; subscribers follow when they synchronise.
+
+    Any program may alter the table by itself: the next synchronisation notices. This also drops columns that SQLite
+    would not drop because triggers of merge name them.
+    """
+    with altering(db, dry_run=dry_run) as merge:
+        merge.alter_article(publication, article, clause)
+    tell("Altered; subscribers follow when they synchronise.", dry_run=dry_run)
+
+
+@app.command(epilog="Example: rowtide merge schema-changes shop --db postgresql://localhost/shop")
+def schema_changes(
+    db: HubDb, publication: Publication, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+) -> None:
+    """List schema changes that a subscriber has not followed (SQL Server: sp_enumeratependingschemachanges)."""
+    listed = connect(db).merge.list_schema_changes(publication)
+
+    from rowtide.merge.publishing.schema_changes import SchemaChange
+
+    print_listed(SchemaChange, listed, form, _SCHEMA_CHANGE, wide=wide)
+
+
+@app.command(epilog="Example: rowtide merge mark-schema-change shop 3 --skip --db postgresql://localhost/shop")
+def mark_schema_change(
+    db: HubDb,
+    publication: Publication,
+    version: Annotated[int, typer.Argument(metavar="VERSION", help="as schema-changes lists it")],
+    *,
+    skip: Annotated[
+        bool, typer.Option("--skip/--active", help="Subscribers do not alter their tables: it was done by hand.")
+    ] = True,
+) -> None:
+    """Leave a schema change to the subscribers' users (SQL Server: sp_markpendingschemachange)."""
+    connect(db).merge.mark_schema_change(publication, version, "skipped" if skip else "active")
+    notes.print("Marked.")
