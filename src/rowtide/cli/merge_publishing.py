@@ -120,7 +120,7 @@ def add_article(
             help="Who wins a conflict: priority (of subscriptions; the publisher stands above all), publisher-wins, "
             "subscriber-wins; by a column's values later-wins:COLUMN, earlier-wins, maximum, minimum, priority-column; "
             "with values made of both additive:COLUMN, averaging, merge-text:COLUMN[:DELIMITER]; upload-only, "
-            "download-only; or python:module.Class, a handler."
+            "download-only; procedure:schema.function of the hub's database; or python:module.Class, a handler."
         ),
     ] = "priority",
     where: Annotated[

@@ -17,6 +17,8 @@ DEFAULT_RETENTION_DAYS = 14
 INTEGERS = ("smallint", "integer", "bigint")
 ADDITIVE = "additive"
 """The resolver that adds up concurrent changes."""
+PROCEDURE = "procedure"
+"""What is written before the name of a function of the hub's database that resolves conflicts."""
 UPLOAD_ONLY, DOWNLOAD_ONLY = "upload-only", "download-only"
 """The resolvers of articles whose changes travel in one direction."""
 
@@ -243,6 +245,12 @@ class Article:
     def is_download_only(self) -> bool:
         """Whether the hub undoes what subscribers change."""
         return self.resolver == DOWNLOAD_ONLY
+
+    @property
+    def procedure(self) -> str | None:
+        """The function of the hub's database that resolves conflicts; None if `resolver` names none."""
+        kind, _, name = self.resolver.partition(":")
+        return name if kind == PROCEDURE and name else None
 
     @property
     def additive_column(self) -> ArticleColumn | None:

@@ -10,7 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from rowtide.merge.articles import ADDITIVE, DOWNLOAD_ONLY, PUBLISHER_PRIORITY, UPLOAD_ONLY, Article, ArticleColumn
+from rowtide.merge.articles import (
+    ADDITIVE,
+    DOWNLOAD_ONLY,
+    PROCEDURE,
+    PUBLISHER_PRIORITY,
+    UPLOAD_ONLY,
+    Article,
+    ArticleColumn,
+)
 from rowtide.merge.conflicts.column_values import average, is_number, is_text, merge_texts, order
 from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Verdict, Winner, weight_of
 from rowtide.merge.errors import ResolverRefused, ResolverUnknown
@@ -50,9 +58,13 @@ def find_resolver(article: Article) -> Resolver:
         place = article.place_of(column)
         if place is not None and (not option or _OF_COLUMN[name].takes_option):
             return _OF_COLUMN[name].make(article.columns[place], place, option)
+    if article.procedure is not None:
+        # The function is asked about all rows of a batch together.
+        return by_priority
     known = [
         *_PLAIN,
         *(f"{name}:COLUMN{'[:DELIMITER]' * each.takes_option}" for name, each in _OF_COLUMN.items()),
+        f"{PROCEDURE}:schema.function",
         f"{PYTHON}:module.Class",
     ]
     raise ResolverUnknown(article.resolver, article.name, ", ".join(known))
@@ -60,7 +72,7 @@ def find_resolver(article: Article) -> Resolver:
 
 def is_for_records(article: Article) -> bool:
     """Whether an article's resolver decides between sides, whatever the rows are, as for logical records."""
-    return article.resolver in _PLAIN
+    return article.resolver in _PLAIN and not (article.is_upload_only or article.is_download_only)
 
 
 def require_resolver(article: Article) -> None:

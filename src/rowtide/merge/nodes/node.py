@@ -320,6 +320,12 @@ class Node(Protocol):
         They are logged as changes of this node. Raises `RowsRefused`; the transaction continues.
         """
 
+    def ask_procedure(self, article: Article, subscriber: str, pairs: Sequence[tuple[str, Row]]) -> list[Row | None]:
+        """Return the function's rows, for rows by rowguid and the subscriber's versions of them; None where it is NULL.
+
+        The function is that of the article's resolver. Within a transaction. Raises `HandlerFailed`.
+        """
+
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         """Return the rowguid of the local row with the same primary key as a received row."""
 
@@ -531,6 +537,9 @@ class NodeTables(Protocol):
 
     def check_join(self, child: Article, join: JoinFilter, parent: Article, condition: str) -> None:
         """Raise `FilterRefused` if the database rejects a join filter, given as SQL."""
+
+    def check_procedure(self, article: Article) -> None:
+        """Raise `ResolverRefused` unless the function that an article's resolver names can decide its conflicts."""
 
     def has_rowguid(self, article: Article) -> bool:
         """Whether a table has a usable column `rowguid`: not null, with its own unique key."""

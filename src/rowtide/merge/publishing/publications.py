@@ -168,6 +168,8 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
     require_record_options(article)
     if find_handler(article) is None:
         require_resolver(article)
+    if article.procedure is not None:
+        hub.tables.check_procedure(article)
     if article.is_upload_only and article.subset_filter is not None:
         raise ResolverRefused(article.resolver, article.qualified_name, "subscribers receive no rows to be filtered")
     _require_direction(article)

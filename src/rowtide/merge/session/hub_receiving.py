@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, PartitionOptions, SubscriberType
+from rowtide.merge.conflicts.procedures import Answered
 from rowtide.merge.conflicts.record_contests import is_live
 from rowtide.merge.conflicts.records import (
     ConflictRecord,
@@ -78,6 +79,7 @@ class HubReceiver(NodeReceiver):
     articles: Mapping[int, Article] = field(default_factory=dict)
     hub_name: str = ""
     handlers: dict[int, Asked | None] = field(default_factory=dict)
+    answered: Answered = field(default_factory=lambda: Answered({}))
 
     @property
     def priority(self) -> float:
@@ -390,6 +392,7 @@ class HubReceiver(NodeReceiver):
     ) -> tuple[list[Write], list[ConflictRecord]]:
         """Return the writes that resolve contested rows, and the conflicts."""
         rows = self.node.read_rows(article, [change.rowguid for change, *_ in contested]) if contested else {}
+        self._ask_procedure(article, contested, rows)
         writes: list[Write] = []
         conflicts: list[ConflictRecord] = []
         for change, known, said in contested:
@@ -410,6 +413,25 @@ class HubReceiver(NodeReceiver):
                 case _:
                     assert_never(said)
         return writes, conflicts
+
+    def _ask_procedure(
+        self,
+        article: Article,
+        contested: Sequence[tuple[RowChange, Known, Join | Combine | Conflict]],
+        rows: Mapping[str, Row],
+    ) -> None:
+        """Ask the function of the article's resolver about rows that were updated to different ones at both ends."""
+        if article.procedure is None:
+            return
+        asked = [
+            (change.rowguid, change.row)
+            for change, _, said in contested
+            if isinstance(said, Conflict)
+            and change.row is not None
+            and rows.get(change.rowguid, change.row) != change.row
+        ]
+        answers = self.node.ask_procedure(article, self.source_name, asked) if asked else []
+        self.answered = Answered({rowguid: row for (rowguid, _), row in zip(asked, answers, strict=True)})
 
     def _resolve(
         self, article: Article, change: RowChange, known: Known, conflict: Conflict, row: Row | None
@@ -448,7 +470,9 @@ class HubReceiver(NodeReceiver):
 
     def _resolver(self, article: Article) -> Resolver:
         handler = self._handler(article)
-        return find_resolver(article) if handler is None else handler.resolve
+        if handler is not None:
+            return handler.resolve
+        return find_resolver(article) if article.procedure is None else self.answered.resolve
 
     def _handler(self, article: Article) -> Asked | None:
         """Return an article's handler, created on first use; None if it has none."""

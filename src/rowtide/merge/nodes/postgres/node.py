@@ -46,6 +46,7 @@ from rowtide.merge.nodes.postgres.generations import (
 )
 from rowtide.merge.nodes.postgres.identity import bounding, numbering_request
 from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
+from rowtide.merge.nodes.postgres.procedures import ask_procedure
 from rowtide.merge.nodes.postgres.rebuilt_tables import PostgresRebuiltTables
 from rowtide.merge.nodes.postgres.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.sending import APPLYING, UNKNOWN_LINES, Closing, PostgresSending, apply_alone
@@ -405,6 +406,9 @@ class PostgresNode:
 
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
         return _rows_of(article, self._read(*_rows_request(article, rowguids)))
+
+    def ask_procedure(self, article: Article, subscriber: str, pairs: Sequence[tuple[str, Row]]) -> list[Row | None]:
+        return ask_procedure(self._session, article, self._stored[article.nickname].columns, subscriber, pairs)
 
     def read_referencing(self, article: Article, columns: Sequence[str], keys: Sequence[Row]) -> Mapping[str, Row]:
         types = {column.name: server_type(column) for column in article.columns}

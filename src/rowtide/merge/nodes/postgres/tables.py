@@ -35,6 +35,7 @@ from rowtide.merge.nodes.postgres.altering import TableAlteration
 from rowtide.merge.nodes.postgres.identity import unbounding
 from rowtide.merge.nodes.postgres.new_partitions import take_in_partitions
 from rowtide.merge.nodes.postgres.parts import collation_of, list_parts, make_parts
+from rowtide.merge.nodes.postgres.procedures import require_procedure
 from rowtide.merge.nodes.postgres.row_metadata import table_of
 from rowtide.merge.nodes.postgres.sequences import advance_sequences, find_sequences, highest_in_table
 from rowtide.merge.nodes.postgres.triggers import (
@@ -260,6 +261,9 @@ class PostgresTables:
         except psycopg.Error as error:
             reason = error.diag.message_primary or str(error)
             raise FilterRefused(article.qualified_name, written, reason) from error
+
+    def check_procedure(self, article: Article) -> None:
+        require_procedure(self._session, article)
 
     def has_rowguid(self, article: Article) -> bool:
         return identifies_rows(self._find(article.qualified_name))

@@ -156,13 +156,13 @@ def stage(session: BatchingConnection, staged: Staged, stamp: int) -> None:
     stored = [None if one.row is None else _stored(article, one.row) for one in staged.writes]
     values = [row or (None,) * width for row in stored]
     rows = [
-        _array(str(place) for place in range(staged.first, staged.first + len(staged.writes))),
+        array_of(str(place) for place in range(staged.first, staged.first + len(staged.writes))),
         uuid_array([one.rowguid for one in staged.writes]),
-        _array(map(str, numbers)),
-        *(_array(row[place] for row in values) for place in range(width)),
+        array_of(map(str, numbers)),
+        *(array_of(row[place] for row in values) for place in range(width)),
     ]
     known = [(number, *_metadata(article, one, stamp)) for number, one in enumerate(firsts)]
-    described = [_array(map(_text, column)) for column in zip(*known, strict=True)]
+    described = [array_of(map(_text, column)) for column in zip(*known, strict=True)]
     parsed = {name: f"{name}::{type_}" for name, type_ in _PLACES.items()}
     own = {f"v{place}": column.parse(f"v{place}") for place, column in enumerate(staged.table.columns)}
     digest = _digest_of([(name, name) for name in own])
@@ -188,7 +188,7 @@ def fill(session: psycopg.Connection[tuple[Any, ...]], article: Article, rows: S
         ),
         [
             uuid_array([rowguid for rowguid, _ in rows]),
-            *(_array(row[place] for row in stored) for place in range(len(names))),
+            *(array_of(row[place] for row in stored) for place in range(len(names))),
         ],
     )
 
@@ -413,7 +413,7 @@ def _insertion(table: str, parsed: Mapping[str, str], **others: str) -> str:
     )
 
 
-def _array(values: Iterable[str | None]) -> str:
+def array_of(values: Iterable[str | None]) -> str:
     """Return texts as an array's text. Raises `ValueError` for a text with a character 0, which no server takes."""
     quoted = ["null" if value is None else _quoted(value) for value in values]
     array = f"{{{','.join(quoted)}}}"

@@ -23,7 +23,7 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged
-from rowtide.merge.errors import NOT_UTF_8, NodeBusy, NodeOutdated, RowsRefused
+from rowtide.merge.errors import NOT_UTF_8, HandlerFailed, NodeBusy, NodeOutdated, RowsRefused
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
 from rowtide.merge.nodes.node import Refusal, Request
 from rowtide.merge.nodes.sqlite import completing, links, row_metadata
@@ -50,7 +50,7 @@ from rowtide.merge.nodes.sqlite.rows import (
     set_numbering,
 )
 from rowtide.merge.nodes.sqlite.system_tables import AGENT, CONTENTS
-from rowtide.merge.nodes.sqlite.tables import SqliteTables
+from rowtide.merge.nodes.sqlite.tables import NO_FUNCTIONS, SqliteTables
 from rowtide.merge.nodes.sqlite.writing import fill, log_own, log_update, write, write_temporary
 from rowtide.merge.nodes.unique_swap import temporary_values
 from rowtide.merge.partitions.belonging import ROW, belongs
@@ -245,6 +245,9 @@ class SqliteNode:
 
     def renumber(self, article: Article, keys: Mapping[str, str]) -> None:
         self._attempt(article, partial(renumber, self._session, article, keys))
+
+    def ask_procedure(self, article: Article, subscriber: str, pairs: Sequence[tuple[str, Row]]) -> list[Row | None]:
+        raise HandlerFailed(article.resolver, subscriber, f"{len(pairs)} rows of {article.name}", NO_FUNCTIONS)
 
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         return find_key_holder(self._session, article, row)

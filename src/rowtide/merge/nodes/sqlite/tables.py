@@ -16,7 +16,7 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import type_of_declaration
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.definitions import replinfo
-from rowtide.merge.errors import ArticleTableNotFound, FilterRefused, TableNotAltered
+from rowtide.merge.errors import ArticleTableNotFound, FilterRefused, ResolverRefused, TableNotAltered
 from rowtide.merge.nodes.node import Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.sqlite import completing, system_tables
 from rowtide.merge.nodes.sqlite.altering import TableAlteration
@@ -43,6 +43,7 @@ from rowtide.merge.versions.changes import Row
 
 Transaction = Callable[[], AbstractContextManager[None]]
 
+NO_FUNCTIONS = "a SQLite file has no functions: a class of Python can decide, with python:module.Class"
 _SYSTEM = "__sys"
 """What the columns of change tracking begin with."""
 
@@ -233,6 +234,9 @@ class SqliteTables:
         finally:
             self._session.execute("rollback to rowtide_filter")
             self._session.execute("release rowtide_filter")
+
+    def check_procedure(self, article: Article) -> None:
+        raise ResolverRefused(article.resolver, article.name, NO_FUNCTIONS)
 
     def has_rowguid(self, article: Article) -> bool:
         return has_own_rowguid(self._find(article.file_table))

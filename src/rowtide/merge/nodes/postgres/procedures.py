@@ -1,0 +1,109 @@
+"""Functions of a PostgreSQL hub that resolve conflicts (SQL Server: the stored procedure resolver).
+
+`function(tableowner text, tablename text, rowguid uuid, subscriber text, publisher_row T, subscriber_row T) returns T`,
+where T is the table's row type. It runs in the agent's transaction, and as the agent's role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import psycopg
+from psycopg import sql
+
+from rowtide.databases.postgres.batching import BatchingConnection
+from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.errors import HandlerFailed, ResolverRefused
+from rowtide.merge.nodes.postgres.row_metadata import sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.writing import StoredColumn, array_of
+from rowtide.merge.nodes.untyped_values import as_stored_by_server
+from rowtide.merge.versions.changes import Row
+
+_OF_OTHERS = ("40001", "40P01", "55P03", "57014")
+"""SQLSTATEs that are not about the function: conflicts with other sessions, and cancelled statements."""
+
+
+def require_procedure(session: BatchingConnection, article: Article) -> None:
+    """Raise `ResolverRefused` unless the function that an article's resolver names is there, and fits its table."""
+    try:
+        with session.transaction(force_rollback=True):
+            found = session.execute(sql.SQL(_found(article))).fetchone()
+    except psycopg.Error as error:
+        raise ResolverRefused(article.resolver, article.name, error.diag.message_primary or str(error)) from error
+    if found is None or found[0] is None:
+        raise ResolverRefused(article.resolver, article.name, f"there is no function {_signature(article)}")
+    if not found[1]:
+        raise ResolverRefused(article.resolver, article.name, f"the function does not return {table_of(article)}")
+
+
+def ask_procedure(
+    session: BatchingConnection,
+    article: Article,
+    columns: Sequence[StoredColumn],
+    subscriber: str,
+    pairs: Sequence[tuple[str, Row]],
+) -> list[Row | None]:
+    """Return the function's row for each of the rows, given with the subscriber's version; None where it is NULL.
+
+    In two round trips. Raises `HandlerFailed`.
+    """
+    (found,), names = session.read((_found(article), None), (_COLUMNS, [table_of(article)]), texts=True)
+    if found[0] is None:
+        raise HandlerFailed(article.resolver, _signature(article), article.name, "it is not there")
+    query = _question(article, str(found[0]), columns, [name for (name,) in names])
+    rows = [as_stored_by_server(article, row) for _, row in pairs]
+    values = [array_of(row[place] for row in rows) for place in range(len(columns))]
+    rowguids = uuid_array([rowguid for rowguid, _ in pairs])
+    named = [article.schema or "public", article.table, subscriber]
+    try:
+        (answers,) = session.read((query, [*named, rowguids, *values]), texts=True)
+    except psycopg.Error as error:
+        if error.sqlstate is None or error.sqlstate in _OF_OTHERS:
+            raise
+        reason = error.diag.message_primary or str(error)
+        raise HandlerFailed(article.resolver, str(found[0]), article.name, reason) from error
+    answered = {int(place): sent(article, row) for place, is_null, *row in answers if is_null == "f"}
+    return [answered.get(place) for place in range(1, 1 + len(pairs))]
+
+
+def _signature(article: Article) -> str:
+    table = table_of(article)
+    return f"{article.procedure}(text, text, uuid, text, {table}, {table})"
+
+
+def _found(article: Article) -> str:
+    """Return the query of the function: its name as SQL, and whether it returns the table's row type."""
+    return (
+        f"select p.oid::regproc::text, p.prorettype = r.reltype and not p.proretset "
+        f"from (select to_regprocedure({quote_literal(_signature(article))}) as oid) f "
+        f"left join pg_proc p on p.oid = f.oid "
+        f"left join pg_class r on r.oid = to_regclass({quote_literal(table_of(article))})"
+    ).replace("%", "%%")
+
+
+def _question(article: Article, function: str, columns: Sequence[StoredColumn], names: Sequence[str]) -> str:
+    """Return the query that asks the function; columns that are not published have the publisher's values."""
+    values = {column.name: column.parse(f"s.v{place}") for place, column in enumerate(columns)}
+    row = ", ".join(values.get(name, f"h.{quote(name)}") for name in names)
+    answered = ", ".join(f"t.{quote(column.name)}" for column in article.columns)
+    listed = ", ".join(["rowguid", *(f"v{place}" for place in range(len(columns)))])
+    arrays = ", ".join([f"unnest({_MARK}::uuid[])", *(f"unnest({_MARK}::text[])" for _ in columns)])
+    table = table_of(article)
+    # The key of a row is never null.
+    text = (
+        f"select s.place, t.{quote(article.key_columns[0].name)} is null, {answered} "
+        f"from (select {_MARK}::text as owner, {_MARK}::text as name, {_MARK}::text as subscriber) n, "
+        f"rows from ({arrays}) with ordinality s ({listed}, place) "
+        f"join {table} h on h.{ROWGUID} = s.rowguid "
+        f"cross join lateral {function}(n.owner, n.name, h.{ROWGUID}, n.subscriber, h, row({row})::{table}) t "
+        "order by s.place"
+    )
+    return text.replace("%", "%%").replace(_MARK, "%s")
+
+
+_MARK = "\1"
+"""Stands for a parameter while what names have of % is doubled."""
+_COLUMNS = """
+select attname::text from pg_attribute where attrelid = %s::regclass and attnum > 0 and not attisdropped order by attnum
+"""
