@@ -1,77 +1,113 @@
-"""A parent and its child: whatever is done in a few steps at a hub and two devices, all come to the same rows."""
+"""Whatever keys three devices give to orders and their lines, each line is with its own order, or in the inbox."""
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Iterable, Sequence
-from itertools import islice
-from pathlib import Path
+from contextlib import ExitStack, suppress
+from sqlite3 import IntegrityError
 from typing import Any
 
+import psycopg
 import pytest
 
-from builders.parents_and_children import OPERATIONS, SYNCHRONISE, Step, families, histories
+from builders.merge_machines import Opening, open_files, open_mixed
+from builders.merged_databases import Member, Merge
+from rowtide.databases.postgres.embedded import EmbeddedServer
 
-SOAK = [pytest.mark.soak, pytest.mark.timeout(7200)]
-WHOLE: dict[str, Any] = {"record_conflict_resolution": True}
-DETECTED: dict[str, Any] = WHOLE | {"record_conflict_detection": True}
-RECORDS = pytest.mark.parametrize(
-    "record",
-    [
-        pytest.param(None, id="rows"),
-        pytest.param({}, id="records"),
-        pytest.param(WHOLE, id="whole"),
-        pytest.param(DETECTED, id="detected"),
-    ],
-)
-RESOLVERS = pytest.mark.parametrize("resolver", ["priority", "subscriber-wins"])
-
-
-def require_rest_after_all(folder: Path, histories: Iterable[Sequence[Step]], record: Any, **options: Any) -> None:
-    with families(folder, record, **options) as maker:
-        for steps in histories:
-            with maker.open() as family:
-                try:
-                    family.run(steps)
-                    family.require_rest()
-                except BaseException as error:
-                    error.add_note(f"after {steps}")
-                    raise
+ORDERS = "create table orders (id integer primary key, tag text, above integer references orders (id))"
+LINE = "create table line (id integer primary key, order_id integer references orders (id), tag text, of_order text)"
+COLUMNS = {"orders": "id, tag, above", "line": "id, order_id, tag, of_order"}
+SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(2, 30))]
+OPTIONS: dict[str, dict[str, Any]] = {
+    "priority": {},
+    "subscriber wins": {"resolver": "subscriber-wins"},
+    "columns": {"column_tracking": True},
+}
+KEYS = range(1, 5)
+REFUSALS = (IntegrityError, psycopg.IntegrityError)
+"""A key that the device has itself."""
 
 
-def anything(seed: int, steps: int) -> list[Step]:
-    """Return random operations and synchronisations, the same for a seed."""
-    chosen = random.Random(seed)
-    return [
-        (chosen.choice((1, 2)), SYNCHRONISE) if chosen.random() < 0.3 else (chosen.randrange(3), what)
-        for what in (chosen.choice(list(OPERATIONS)) for _ in range(steps))
-    ]
+def insert_order(rand: random.Random, member: Member, tag: str) -> str | None:
+    above = rand.choice([None, *(key for (key,) in member.execute("select id from orders"))])
+    with suppress(*REFUSALS):
+        member.execute(f"insert into orders (id, tag, above) values ({rand.choice(KEYS)}, '{tag}', {above or 'null'})")
+        return tag
+    return None
 
 
-def test_a_deleted_parent_and_changed_children_come_to_rest(tmp_path: Path) -> None:
-    steps = [(0, "update child"), (1, "delete both"), (2, "insert child"), (1, SYNCHRONISE), (2, SYNCHRONISE)]
+def insert_line(rand: random.Random, member: Member, tag: str) -> str | None:
+    orders = member.execute("select id, tag from orders")
+    if not orders:
+        return None
+    key, of_order = rand.choice(orders)
+    with suppress(*REFUSALS):
+        member.execute(
+            f"insert into line values ({rand.choice(KEYS)}, {key}, '{tag}', '{of_order}')".replace(
+                "line values", "line (id, order_id, tag, of_order) values"
+            )
+        )
+        return tag
+    return None
 
-    require_rest_after_all(tmp_path, [steps], DETECTED, resolver="subscriber-wins")
+
+def work(rand: random.Random, merged: Merge, steps: int) -> set[str]:
+    """Do random things at all nodes; return what was inserted."""
+    made: set[str | None] = set()
+    for step in range(steps):
+        member = rand.choice(merged.members)
+        if rand.random() < 0.2:
+            merged.sync(rand.randrange(len(merged.subscribers)))
+        elif rand.random() < 0.4:
+            made.add(insert_order(rand, member, f"o{step}"))
+        else:
+            made.add(insert_line(rand, member, f"l{step}"))
+    return {tag for tag in made if tag is not None}
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("part", [32, pytest.param(1, marks=SOAK)])
-@RESOLVERS
-@RECORDS
-def test_one_operation_each_comes_to_rest(tmp_path: Path, record: Any, resolver: str, part: int) -> None:
-    require_rest_after_all(tmp_path, islice(histories(1), part // 2, None, part), record, resolver=resolver)
+def require_families(merged: Merge, made: set[str]) -> None:
+    """All nodes have the same rows, each line with its own order; what they lack is in the inbox."""
+    merged.settle(3)
+    assert all(summary.is_quiet and not summary.refused for summary in merged.settle())
+    for table, columns in COLUMNS.items():
+        merged.require_equal(table, columns=columns)
+    pairs = merged.hub.rows("line l join orders o on o.id = l.order_id", "l.of_order, o.tag")
+    assert [own for own, tag in pairs if own != tag] == []
+    assert len(pairs) == len(merged.hub.rows("line"))
+    present = {tag for table in COLUMNS for (tag,) in merged.hub.rows(table, "tag")}
+    kept = {json.loads(each.losing_row)["tag"] for each in merged.merge.list_conflicts() if each.losing_row}
+    assert made - present - kept == set()
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("runs", [5, pytest.param(1000, marks=SOAK)])
+def run(opening: Opening, seed: int, options: dict[str, Any]) -> None:
+    with ExitStack() as opened:
+        hub, *subscribers = opening(opened)
+        merged = Merge(hub, subscribers)
+        merged.begin(ORDERS, LINE, orders=options, line=options)
+        rand = random.Random(seed)
+        for _ in range(2):
+            require_families(merged, work(rand, merged, 30))
+
+
 @pytest.mark.parametrize(
-    "tracked_by", [pytest.param({}, id="by row"), pytest.param({"column_tracking": True}, id="by column")]
+    "options", ["priority", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in list(OPTIONS)[1:])]
 )
-@RESOLVERS
-@RECORDS
-def test_any_few_steps_come_to_rest(
-    tmp_path: Path, record: Any, resolver: str, tracked_by: dict[str, Any], runs: int
-) -> None:
-    steps = (anything(seed, 8) for seed in range(runs))
+@pytest.mark.parametrize("seed", SEEDS)
+def test_lines_stay_with_their_orders_in_files(seed: int, options: str) -> None:
+    run(open_files, seed, OPTIONS[options])
 
-    require_rest_after_all(tmp_path, steps, record, resolver=resolver, **tracked_by)
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_lines_follow_renumbered_orders_in_files(seed: int) -> None:
+    run(open_files, seed, {"renumber": True})
+
+
+@pytest.mark.exhaustive
+@pytest.mark.live
+@pytest.mark.parametrize("options", [*OPTIONS.values(), {"renumber": True}], ids=str)
+@pytest.mark.parametrize("places", [(0, 2), (1, 3)], ids=str)
+def test_lines_stay_with_their_orders_anywhere(
+    places: tuple[int, ...], options: dict[str, Any], server: EmbeddedServer
+) -> None:
+    run(lambda opened: open_mixed(opened, server, places), 1, options)
