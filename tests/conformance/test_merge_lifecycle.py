@@ -27,6 +27,7 @@ from rowtide.merge.nodes.connecting import address, open_node
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note text)"
+NOTES = ORDERS.replace("note text", "note varchar(20) unique")
 COLUMNS = "id, name, qty"
 
 
@@ -206,30 +207,36 @@ def test_a_resolution_that_is_right_stays(merged: Merge) -> None:
     merged.require_equal("customer", columns=COLUMNS)
 
 
+def with_note_of_another(merged: Merge) -> None:
+    """A subscriber has an order with the note of another order that the hub has."""
+    merged.begin(CUSTOMER, NOTES, orders={}, customer={})
+    merged.hub.execute("insert into orders (id, note) values (9, 'same')")
+    merged.subscribers[0].execute("insert into orders (id, note) values (1, 'same')")
+
+
 def test_row_refused_by_the_publisher_is_undone_by_hand(merged: Merge) -> None:
-    merged.begin(CUSTOMER, ORDERS, "insert into customer (id) values (1)", orders={}, customer={})
-    merged.hub.execute("delete from customer")
-    merged.subscribers[0].execute("insert into orders (id, customer_id) values (1, 1)")
-    merged.settle()
-    conflicts = [each for each in merged.merge.list_conflicts(PUBLICATION, "orders") if each.resolved_time is None]
+    with_note_of_another(merged)
+    merged.sync()
+    conflicts = [
+        each
+        for each in merged.merge.list_conflicts(PUBLICATION, "orders")
+        if each.resolved_time is None and each.conflict_type == ConflictType.UPLOAD_INSERT_FAILED
+    ]
     assert conflicts
 
     with pytest.raises(RowsRefused):
         merged.merge.resolve(conflicts[0].conflict_id, Winner.SUBSCRIBER)
     assert merged.merge.resolve(conflicts[0].conflict_id, Winner.PUBLISHER)
     merged.settle(3)
-    assert [member.rows("orders") for member in merged.members] == [[], [], []]
-    assert [member.rows("customer") for member in merged.members] == [[], [], []]
+    assert [member.rows("orders", "id, note") for member in merged.members] == [[(9, "same")]] * 3
     assert all(summary.is_quiet for summary in merged.settle())
 
 
 def test_a_row_that_comes_at_last_is_no_open_conflict(merged: Merge) -> None:
-    merged.begin(CUSTOMER, ORDERS, "insert into customer (id) values (1)", orders={}, customer={})
-    merged.hub.execute("delete from customer")
-    merged.subscribers[0].execute("insert into orders (id, customer_id) values (1, 1)")
+    with_note_of_another(merged)
     merged.sync()
     assert merged.merge.status()[0].open_conflicts > 0
-    merged.subscribers[0].execute("update orders set customer_id = null")
+    merged.subscribers[0].execute("update orders set note = 'another'")
     merged.settle(3)
 
     merged.require_equal("orders", columns="id, customer_id, note")
@@ -366,25 +373,22 @@ def test_restored_or_copied_file_is_refused_and_reinitialized(merged: Merge, tmp
 def test_refused_row_reaches_a_subscriber_added_later(merged: Merge) -> None:
     """What one row's version includes says nothing of another's: both were changed in one generation."""
     rows = ("insert into customer (id) values (1), (2)", "insert into orders (id, customer_id) values (1, 1), (2, 2)")
-    merged.begin(CUSTOMER, ORDERS, *rows, orders={}, customer={})
+    merged.begin(CUSTOMER, NOTES, *rows, orders={}, customer={})
     late = merged.subscribers[1]
     merged.merge.drop_subscription(PUBLICATION, late.url)
     late.execute("drop table orders", "drop table customer")
-    merged.hub.execute("insert into customer (id) values (3)", "delete from customer where id = 3")
-    merged.subscribers[0].execute("insert into customer (id) values (3)")
-    merged.sync()
-    merged.hub.execute("delete from customer where id = 3")
+    merged.hub.execute("insert into orders (id, note) values (3, 'late')")
     merged.subscribers[0].execute(
-        "update orders set note = 'taken' where id = 1", "update orders set note = 'late', customer_id = 3 where id = 2"
+        "update orders set note = 'taken' where id = 1", "update orders set note = 'late' where id = 2"
     )
     summary = merged.sync()
     assert summary.upload.total.refused == 1
 
     merged.merge.add_subscription(PUBLICATION, late.url)
-    merged.hub.execute("insert into customer (id) values (3)")
+    merged.hub.execute("update orders set note = 'other' where id = 3")
     merged.settle(4)
     columns = "id, customer_id, note"
-    assert (2, 3, "late") in merged.hub.rows("orders", columns)
+    assert (2, 2, "late") in merged.hub.rows("orders", columns)
     merged.require_equal("orders", columns=columns)
 
 
