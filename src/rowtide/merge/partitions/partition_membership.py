@@ -38,7 +38,7 @@ def add_members(
             if rowguid not in noted
         ]
         if values:
-            connection.execute(insert(partition_mappings).values(values))
+            connection.execute(insert(partition_mappings), values)
 
 
 def mark(connection: Connection, subscriber: int, article: Article, marks: Marks, generation: int) -> None:
