@@ -172,7 +172,7 @@ def test_joins_are_listed_and_refused_with_reasons(merged: Merge) -> None:
         (JoinFilterRefused, "row filters", "customer", "employee", "customer.id = host_name()"),
         (FilterRefused, "table of this filter", "employee", "employee", "employee.id = boss.id"),
         (FilterRefused, "nothing", "customer", "employee", "customer.nothing = employee.id"),
-        (JoinFilterRefused, "no condition tells", "parent", "parent", "parent.up = parent.id"),
+        (JoinFilterRefused, "is called parent", "parent", "parent", "parent.up = parent.id"),
         (MergeArticleUnknown, "nothing", "customer", "nothing", "1 = 1"),
     ]
     for error, reason, child, parent, condition in refused:
@@ -180,6 +180,8 @@ def test_joins_are_listed_and_refused_with_reasons(merged: Merge) -> None:
             merged.merge.add_filter(PUBLICATION, child, parent, condition)
     merged.merge.add_filter(PUBLICATION, *FOLLOWING[0])
     merged.merge.add_filter(PUBLICATION, *FOLLOWING[1])
+    with pytest.raises(JoinFilterRefused, match="already"):
+        merged.merge.add_filter(PUBLICATION, "customer", "employee", "customer.id = employee.id")
 
     with pytest.raises(JoinFilterRefused, match="parent"):
         merged.merge.drop_article(PUBLICATION, "employee")

@@ -25,7 +25,9 @@ def check_join(hub: Node, child: Article, parent: Article, join: JoinFilter) -> 
     """
     name = parent_name(child, parent)
     if name == child.table.lower():
-        raise JoinFilterRefused(child.name, parent.name, f"its table is called {PARENT}, as the row that it follows is")
+        raise JoinFilterRefused(
+            child.name, parent.name, f"its table is called {PARENT}, as conditions call the row that is followed"
+        )
     expression = read_join(child, parent, join.condition)
     if functions_of(expression):
         raise JoinFilterRefused(child.name, parent.name, "host_name() and suser_name() belong into row filters")
@@ -37,7 +39,9 @@ def check_join(hub: Node, child: Article, parent: Article, join: JoinFilter) -> 
 
 
 def _require_fit(child: Article, parent: Article, join: JoinFilter) -> None:
-    """Raise `JoinFilterRefused` if the child's partitions could overlap and may not."""
+    """Raise `JoinFilterRefused` if the child follows the parent twice, or its partitions could overlap and may not."""
+    if join.is_filtering and sum(each.parent == parent.name for each in child.filtering_joins) > 1:
+        raise JoinFilterRefused(child.name, parent.name, "it follows it already: write one condition, with or")
     if child.partition_options.is_overlapping or not join.is_filtering:
         return
     option = f"with --partition-options {int(child.partition_options)}"
