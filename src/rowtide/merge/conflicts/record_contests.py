@@ -23,6 +23,7 @@ class ContestedRow:
     """A row of a record at both ends: `sent` is None if the sender does not have it, `known` if the hub does not.
 
     A row that the sender does not have is one that the hub has changed since it last sent. `row` is the hub's.
+    `is_moved`: the sent row has the keys that its parents have at the hub, where the sender had others.
     """
 
     article: Article
@@ -30,6 +31,7 @@ class ContestedRow:
     sent: RowChange | None
     known: Known | None
     row: Row | None
+    is_moved: bool = False
 
     @property
     def is_ahead(self) -> bool:

@@ -21,6 +21,20 @@ class Link:
     parent: Article
     pairs: tuple[tuple[int, int], ...]
 
+    @property
+    def reference(self) -> int | None:
+        """The place of the foreign key among the child's references; None if it is not known as such."""
+        columns = {(self.child.columns[place].name, self.parent.columns[other].name) for place, other in self.pairs}
+        return next(
+            (
+                place
+                for place, each in enumerate(self.child.references)
+                if each.parent == self.parent.nickname
+                and set(zip(each.columns, each.parent_columns, strict=True)) == columns
+            ),
+            None,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RecordType:

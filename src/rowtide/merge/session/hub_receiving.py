@@ -106,7 +106,7 @@ class HubReceiver(NodeReceiver):
         return [found[article.nickname] for article, _ in parts]
 
     def _receive(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
-        known, keys = self._read(parts)
+        known, keys = self.read(parts)
         coming = {
             (article.nickname, change.rowguid)
             for article, changes in parts
@@ -147,7 +147,7 @@ class HubReceiver(NodeReceiver):
             received.append(Received(counts, refused))
         return received
 
-    def _read(self, parts: Sequence[Part]) -> tuple[list[Mapping[str, Known]], Keys]:
+    def read(self, parts: Sequence[Part]) -> tuple[list[Mapping[str, Known]], Keys]:
         """Return what the hub knows of received rows, and the keys that their parents have here."""
         asked = keys_to_read(parts, self.articles)
         if not asked:

@@ -6,24 +6,39 @@ has changed: such a record is held back, and its rows are requested in the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, is_live, kind_of, settle
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, reason_of, record
 from rowtide.merge.conflicts.resolution import Winner
+from rowtide.merge.nodes.node import Refusal
 from rowtide.merge.partitions.links import RecordType
-from rowtide.merge.session.exchange import Counts, count_writes
+from rowtide.merge.session.directions import instead
+from rowtide.merge.session.exchange import Counts, Part, count_writes
 from rowtide.merge.session.hub_receiving import HubReceiver
 from rowtide.merge.session.logical_records import LogicalRecord, find_members
-from rowtide.merge.session.receiving import rowguids_of
-from rowtide.merge.session.record_transfer import Outcome
-from rowtide.merge.versions.changes import Known, Row, RowChange
+from rowtide.merge.session.parents import Families, find_families, hold_orphans
+from rowtide.merge.session.record_transfer import Outcome, RowRefused
+from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 from rowtide.merge.versions.lineage import Change
 
 Place = tuple[int, str]
 """A row: its article's nickname, and its rowguid."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Changes of an article, with what the hub knows of them and of their parents."""
+
+    part: Part
+    known: Mapping[str, Known]
+    families: Families
+
+    def find_orphans(self, writes: Sequence[Write], articles: Mapping[int, Article]) -> dict[str, Refusal]:
+        """Return the refusals of writes that reference a parent which is not at the hub."""
+        return hold_orphans(self.part, self.families, writes, articles)
 
 
 @dataclass(slots=True)
@@ -50,6 +65,8 @@ class HubRecordDecisions:
             if is_contested(rows, detects=kind.detects):
                 contested.add(place)
                 self.resolve(rows, choose(kind.top, rows, self.receiver.priority), outcomes[place])
+        if contested:
+            self.require_parents(kind, [(records[place], outcomes[place]) for place in contested])
         self.decide_rows(kind, [(records[p], outcomes[p]) for p in range(len(records)) if p not in contested])
         return outcomes
 
@@ -68,15 +85,10 @@ class HubRecordDecisions:
 
     def decide_rows(self, kind: RecordType, decided: Sequence[tuple[LogicalRecord, Outcome]]) -> None:
         """Decide on each row by itself, of all records at once."""
-        parts = [
-            (article, [change for one, _ in decided for change in one.changes.get(article.nickname, ())])
-            for article in kind.articles
-        ]
-        known = self.receiver.read_known(rowguids_of(parts))
-        for (article, changes), here in zip(parts, known, strict=True):
-            nickname = article.nickname
+        for received in self._receive(kind, [one for one, _ in decided]):
+            article, nickname = received.part[0], received.part[0].nickname
             outcomes = {change.rowguid: outcome for one, outcome in decided for change in one.changes.get(nickname, ())}
-            found = self.receiver.decide((article, changes), here)
+            found = self.receiver.decide(received.part, received.known, received.families)
             for write in found.writes:
                 outcomes[write.rowguid].write(nickname, write)
             for write in found.taken:
@@ -84,11 +96,56 @@ class HubRecordDecisions:
             for conflict in found.conflicts:
                 outcomes[conflict.rowguid].conflicts.append(conflict)
                 outcomes[conflict.rowguid].count(nickname, Counts(conflicts=1))
+            for rowguid, refusal in received.find_orphans(found.writes, self.receiver.articles).items():
+                outcomes[rowguid].refused.append(RowRefused(article, rowguid, refusal))
+
+    def require_parents(self, kind: RecordType, decided: Sequence[tuple[LogicalRecord, Outcome]]) -> None:
+        """Refuse rows that would be written although their parents are not at the hub."""
+        for received in self._receive(kind, [one for one, _ in decided]):
+            article, nickname = received.part[0], received.part[0].nickname
+            sent = {change.rowguid for change in received.part[1]}
+            for _, outcome in decided:
+                writes = [write for write in outcome.writes.get(nickname, ()) if write.rowguid in sent]
+                for rowguid, refusal in received.find_orphans(writes, self.receiver.articles).items():
+                    outcome.refused.append(RowRefused(article, rowguid, refusal))
+
+    def read_sent(self, kind: RecordType, records: Sequence[LogicalRecord]) -> dict[Place, tuple[RowChange, bool]]:
+        """Return the changes of records, with the keys that their parents have at the hub, and whether these differ."""
+        return {
+            (received.part[0].nickname, change.rowguid): (
+                received.families.with_new_parents(change),
+                change.rowguid in received.families.moved,
+            )
+            for received in self._receive(kind, records)
+            for change in received.part[1]
+        }
+
+    def _receive(self, kind: RecordType, records: Sequence[LogicalRecord]) -> list[_Part]:
+        parts: list[Part] = [
+            (article, [change for one in records for change in one.changes.get(article.nickname, ())])
+            for article in kind.articles
+        ]
+        known, keys = self.receiver.read(parts)
+        coming = {
+            (article.nickname, change.rowguid)
+            for article, changes in parts
+            for change in changes
+            if change.row is not None
+        }
+        return [
+            _Part(part, here, find_families(part, self.receiver.articles, keys, coming))
+            for part, here in zip(parts, known, strict=True)
+        ]
 
     def read_contested(self, kind: RecordType, records: Sequence[LogicalRecord]) -> list[list[ContestedRow]]:
         """Return the rows of each record that were sent, or that the hub has changed since the subscriber got them."""
+        sent = self.read_sent(kind, records)
         asked: list[dict[Place, RowChange | None]] = [
-            {(article.nickname, change.rowguid): change for article, change in one.rows} for one in records
+            {
+                (article.nickname, change.rowguid): sent[article.nickname, change.rowguid][0]
+                for article, change in one.rows
+            }
+            for one in records
         ]
         places = {top: place for place, one in enumerate(records) for top in one.tops}
         for nickname, tops in find_members(self.receiver.node, kind, places).items():
@@ -101,7 +158,9 @@ class HubRecordDecisions:
         articles = {article.nickname: article for article in kind.articles}
         return [
             [
-                ContestedRow(articles[key[0]], key[1], change, known.get(key), present.get(key))
+                ContestedRow(
+                    articles[key[0]], key[1], change, known.get(key), present.get(key), key in sent and sent[key][1]
+                )
                 for key, change in each.items()
                 if change is not None or self._is_news(key, known.get(key))
             ]
@@ -119,6 +178,7 @@ class HubRecordDecisions:
             (article.nickname, rowguid): here
             for (article, _), each in zip(asked, found, strict=True)
             for rowguid, here in each.items()
+            if not here.has_left
         }
 
     def read(self, kind: RecordType, places: Iterable[Place]) -> tuple[dict[Place, Known], dict[Place, Row]]:
@@ -147,7 +207,10 @@ class HubRecordDecisions:
         for row in rows:
             write, nickname = settle(row, winner, self.receiver.priority), row.article.nickname
             if write is None and winner is Winner.SUBSCRIBER and row.is_ahead and row.sent is not None:
-                (write,) = self.receiver.taken([row.sent], row.known)
+                if row.is_moved:
+                    write = instead(row.sent, row.known, row.sent.row, is_new=True)
+                else:
+                    (write,) = self.receiver.taken([row.sent], row.known)
                 outcome.count(nickname, count_writes([write]))
             if write is None:
                 continue

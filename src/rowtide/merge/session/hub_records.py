@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_live, settle
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, failure_type, identify
 from rowtide.merge.conflicts.resolution import Winner, withdrawal
-from rowtide.merge.errors import FOREIGN_KEY_CODES
+from rowtide.merge.errors import FOREIGN_KEY_CODES, ParentNotThere
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.links import RecordType, find_record_types
 from rowtide.merge.progress import list_retries, put_retry
@@ -17,6 +17,7 @@ from rowtide.merge.session.hub_receiving import HubReceiver
 from rowtide.merge.session.hub_record_decisions import HubRecordDecisions, Place
 from rowtide.merge.session.logical_records import LogicalRecord, find_below, find_tops, is_child_of
 from rowtide.merge.session.pairing import Pairing
+from rowtide.merge.session.parents import parents_of
 from rowtide.merge.session.record_transfer import (
     HELD,
     HELD_REASON,
@@ -78,7 +79,7 @@ class HubRecords(HubRecordDecisions):
         if attempt < LAST_ATTEMPT and not is_late:
             if all(_is_key_taken(each, known) for each in refused):
                 outcome = self._settle_keys(record, refused, is_contested=attempt == 0)
-            elif any(_is_undone(each, changes) for each in refused):
+            elif any(self._is_undone(each, changes.get(each.rowguid)) for each in refused):
                 outcome = self._undo(record, refused)
         if outcome is None:
             return self._ask_again(record, known, refused)
@@ -192,6 +193,15 @@ class HubRecords(HubRecordDecisions):
                 outcome.count(row.article.nickname, Counts(conflicts=1))
         return outcome
 
+    def _is_undone(self, refused: RowRefused, change: RowChange | None) -> bool:
+        """Whether a refused row goes back at once: its parent is gone, it has children, or its article wants that."""
+        error = refused.refusal.error
+        if isinstance(error, ParentNotThere) and change is not None:
+            parents = parents_of(refused.article, change, self.receiver.articles)
+            return not any((reference.parent, rowguid) in self.receiver.asking for reference, rowguid in parents)
+        is_referenced = change is not None and change.row is None and error.code in FOREIGN_KEY_CODES
+        return is_referenced or refused.article.compensate_for_errors
+
     def _ask_again(self, record: LogicalRecord, known: Mapping[Place, Known], refused: Sequence[RowRefused]) -> GivenUp:
         """Request the whole record again in the next synchronisation."""
         outcome, asked = Outcome(is_held=True), []
@@ -207,8 +217,7 @@ class HubRecords(HubRecordDecisions):
         return outcome, asked
 
     def _rows(self, record: LogicalRecord) -> list[ContestedRow]:
-        sent = {(article.nickname, change.rowguid): change for article, change in record.rows}
-        return self._read_rows(record.kind, sent, sent)
+        return self._read_rows(record.kind, _places(record), self.read_sent(record.kind, [record]))
 
     def _read_below(self, kind: RecordType, places: Sequence[Place]) -> list[ContestedRow]:
         """Return rows of the hub's, and all that are below them."""
@@ -219,24 +228,21 @@ class HubRecords(HubRecordDecisions):
         return self._read_rows(kind, [(nickname, rowguid) for nickname, each in below.items() for rowguid in each], {})
 
     def _read_rows(
-        self, kind: RecordType, places: Iterable[Place], sent: Mapping[Place, RowChange]
+        self, kind: RecordType, places: Iterable[Place], sent: Mapping[Place, tuple[RowChange, bool]]
     ) -> list[ContestedRow]:
         listed = list(places)
         known, present = self.read(kind, listed)
         articles = {article.nickname: article for article in kind.articles}
-        return [ContestedRow(articles[at[0]], at[1], sent.get(at), known.get(at), present.get(at)) for at in listed]
+        return [
+            ContestedRow(articles[at[0]], at[1], change, known.get(at), present.get(at), is_moved)
+            for at in listed
+            for change, is_moved in [sent.get(at, (None, False))]
+        ]
 
 
 def _is_key_taken(refused: RowRefused, known: Mapping[Place, Known]) -> bool:
     """Whether a row was inserted at both ends, with different rowguids."""
     return refused.refusal.holder is not None and not is_live(known.get((refused.article.nickname, refused.rowguid)))
-
-
-def _is_undone(refused: RowRefused, changes: Mapping[str, RowChange]) -> bool:
-    """Whether a refused row goes back at once: rows that the hub has reference it, or its article wants that."""
-    change = changes.get(refused.rowguid)
-    is_referenced = change is not None and change.row is None and refused.refusal.error.code in FOREIGN_KEY_CODES
-    return is_referenced or refused.article.compensate_for_errors
 
 
 def _record_keys(

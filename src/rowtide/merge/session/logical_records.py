@@ -107,8 +107,15 @@ def _join_sent(
 ) -> set[str]:
     """Join rows with the parents that they have at the sender; return those that were not sent themselves."""
     keys = {_key(link, change.row, 1): change.rowguid for change in above if change.row is not None}
+    place, named = link.reference, set[str]()
     elsewhere: list[tuple[str, Key, Row]] = []
     for change in sent:
+        own = change.parents[place] if place is not None and place < len(change.parents) else None
+        if own is not None:
+            # As the sender names it: at the receiver its key may be another's.
+            joined.join(change.rowguid, own)
+            named.add(own)
+            continue
         key = None if change.row is None else _key(link, change.row, 0)
         if key is None or change.row is None:
             continue
@@ -119,7 +126,7 @@ def _join_sent(
     parents = node.find_parents(link, [row for _, _, row in elsewhere]) if elsewhere else ()
     for (rowguid, key, _), parent in zip(elsewhere, parents, strict=True):
         joined.join(rowguid, (link.parent.nickname, key) if parent is None else parent)
-    return {parent for parent in parents if parent is not None}
+    return named | {parent for parent in parents if parent is not None}
 
 
 def _key(link: Link, row: Row, side: int) -> Key | None:

@@ -34,12 +34,21 @@ Writes = dict[int, list[Write]]
 """Writes by the article's nickname."""
 
 
+@dataclass(frozen=True, slots=True)
+class RowRefused:
+    """A row of a record that a node refused."""
+
+    article: Article
+    rowguid: str
+    refusal: Refusal
+
+
 @dataclass(slots=True)
 class Outcome:
     """What is written of a record, and what is counted, by the article's nickname.
 
-    `withdrawals` are written before all else: they delete rows whose keys others take. Nothing is written of one that
-    is held back; the next synchronisation requests the rows `late` of it.
+    `withdrawals` are written before all else: they delete rows whose keys others take; `refused` are rows that must not
+    be written. Nothing is written of a record that is held back; the next synchronisation requests the rows `late`.
     """
 
     writes: Writes = field(default_factory=dict)
@@ -48,6 +57,7 @@ class Outcome:
     is_held: bool = False
     late: list[tuple[Article, RowChange]] = field(default_factory=list)
     withdrawals: Writes = field(default_factory=dict)
+    refused: list[RowRefused] = field(default_factory=list)
 
     def write(self, nickname: int, write: Write) -> None:
         """Add a write."""
@@ -64,15 +74,6 @@ class Outcome:
         for nickname, counts in other.counts.items():
             self.count(nickname, counts)
         self.conflicts += other.conflicts
-
-
-@dataclass(frozen=True, slots=True)
-class RowRefused:
-    """A row of a record that a node refused."""
-
-    article: Article
-    rowguid: str
-    refusal: Refusal
 
 
 Waiting = tuple[LogicalRecord, list[RowRefused]]
@@ -242,6 +243,8 @@ class RecordTransfer:
             decided = self.handling.decide(kind, [records[place] for place in places])
             outcomes.update(zip(places, decided, strict=True))
         listed = [outcomes[place] for place in range(len(records))]
+        if refusing := {place: outcome.refused for place, outcome in outcomes.items() if outcome.refused}:
+            raise _RecordsRefused(refusing)
         if together:
             parts = [part for kind in kinds for part in _parts(kind, [outcome.writes for outcome in listed])]
             if parts:
@@ -259,15 +262,15 @@ class RecordTransfer:
             for nickname, writes in outcome.writes.items()
             for one in writes
         }
-        refusing = _RecordsRefused()
+        refused: dict[int, list[RowRefused]] = {}
         for kind in kinds:
             for parts in _steps(kind, outcomes):
                 for (article, _), refusals in zip(parts, self.receiver.node.write_each(parts), strict=True):
                     for rowguid, refusal in refusals.items():
                         place = places[article.nickname, rowguid]
-                        refusing.rows.setdefault(place, []).append(RowRefused(article, rowguid, refusal))
-        if refusing.rows:
-            raise refusing
+                        refused.setdefault(place, []).append(RowRefused(article, rowguid, refusal))
+        if refused:
+            raise _RecordsRefused(refused)
 
     def _count(self, done: Iterable[tuple[LogicalRecord, Outcome]]) -> None:
         for record, outcome in done:
@@ -284,9 +287,9 @@ def _may_fit_together(refused: Sequence[RowRefused]) -> bool:
 class _RecordsRefused(Exception):
     """Undoes a transaction in which rows of some records were refused, by the record's place."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: dict[int, list[RowRefused]]) -> None:
         super().__init__()
-        self.rows: dict[int, list[RowRefused]] = {}
+        self.rows = rows
 
 
 def write_outcome(node: Node, kind: RecordType, outcome: Outcome) -> None:

@@ -70,7 +70,7 @@ class SubscriberRecords:
         for article, change in record.rows:
             because, here = said.get(change.rowguid), known.get((article.nickname, change.rowguid))
             if because is None or change.tombstone is TombstoneType.LEFT:
-                if _standing(change, here) is Standing.NEWER:
+                if self._standing(change, here) is Standing.NEWER:
                     self._request_later(article, change)
                 continue
             asked.append(Refused(article, change, because.refusal))
@@ -105,7 +105,7 @@ class SubscriberRecords:
 
     def _decide(self, one: LogicalRecord, known: dict[tuple[int, str], Known], *, is_touched: bool) -> Outcome:
         standings = [
-            (article, change, _standing(change, known.get((article.nickname, change.rowguid))))
+            (article, change, self._standing(change, known.get((article.nickname, change.rowguid))))
             for article, change in one.rows
         ]
         newer = [(article, change) for article, change, standing in standings if standing is Standing.NEWER]
@@ -121,6 +121,9 @@ class SubscriberRecords:
                 self.receiver.staying.add(change.rowguid)
         return outcome
 
+    def _standing(self, change: RowChange, known: Known | None) -> Standing:
+        return _standing(change, known, repeats=self.receiver.repeats)
+
     def _request_later(self, article: Article, change: RowChange) -> None:
         if change.row is None:
             self.receiver.staying.add(change.rowguid)
@@ -130,14 +133,16 @@ class SubscriberRecords:
             put_retry(connection, source, article.nickname, change.rowguid, HELD, HELD_REASON)
 
 
-def _standing(change: RowChange, known: Known | None) -> Standing:
-    if known is None:
+def _standing(change: RowChange, known: Known | None, *, repeats: bool = False) -> Standing:
+    if known is None or known.has_left:
         return Standing.OLD if change.row is None else Standing.NEWER
+    last = known.version.last
     if change.tombstone is TombstoneType.LEFT:
         if known.version.presence is Presence.DELETED:
             return Standing.OLD
-        last = known.version.last
         return Standing.NEWER if last is None or change.version.lineage.includes(last) else Standing.CONCURRENT
+    if repeats and last in (None, change.version.last):
+        return Standing.NEWER
     said = compare(change.version, known.version)
     match said:
         case Nothing():
