@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from builders.merge_machines import require_foreign_keys
 from builders.merged_databases import Member, Merge
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.errors import KeyNotNumbered, ParentInInbox
@@ -183,6 +184,23 @@ def test_keys_of_parents_changed_at_the_hub_reach_children(merged: Merge) -> Non
     require_at_rest(merged)
     assert merged.hub.rows("line", "id, order_id") == [("a", 5)]
     assert merged.merge.list_conflicts() == []
+
+
+@pytest.mark.exhaustive
+def test_a_parents_key_leaves_no_child_of_others_alone(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("insert into orders (id, customer) values (1, 'hub')")
+    merged.settle()
+    first, second = merged.subscribers
+    second.execute("insert into line (id, order_id) values ('second', 1)")
+    merged.sync(1)
+    first.execute("update orders set id = 4 where id = 1")
+
+    merged.sync(0)
+    require_foreign_keys(merged)
+    merged.settle()
+    require_foreign_keys(merged)
+    assert merged.hub.rows("line", "id, order_id") == [("second", 1)]
 
 
 @pytest.mark.parametrize("resolver", ["priority", "subscriber-wins"])

@@ -74,6 +74,7 @@ def _move(
     table = quote(article.file_table)
     is_deferred = session.execute("pragma defer_foreign_keys").fetchone()[0]
     session.execute("pragma defer_foreign_keys = on")
+    left: list[tuple[str, tuple[SqliteValue, ...]]] = []
     for child, pairs in list(list_referrers(session, article.file_table)):
         moving = [column for column, referenced in pairs if referenced == name]
         if not moving:
@@ -81,13 +82,18 @@ def _move(
         settings = ", ".join(f"{quote(column)} = ?1" for column in moving)
         listed = ", ".join(quote(column) for column, _ in pairs)
         old = ", ".join(quote(referenced) for _, referenced in pairs)
+        key = session.execute(f"select {old} from {table} where {ROWGUID} = ?", (rowguid,)).fetchone()
         session.execute(
             f"update {quote(child)} set {settings} where ({listed}) = (select {old} from {table} where {ROWGUID} = ?2)"
             f"{_is_own(session, child) if is_own else ''}",
             (value, rowguid),
         )
+        marks = ", ".join("?" * len(pairs))
+        left.append((f"select 1 from {quote(child)} where ({listed}) = ({marks}) limit 1", key))
     session.execute(f"update {table} set {quote(name)} = ?1 where {ROWGUID} = ?2", (value, rowguid))
-    session.execute(f"pragma defer_foreign_keys = {is_deferred}")
+    # Switched off before the end, it would forget what it has found.
+    if not any(session.execute(query, key).fetchone() for query, key in left):
+        session.execute(f"pragma defer_foreign_keys = {is_deferred}")
 
 
 def _is_own(session: sqlite3.Connection, table: str) -> str:
