@@ -13,20 +13,20 @@ from rowtide.merge.articles import Partition
 COLUMNS = {
     "post": ("id", "region", "other_id", "answer_id"),
     "answer": ("id", "post_id", "other_id"),
-    "note": ("id", "answer_id", "post_id"),
+    "k": ("id", "answer_id", "post_id"),
 }
 DEFINITIONS = (
     "create table post (id integer primary key, region varchar(5), other_id integer, answer_id integer)",
     "create table answer (id integer primary key, post_id integer, other_id integer)",
-    "create table note (id integer primary key, answer_id integer, post_id integer)",
+    "create table k (id integer primary key, answer_id integer, post_id integer)",
 )
 JOINS = (
     ("post", "post", "post.other_id = parent.id"),
     ("post", "answer", "post.answer_id = answer.id"),
     ("answer", "post", "answer.post_id = post.id"),
     ("answer", "answer", "answer.other_id = parent.id or answer.other_id = parent.other_id"),
-    ("note", "answer", "note.answer_id = answer.id"),
-    ("note", "post", "note.post_id = post.id"),
+    ("k", "answer", "k.answer_id = answer.id"),
+    ("k", "post", "k.post_id = post.id"),
 )
 MATCHES: tuple[Match, ...] = (
     ("post", "other_id", "post", "id"),
@@ -34,8 +34,8 @@ MATCHES: tuple[Match, ...] = (
     ("answer", "post_id", "post", "id"),
     ("answer", "other_id", "answer", "id"),
     ("answer", "other_id", "answer", "other_id"),
-    ("note", "answer_id", "answer", "id"),
-    ("note", "post_id", "post", "id"),
+    ("k", "answer_id", "answer", "id"),
+    ("k", "post_id", "post", "id"),
 )
 IDS = range(1, 8)
 

@@ -15,6 +15,8 @@ from rowtide.merge.versions.apply import Step, Tables
 
 ROW = "rowtide_row"
 """Alias of the evaluated row in queries; no table or column of a filter may have this name."""
+FROM = "rowtide_from"
+"""Alias of the row from which a step starts, beside tables of users'."""
 _UP = "rowtide_up"
 """The rows that a row follows in a circle, with itself."""
 
@@ -96,7 +98,7 @@ def _member(row_filter: RowFilter, article: Article, dialect: FilterDialect) -> 
         return f"({' or '.join(_reasons(row_filter, group, level, dialect))})"
     first = f"select {article.nickname}, {quoted(article.table)}.{ROWGUID}"
     steps = [_step(of, join, dialect) for of in group.levels for join in of.joins if group.has(join.parent)]
-    climbed = dialect.tables.recursive(_UP, "tablenick, rowguid", first, "k", steps)
+    climbed = dialect.tables.recursive(_UP, "tablenick, rowguid", first, FROM, steps)
     ends = " or ".join(_end(row_filter, group, of, dialect) for of in group.levels)
     return f"exists (with recursive {climbed} select 1 from {_UP} where {ends})"
 
@@ -113,8 +115,8 @@ def _reasons(row_filter: RowFilter, group: Group, level: Level, dialect: FilterD
 def _step(level: Level, join: BoundJoin, dialect: FilterDialect) -> Step:
     """Return the step from a row to those that it follows by a join."""
     child, name = level.article, quoted(level.article.table)
-    found = dialect.tables.join(dialect.table_of(child), name, f"{name}.{ROWGUID} = k.rowguid")
-    is_found = f"k.tablenick = {child.nickname} and {name}.{ROWGUID} is not null and {join.condition}"
+    found = dialect.tables.join(dialect.table_of(child), name, f"{name}.{ROWGUID} = {FROM}.rowguid")
+    is_found = f"{FROM}.tablenick = {child.nickname} and {name}.{ROWGUID} is not null and {join.condition}"
     return Step(
         f"{join.parent.nickname}, {quoted(join.name)}.{ROWGUID}",
         f"{found}, {dialect.named(join.parent, join.name)} where {is_found}",

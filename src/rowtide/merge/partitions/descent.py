@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.partitions.belonging import ROW, FilterDialect, belongs, parents, quoted
+from rowtide.merge.partitions.belonging import FROM, ROW, FilterDialect, belongs, parents, quoted
 from rowtide.merge.partitions.filters import BoundJoin, Group, Level, RowFilter
 from rowtide.merge.versions.apply import Step, applied_rows, join_applied
 
@@ -80,20 +80,20 @@ def _found(row_filter: RowFilter, group: Group, destination: int, names: Names) 
             else:
                 found = _name(row_filter.find(join.parent)[0])
                 to_child = _steps(level, join, destination, names)
-                sources += [f"select {step.found} from {found} k {step.rest}" for step in to_child]
+                sources += [f"select {step.found} from {found} {FROM} {step.rest}" for step in to_child]
     first = " union ".join(sources)
     if not steps:
         return f"{_name(group)} ({columns}) as ({first})"
-    return tables.recursive(_name(group), columns, f"select * from ({first}) f", "k", steps)
+    return tables.recursive(_name(group), columns, f"select * from ({first}) f", FROM, steps)
 
 
 def _steps(level: Level, join: BoundJoin, destination: int, names: Names) -> Sequence[Step]:
     """Return the steps from rows of a parent to those that follow them: by the join, and by what is stored."""
     child, tables, dialect = level.article, names.dialect.tables, names.dialect
-    name, of_parent = quoted(join.name), f"k.tablenick = {join.parent.nickname}"
-    found = tables.join(dialect.table_of(join.parent), name, f"{name}.{ROWGUID} = k.rowguid")
+    name, of_parent = quoted(join.name), f"{FROM}.tablenick = {join.parent.nickname}"
+    found = tables.join(dialect.table_of(join.parent), name, f"{name}.{ROWGUID} = {FROM}.rowguid")
     # As its index has it; see `definitions`.
-    by_parent = f"m.parent = k.rowguid and m.tablenick = {child.nickname} and m.replnickname + 0 = {destination}"
+    by_parent = f"m.parent = {FROM}.rowguid and m.tablenick = {child.nickname} and m.replnickname + 0 = {destination}"
     stored = tables.join(names.mappings, "m", by_parent)
     return (
         Step(
