@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from rowtide.handle import connect
 from rowtide.merge.articles import Partition
 from rowtide.merge.articles import SubscriberType as Kind
 
+if TYPE_CHECKING:
+    from rowtide.merge.publishing.prepared import ExistingRows
+
 app = typer.Typer()
 
 _ARTICLE_VALIDATION = {
@@ -27,6 +30,13 @@ _ARTICLE_VALIDATION = {
     "subscriber_rows": "subscriber_rows",
     "is_equal": "is_equal",
 }
+
+
+class ExistingTables(StrEnum):
+    """What becomes of rows of tables that are there."""
+
+    KEEP = "keep"
+    OVERWRITE = "overwrite"
 
 
 class SubscriberType(StrEnum):
@@ -63,6 +73,22 @@ def add_subscription(
             show_default=False,
         ),
     ] = None,
+    existing: Annotated[
+        ExistingTables | None,
+        typer.Option(
+            help="Take over tables that are there. keep: the subscriber's rows are uploaded where they differ; "
+            "overwrite: they get the publisher's version, and rows that only the subscriber has are deleted.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    absent_is_delete: Annotated[
+        bool,
+        typer.Option(
+            "--absent-is-delete", help="--existing keep: rows that the subscriber lacks are deleted everywhere."
+        ),
+    ] = False,
+    yes: Yes = False,
 ) -> None:
     """Subscribe a database: create and fill its tables (SQL Server: sp_addmergesubscription).
 
@@ -70,8 +96,36 @@ def add_subscription(
     """
     if priority and kind is SubscriberType.CLIENT:
         raise typer.BadParameter("only servers have one", param_hint="--priority")
+    if absent_is_delete and existing is not ExistingTables.KEEP:
+        raise typer.BadParameter("only with --existing keep", param_hint="--absent-is-delete")
+    if existing is not None and snapshot is not None:
+        raise typer.BadParameter("not with --snapshot", param_hint="--existing")
 
     omissions: list[object] = []
+    if existing is not None:
+        from rowtide.merge.publishing.prepared import Existing
+
+        merge, partition = connect(db).merge, Partition(host_name, login)
+        with notes.status("Comparing ..."):
+            found = merge.compare_existing(publication, subscriber, partition=partition)
+        for rows in found:
+            notes.print(str(rows), soft_wrap=True)
+        for lost in _lost(found, existing, absent_is_delete=absent_is_delete):
+            confirm_loss(lost, yes=yes)
+        with _copying() as on_progress:
+            merge.subscribe_existing(
+                publication,
+                subscriber,
+                Existing(existing.value),
+                absent_is_delete=absent_is_delete,
+                subscriber_type=Kind[kind.name],
+                priority=priority,
+                partition=partition,
+                on_progress=on_progress,
+                on_omission=omissions.append,
+            )
+        _print_added(omissions)
+        return
     with _copying() as on_progress:
         connect(db).merge.add_subscription(
             publication,
@@ -83,6 +137,22 @@ def add_subscription(
             on_progress=on_progress,
             on_omission=omissions.append,
         )
+    _print_added(omissions)
+
+
+def _lost(found: Sequence[ExistingRows], existing: ExistingTables, *, absent_is_delete: bool) -> Iterator[str]:
+    """Yield what the user is to confirm."""
+    if existing is ExistingTables.OVERWRITE:
+        rows = sum(each.different + each.only_subscriber for each in found)
+        if rows:
+            yield f"the subscriber's version of {rows:,} rows"
+    elif absent_is_delete:
+        rows = sum(each.only_publisher for each in found)
+        if rows:
+            yield f"{rows:,} rows of the publisher, and of all subscribers, at the next synchronisation"
+
+
+def _print_added(omissions: Sequence[object]) -> None:
     for omission in omissions:
         notes.print(f"Not at the subscriber: {omission}")
     notes.print("Added; `rowtide merge sync` exchanges what changes from now on.")

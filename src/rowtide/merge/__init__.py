@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from rowtide.merge.inspection.validating import ArticleValidation
     from rowtide.merge.nodes.node import Refusal, UnsentColumn
     from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
+    from rowtide.merge.publishing.prepared import Existing, ExistingRows
     from rowtide.merge.publishing.recovering import Recovered
     from rowtide.merge.publishing.schema_changes import SchemaChange, SchemaStatus
     from rowtide.merge.publishing.snapshot_files import FileKind, PartitionSnapshot, SnapshotFile
-    from rowtide.merge.publishing.subscriptions import SnapshotProgress
+    from rowtide.merge.publishing.snapshots import SnapshotProgress
     from rowtide.merge.session.exchange import Counts, Refused
     from rowtide.merge.session.history import Phase, Summary
     from rowtide.merge.session.pending import PendingChanges, PendingRow
@@ -55,6 +56,8 @@ __all__ = [
     "DocumentedTable",
     "EnumeratedChange",
     "ExchangeType",
+    "Existing",
+    "ExistingRows",
     "FileKind",
     "FilterType",
     "JoinFilter",
@@ -112,6 +115,8 @@ _HOMES = {
     "DocumentedTable": "rowtide.merge.inspection.documented",
     "EnumeratedChange": "rowtide.merge.inspection.procedures",
     "ExchangeType": "rowtide.merge.articles",
+    "Existing": "rowtide.merge.publishing.prepared",
+    "ExistingRows": "rowtide.merge.publishing.prepared",
     "FilterType": "rowtide.merge.articles",
     "FileKind": "rowtide.merge.publishing.snapshot_files",
     "JoinFilter": "rowtide.merge.articles",
@@ -146,7 +151,7 @@ _HOMES = {
     "SchemaChange": "rowtide.merge.publishing.schema_changes",
     "SchemaStatus": "rowtide.merge.publishing.schema_changes",
     "SnapshotFile": "rowtide.merge.publishing.snapshot_files",
-    "SnapshotProgress": "rowtide.merge.publishing.subscriptions",
+    "SnapshotProgress": "rowtide.merge.publishing.snapshots",
     "SubscriberType": "rowtide.merge.articles",
     "Subscription": "rowtide.merge.articles",
     "Summary": "rowtide.merge.session.history",

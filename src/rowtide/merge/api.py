@@ -44,6 +44,7 @@ from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.progress import generation_at, read_last_validation
 from rowtide.merge.publishing.moves import move, require_partition
 from rowtide.merge.publishing.numbering import adjust_identity_range, restore_identity_range
+from rowtide.merge.publishing.prepared import Existing, ExistingRows
 from rowtide.merge.publishing.publications import (
     ArticleChanges,
     ArticleOptions,
@@ -67,7 +68,13 @@ from rowtide.merge.publishing.schema_changes import (
 )
 from rowtide.merge.publishing.snapshot_delivery import make_snapshot, subscribe_from_snapshot
 from rowtide.merge.publishing.snapshot_files import PartitionSnapshot
-from rowtide.merge.publishing.subscriptions import SnapshotProgress, add_subscription, drop_subscription, reinitialize
+from rowtide.merge.publishing.snapshots import SnapshotProgress
+from rowtide.merge.publishing.subscriptions import (
+    add_subscription,
+    compare_existing,
+    drop_subscription,
+    reinitialize,
+)
 from rowtide.merge.publishing.synchronising import prepare_again, synchronise_following
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
@@ -306,6 +313,52 @@ class MergeReplication(MergePublishing, MergeInspection):
                 on_progress=on_progress,
                 on_omission=on_omission,
             )
+
+    def subscribe_existing(
+        self,
+        publication: str,
+        subscriber: str,
+        existing: Existing,
+        *,
+        absent_is_delete: bool = False,
+        subscriber_type: SubscriberType = SubscriberType.CLIENT,
+        priority: float = 0.0,
+        partition: Partition | None = None,
+        on_existing: Callable[[ExistingRows], None] = lambda _rows: None,
+        on_progress: SnapshotProgress = lambda _article, _rows: None,
+        on_omission: Callable[[Omission], None] = lambda _omission: None,
+    ) -> Subscription:
+        """Subscribe a database that has tables and rows already (SQL Server: @sync_type none).
+
+        Rows are matched by primary key; `existing` says what becomes of those that differ, or that the publisher does
+        not have. Rows that the subscriber lacks are copied; with `absent_is_delete` they are deleted everywhere.
+        `on_existing` is called with what each table had. Tables that are not there are created; else as
+        `add_subscription`. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable` of a table
+        that another publication merges, `NodeRestored` of a copy of a node, `TablesUnfit`, `RowguidUnfit`,
+        `RowsRefused`, `PartitionValueMissing`.
+        """
+        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+            return add_subscription(
+                hub,
+                node,
+                publication,
+                address(subscriber),
+                subscriber_type=subscriber_type,
+                priority=priority,
+                partition=partition,
+                existing=existing,
+                absent_is_delete=absent_is_delete,
+                on_existing=on_existing,
+                on_progress=on_progress,
+                on_omission=on_omission,
+            )
+
+    def compare_existing(
+        self, publication: str, subscriber: str, *, partition: Partition | None = None
+    ) -> Sequence[ExistingRows]:
+        """Return what `subscribe_existing` would find; no row is changed. Raises what that raises."""
+        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+            return compare_existing(hub, node, publication, address(subscriber), partition)
 
     def make_snapshot(
         self,

@@ -25,7 +25,7 @@ from rowtide.merge.progress import set_subscription
 from rowtide.merge.publishing.moves import hold_all, move
 from rowtide.merge.publishing.publications import drop_from
 from rowtide.merge.publishing.schema_changes import list_by_hand
-from rowtide.merge.publishing.subscriptions import Snapshot, fill_articles, hold
+from rowtide.merge.publishing.snapshots import Snapshot, fill_articles, hold
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.session.pairing import Pairing
 

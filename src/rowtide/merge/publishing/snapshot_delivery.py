@@ -39,14 +39,8 @@ from rowtide.merge.publishing.snapshot_files import (
     read_write,
     write_snapshot,
 )
-from rowtide.merge.publishing.subscriptions import (
-    Snapshot,
-    SnapshotProgress,
-    choose_partition,
-    enter_partition,
-    hold,
-    put_at_subscriber,
-)
+from rowtide.merge.publishing.snapshots import Snapshot, SnapshotProgress, hold, put_at_subscriber
+from rowtide.merge.publishing.subscriptions import choose_partition, enter_partition
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.identity_ranges import give_ranges, require_fit

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
 from rowtide.merge.articles import (
-    PUBLISHER_PRIORITY,
     Article,
     Partition,
     PartitionOptions,
@@ -22,16 +22,12 @@ from rowtide.merge.catalogue import (
     get_publication,
     hub_priority_of,
     list_articles,
+    list_merged,
     list_publications,
-    put_article,
-    put_publication,
     read_nickname,
-    read_purged,
     renew_nickname,
     select_hub_priority,
-    set_definition,
     set_publisher,
-    set_purged,
 )
 from rowtide.merge.errors import (
     MergeSubscriptionExists,
@@ -41,12 +37,10 @@ from rowtide.merge.errors import (
     PriorityRefused,
     SubscriberHasTable,
 )
-from rowtide.merge.nodes.node import Enumeration, Node
+from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_parts import Omission
-from rowtide.merge.partitions.chains import link_members
-from rowtide.merge.partitions.filters import RowFilter, bind_articles, require_values
+from rowtide.merge.partitions.filters import bind_articles, require_values
 from rowtide.merge.partitions.partition_membership import (
-    add_members,
     add_partition,
     drop_unused_partitions,
     list_subscribers,
@@ -59,20 +53,14 @@ from rowtide.merge.progress import (
     remove_subscription,
     set_subscription,
 )
+from rowtide.merge.publishing.prepared import Existing, ExistingRows, PreparedTable, require_tables_fit
 from rowtide.merge.publishing.publications import forget_publication
 from rowtide.merge.publishing.schema_changes import notice, read_version
-from rowtide.merge.publishing.vertical_partitions import restrict
-from rowtide.merge.row_hashes import BATCH_ROWS, HashBatch, drop_hashes
-from rowtide.merge.session.exchange import Attempt, taken
+from rowtide.merge.publishing.snapshots import Snapshot, SnapshotProgress, fill, hold, refill
+from rowtide.merge.session.exchange import Attempt
 from rowtide.merge.session.identity_ranges import forget_ranges, give_ranges, require_fit
 from rowtide.merge.session.pairing import Pairing, has_met, require_original
 from rowtide.merge.session.receiving import SubscriberReceiver
-from rowtide.merge.versions.changes import Row, Write
-
-_NO_NODE = 0
-"""The nickname of no node."""
-SnapshotProgress = Callable[[str, int], None]
-"""Called with an article and the number of its rows that are copied."""
 
 
 def add_subscription(
@@ -84,28 +72,30 @@ def add_subscription(
     subscriber_type: SubscriberType = SubscriberType.CLIENT,
     priority: float = 0.0,
     partition: Partition | None = None,
+    existing: Existing | None = None,
+    absent_is_delete: bool = False,
+    on_existing: Callable[[ExistingRows], None] = lambda _rows: None,
     on_progress: SnapshotProgress = lambda _article, _rows: None,
     on_omission: Callable[[Omission], None] = lambda _omission: None,
 ) -> Subscription:
     """Subscribe a database: create and fill its tables (SQL Server: sp_addmergesubscription, automatic).
 
     `partition` gives the values that filters use; `on_omission` is called with each part of the publisher's tables that
-    the subscriber's database does not have. The subscriber is filled in one transaction; a repeat completes an
-    interrupted call. With partition option 3, the partition's earlier subscriber loses its subscription. Raises
-    `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`,
-    `IdentityRangeUnfit`, `PriorityRefused`.
+    the subscriber's database does not have. With `existing`, tables that are there are taken over, `on_existing` is
+    called with what each has, and with `absent_is_delete` rows that they lack are deleted everywhere. The subscriber is
+    filled in one transaction; a repeat completes an interrupted call. With partition option 3, the partition's earlier
+    subscriber loses its subscription. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`,
+    `SubscriberHasTable`, `PartitionValueMissing`, `IdentityRangeUnfit`, `PriorityRefused`, and with `existing`
+    `NodeRestored`, `TablesUnfit`, `RowguidUnfit`, `RowsRefused`.
     """
     publication = get_publication(hub.connection, publication_name)
     notice(hub, publication)
     subscriber.tables.prepare()
-    if find_publication(subscriber.connection, publication_name) is not None:
-        raise MergeSubscriptionExists(subscriber_name, publication_name)
+    _require_new(hub, subscriber, publication, subscriber_name)
     articles, schema = list_articles(hub.connection, publication.pubid), read_version(hub.connection, publication)
     require_fit(hub, subscriber, publication, articles)
     shared = _find_shared(subscriber, publication, articles)
-    for article in articles:
-        if article not in shared and subscriber.tables.is_there(article):
-            raise SubscriberHasTable(article.qualified_name)
+    prepared = _find_prepared(subscriber, subscriber_name, articles, shared, takes_over=existing is not None)
     (found,) = hub.read_together(select_hub_priority(publication_name))
     hub_priority = hub_priority_of(found)
     if subscriber_type is SubscriberType.SERVER and not 0 <= priority < hub_priority:
@@ -131,22 +121,97 @@ def add_subscription(
         enter_partition(hub, articles, subscription)
     with subscriber.transaction():
         with hub.enumerating() as enumeration:
-            snapshot = Snapshot(
-                enumeration, articles, bind_articles(articles, chosen), shared, subscriber_type, hub_priority
-            )
+            filters = bind_articles(articles, chosen)
+            snapshot = Snapshot(enumeration, articles, filters, shared, subscriber_type, hub_priority, prepared)
             generation, members = enumeration.generation, snapshot.members()
             at_subscriber = replace(subscription, nickname=publication.publisher, received=generation)
-            omissions = _fill(hub, subscriber, publication, snapshot, on_progress)
+            omissions = fill(hub, subscriber, publication, snapshot, on_progress)
             put_subscription(subscriber.connection, at_subscriber)
             for article in shared:
                 _complete(subscriber, at_subscriber, snapshot, article)
+            tables = _adopt(subscriber, snapshot)
+            if existing is not None:
+                _take_over(tables, publication, existing, absent_is_delete=absent_is_delete)
         hold(hub, nickname, members, generation)
     with hub.transaction():
         set_subscription(hub.connection, subscription.subid, sentgen=generation)
     give_ranges(hub, subscriber, publication, articles, subscription)
     for omission in omissions:
         on_omission(omission)
+    for table in tables:
+        on_existing(table.counts)
     return replace(subscription, sent=generation)
+
+
+def compare_existing(
+    hub: Node, subscriber: Node, publication_name: str, subscriber_name: str, partition: Partition | None = None
+) -> Sequence[ExistingRows]:
+    """Return what tables that a database has already have of a publication's rows; nothing is changed.
+
+    Raises `MergePublicationUnknown`, `MergeSubscriptionExists`, `NodeRestored`, `SubscriberHasTable`, `TablesUnfit`,
+    `RowguidUnfit`, `PartitionValueMissing`.
+    """
+    publication = get_publication(hub.connection, publication_name)
+    subscriber.tables.prepare()
+    _require_new(hub, subscriber, publication, subscriber_name)
+    articles = list_articles(hub.connection, publication.pubid)
+    shared = _find_shared(subscriber, publication, articles)
+    prepared = _find_prepared(subscriber, subscriber_name, articles, shared, takes_over=True)
+    chosen = choose_partition(publication, articles, partition or Partition())
+    found: list[ExistingRows] = []
+    with suppress(_Compared), hub.enumerating() as enumeration, subscriber.transaction():
+        snapshot = Snapshot(enumeration, articles, bind_articles(articles, chosen), shared, prepared=prepared)
+        found += [table.counts for table in _adopt(subscriber, snapshot)]
+        raise _Compared
+    return found
+
+
+class _Compared(Exception):
+    """Rolls a comparison back."""
+
+
+def _require_new(hub: Node, subscriber: Node, publication: Publication, subscriber_name: str) -> None:
+    """Raise `MergeSubscriptionExists` if a database has the publication, `NodeRestored` if it is a copy of one."""
+    own = find_publication(subscriber.connection, publication.name)
+    if own is None:
+        return
+    subids = {each.subid for each in list_subscriptions(subscriber.connection, own.pubid)}
+    known = list_subscriptions(hub.connection, publication.pubid)
+    is_hub = read_nickname(subscriber.connection) == publication.publisher
+    if is_hub or any(each.subid in subids and each.subscriber != subscriber_name for each in known):
+        raise NodeRestored(subscriber_name)
+    raise MergeSubscriptionExists(subscriber_name, publication.name)
+
+
+def _find_prepared(
+    subscriber: Node, subscriber_name: str, articles: Sequence[Article], shared: Sequence[Article], *, takes_over: bool
+) -> Sequence[Article]:
+    """Return the articles whose tables a program has made. Raises `SubscriberHasTable`, `TablesUnfit`."""
+    merged = {article.nickname for article in list_merged(subscriber.connection)}
+    present = [article for article in articles if article not in shared and subscriber.tables.is_there(article)]
+    for article in present:
+        if not takes_over or article.nickname in merged:
+            raise SubscriberHasTable(article.qualified_name)
+    require_tables_fit(subscriber, subscriber_name, present)
+    return present
+
+
+def _adopt(subscriber: Node, snapshot: Snapshot) -> Sequence[PreparedTable]:
+    tables = [PreparedTable(subscriber, snapshot, article) for article in snapshot.prepared]
+    for table in tables:
+        table.adopt()
+    return tables
+
+
+def _take_over(
+    tables: Sequence[PreparedTable], publication: Publication, existing: Existing, *, absent_is_delete: bool
+) -> None:
+    for table in tables:
+        table.track(publication)
+    for table in reversed(tables):
+        table.delete(existing, publication.publisher)
+    for table in tables:
+        table.write(existing, publication.publisher, absent_is_delete=absent_is_delete)
 
 
 def _find_shared(subscriber: Node, publication: Publication, articles: Sequence[Article]) -> Sequence[Article]:
@@ -233,7 +298,7 @@ def reinitialize(
                 hub_priority=pairing.hub_priority,
             )
             generation, members = enumeration.generation, snapshot.members()
-            _refill(subscriber, pairing.publication.pubid, pairing.hub, snapshot, on_progress)
+            refill(subscriber, pairing.publication.pubid, pairing.hub, snapshot, on_progress)
         hold(hub, nickname, members, generation)
         _lose_subscriptions(subscriber, pairing.articles)
         remove_retries_of(subscriber.connection, pairing.hub)
@@ -324,71 +389,6 @@ def _require_parted_alike(
             raise NodeRestored(one.subscriber)
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The rows that a subscriber starts with: all rows of the articles, or its partition of the filtered ones.
-
-    `shared` are those whose tables it has from another publication.
-    """
-
-    enumeration: Enumeration
-    articles: Sequence[Article]
-    filters: Mapping[int, RowFilter]
-    shared: Sequence[Article] = ()
-    subscriber_type: SubscriberType = SubscriberType.CLIENT
-    hub_priority: float = PUBLISHER_PRIORITY
-
-    @property
-    def new_articles(self) -> Sequence[Article]:
-        """The articles whose tables the subscriber does not have."""
-        return [article for article in self.articles if article not in self.shared]
-
-    def there(self, article: Article) -> Article:
-        """Return an article as the subscriber has it."""
-        return article.at_subscriber(self.subscriber_type)
-
-    def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
-        if article.is_upload_only:
-            return iter(())
-        return self.enumeration.rows(article, self.filters.get(article.nickname))
-
-    def versions(self, article: Article, publisher: int) -> Iterator[Sequence[Write]]:
-        """Yield the metadata to store for rows that have metadata at the hub, in batches.
-
-        Each row keeps its own lineage: a change included in one row may not have reached another, because it waits at
-        its node or was refused.
-        """
-        if article.is_upload_only or not self.there(article).is_tracked:
-            return
-        row_filter = self.filters.get(article.nickname)
-        belonging = None
-        if row_filter is not None:
-            belonging = {rowguid for batch in self.enumeration.members(row_filter) for rowguid, _ in batch}
-        for batch in self.enumeration.upserts(article, 0, _NO_NODE):
-            there = (change for change in batch if belonging is None or change.rowguid in belonging)
-            yield [taken(change, None, publisher, self.hub_priority)._replace(is_live=True) for change in there]
-
-    def members(self) -> dict[Article, list[tuple[str, str | None]]]:
-        """Return the rowguids of the filtered articles' rows, each with its parent's."""
-        filtered = [(article, self.filters[article.nickname]) for article in self.articles if article.is_filtered]
-        return link_members(
-            {
-                article: [pair for batch in self.enumeration.members(row_filter) for pair in batch]
-                for article, row_filter in filtered
-            }
-        )
-
-
-def hold(
-    hub: Node, subscriber: int, members: Mapping[Article, Sequence[tuple[str, str | None]]], generation: int
-) -> None:
-    """Store the subscriber's partition membership at the hub before it receives the rows. Idempotent."""
-    with hub.transaction():
-        remove_all_members(hub.connection, subscriber, members)
-        for article, rows in members.items():
-            add_members(hub.connection, subscriber, article, rows, generation)
-
-
 def choose_partition(publication: Publication, articles: Sequence[Article], given: Partition) -> Partition | None:
     """Return the given values that the filters use; None if no article is filtered."""
     if not any(article.is_filtered for article in articles):
@@ -415,96 +415,3 @@ def take_partition(hub: Node, articles: Sequence[Article], subscription: Subscri
             if earlier != subscription.subid:
                 remove_subscription(hub.connection, earlier)
     return number
-
-
-def _fill(
-    hub: Node, subscriber: Node, publication: Publication, snapshot: Snapshot, on_progress: SnapshotProgress
-) -> Sequence[Omission]:
-    """Create and fill all tables in the caller's transaction; later writes are tracked.
-
-    Return what the tables do not have of the publisher's.
-    """
-    put_publication(subscriber.connection, publication)
-    return fill_articles(hub, subscriber, publication, snapshot, on_progress)
-
-
-def fill_articles(
-    hub: Node,
-    subscriber: Node,
-    publication: Publication,
-    snapshot: Snapshot,
-    on_progress: SnapshotProgress = lambda _article, _rows: None,
-    *,
-    present: Sequence[Article] = (),
-) -> Sequence[Omission]:
-    """Create and fill the tables of a snapshot's articles in the caller's transaction; later writes are tracked.
-
-    Tables of `present` exist, and may be referenced. Return what the tables do not have of the publisher's.
-    """
-    articles = (*snapshot.articles, *present)
-    restricted = [(article, restrict(article, hub.tables.describe(article.qualified_name))) for article in articles]
-    tables = [(article, described) for article, (described, _) in restricted]
-    made = [unpublished for article, (_, unpublished) in restricted if article not in present]
-    omissions = [omission for unpublished in made for omission in unpublished]
-    there = (*snapshot.shared, *present)
-    omissions += subscriber.tables.make(tables, present=there, refers_later=bool(present))
-    subscriber.defer_constraints()
-    for article in snapshot.new_articles:
-        _load(subscriber, article, snapshot, on_progress)
-    for article in snapshot.shared:
-        purged = read_purged(subscriber.connection, article.nickname)
-        put_at_subscriber(subscriber, publication, snapshot.there(article), purged)
-    for article in snapshot.new_articles:
-        for versions in snapshot.versions(article, publication.publisher):
-            subscriber.write(article, versions)
-        put_at_subscriber(subscriber, publication, snapshot.there(article), snapshot.enumeration.included(article))
-        subscriber.tables.track(snapshot.there(article))
-    if present:
-        subscriber.tables.refer(tables, present=there)
-    return omissions
-
-
-def put_at_subscriber(subscriber: Node, publication: Publication, article: Article, purged_lineage: bytes) -> None:
-    """Write an article at a subscriber, in the caller's transaction."""
-    connection = subscriber.connection
-    put_article(connection, publication.pubid, article, purged_lineage=purged_lineage, preserve_rowguidcol=True)
-
-
-def _refill(subscriber: Node, pubid: str, publisher: int, snapshot: Snapshot, on_progress: SnapshotProgress) -> None:
-    """Fill the tables again, in the caller's transaction; rows of upload-only articles stay with their changes."""
-    articles = [article for article in snapshot.articles if not article.is_upload_only]
-    for article in set(snapshot.articles) - set(articles):
-        set_definition(subscriber.connection, pubid, snapshot.there(article))
-        subscriber.tables.track(snapshot.there(article))
-    subscriber.defer_constraints()
-    for article in reversed(articles):
-        subscriber.tables.untrack(article)
-        subscriber.tables.clear(article)
-    for article in articles:
-        _load(subscriber, article, snapshot, on_progress)
-    for article in articles:
-        for versions in snapshot.versions(article, publisher):
-            subscriber.write(article, versions)
-        set_definition(subscriber.connection, pubid, snapshot.there(article))
-        set_purged(subscriber.connection, article.nickname, snapshot.enumeration.included(article))
-        subscriber.tables.track(snapshot.there(article))
-
-
-def _load(subscriber: Node, article: Article, snapshot: Snapshot, on_progress: SnapshotProgress) -> None:
-    """Fill an empty table, and store the hashes of its rows, in the caller's transaction."""
-    batches = [HashBatch(article)]
-
-    def told() -> Iterator[Sequence[tuple[str, Row]]]:
-        rows = 0
-        for batch in snapshot.rows(article):
-            yield batch
-            if len(batches[-1]) >= BATCH_ROWS:
-                batches.append(HashBatch(article))
-            batches[-1].add(batch)
-            rows += len(batch)
-            on_progress(article.name, rows)
-
-    subscriber.tables.load(article, told())
-    drop_hashes(subscriber.connection, article.nickname)
-    for hashes in batches:
-        hashes.put(subscriber.connection)

@@ -10,13 +10,15 @@ from rowtide.merge.catalogue import find_publication, list_articles
 from rowtide.merge.nodes.node import Enumeration, Node
 from rowtide.merge.progress import list_retries, list_subscriptions
 
+_OTHER = "another table was altered"
+
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
     """Rows of an article that a subscriber has changed or deleted, and that the hub does not have as they are there.
 
-    `refused` counts those that the hub has refused. All are None if the table was altered so that nothing is known;
-    `reason` says how.
+    `refused` counts those that the hub has refused. The other counts are None if a table was altered so that nothing is
+    known; `reason` says how.
     """
 
     article: str
@@ -53,7 +55,13 @@ def list_unsent(hub: Node, subscriber: Node, publication_name: str) -> Sequence[
     since = at_subscriber.sent if at_hub is None else min(at_subscriber.sent, at_hub.received)
     refused = {} if at_hub is None else list_retries(hub.connection, at_hub.nickname)
     articles = list_articles(subscriber.connection, publication.pubid)
-    damages = {article.nickname: subscriber.tables.find_damage(article) for article in articles}
+    damages = {article.name: subscriber.tables.find_damage(article) for article in articles}
+    if any(damages.values()):
+        # The log cannot be applied to a table that was rebuilt.
+        return [
+            Unsent(each.name, None, None, len(refused.get(each.nickname, ())), damages[each.name] or _OTHER)
+            for each in articles
+        ]
     with subscriber.enumerating() as enumeration:
         found = [
             _count(
@@ -62,18 +70,13 @@ def list_unsent(hub: Node, subscriber: Node, publication_name: str) -> Sequence[
                 since,
                 publication.publisher,
                 set(refused.get(article.nickname, ())),
-                damages[article.nickname],
             )
             for article in articles
         ]
     return [each for each in found if each.is_any]
 
 
-def _count(
-    enumeration: Enumeration, article: Article, since: int, hub: int, refused: set[str], damage: str | None
-) -> Unsent:
-    if damage is not None:
-        return Unsent(article.name, None, None, len(refused), damage)
+def _count(enumeration: Enumeration, article: Article, since: int, hub: int, refused: set[str]) -> Unsent:
     changed, deleted = (
         {change.rowguid for batch in batches for change in batch}
         for batches in (enumeration.upserts(article, since, hub), enumeration.deletes(article, since, hub))
