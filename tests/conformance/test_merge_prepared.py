@@ -162,7 +162,7 @@ def test_tables_that_do_not_fit_are_all_named(merged: Merge) -> None:
     device.execute("drop table orders", "drop table customer")
     device.execute(
         "create table customer (id integer, region varchar(10), name varchar(20), must integer not null)",
-        "create table orders (id integer primary key, customer_id text, note varchar(20))",
+        "create table orders (id integer primary key, customer_id integer, note integer)",
     )
     with pytest.raises(TablesUnfit) as refused:
         merged.merge.compare_existing(PUBLICATION, device.url)
@@ -170,7 +170,7 @@ def test_tables_that_do_not_fit_are_all_named(merged: Merge) -> None:
     assert "column rate is missing" in said
     assert "column must" in said
     assert "the primary key is not (id)" in said
-    assert "column customer_id is text" in said
+    assert "column note is integer" in said
     with pytest.raises(SubscriberHasTable):
         merged.merge.add_subscription(PUBLICATION, device.url)
 
