@@ -66,6 +66,8 @@ def test_every_value_of_every_type_returns_unaltered(typed: Merge) -> None:
     require_equal_checksums(typed)
     before = texts(typed.hub)
     typed.subscribers[0].execute("update thing set w = coalesce(w, 0) + 1")
+    first = typed.sync(0)
+    assert (first.upload.total.updates, first.download.total.moved) == (ROWS, 0)
     typed.settle()
 
     assert texts(typed.hub) == before
