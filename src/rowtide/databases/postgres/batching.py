@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 from psycopg import sql
+from psycopg.adapt import AdaptersMap
 from psycopg.pq import TransactionStatus
 from psycopg.types.string import TextLoader
 from sqlalchemy.dialects import registry
@@ -78,11 +80,16 @@ class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def text_cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
         """Return a cursor that gives each value as the server's text; what waits is not sent before its statements."""
-        cursor = psycopg.Cursor(self)
+        return _TextCursor(self)
+
+    @cached_property
+    def text_adapters(self) -> AdaptersMap:
+        """What loads each value as the server's text: made once, as it takes longer than most statements."""
+        adapters = AdaptersMap(self.adapters)
         for known in self.adapters.types:
             for code in filter(None, (known.oid, known.array_oid)):
-                cursor.adapters.register_loader(code, TextLoader)
-        return cursor
+                adapters.register_loader(code, TextLoader)
+        return adapters
 
     def commit_open(self, *statements: str) -> None:
         """Run statements at the end of a transaction of `begin`, and commit it."""
@@ -117,6 +124,14 @@ class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
         self.flush()
         with super().transaction(savepoint_name, force_rollback) as transaction:
             yield transaction
+
+
+class _TextCursor(psycopg.Cursor[tuple[Any, ...]]):
+    """Gives each value as the server's text."""
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        return _batching(self).text_adapters
 
 
 class _FlushingCursor(psycopg.Cursor[tuple[Any, ...]]):
