@@ -22,6 +22,7 @@ from rowtide.merge.nodes.table_parts import (
     PartKind,
     for_postgres,
 )
+from rowtide.merge.nodes.unfaithful_checks import differs_on_servers
 
 Session = psycopg.Connection[tuple[Any, ...]]
 _OF_SEQUENCE = "nextval("
@@ -97,6 +98,8 @@ def part_statement(article: Article, kind: DatabaseKind, part: Part) -> tuple[st
         case PartKind.CHECK | PartKind.EXCLUSION if is_same:
             return f"alter table {table} add constraint {name} {part.statement}", ""
         case PartKind.CHECK if expression:
+            if (difference := differs_on_servers(expression)) is not None:
+                return None, difference
             return f"alter table {table} add constraint {name} check ({expression})", ""
         case PartKind.INDEX if is_same:
             return part.statement, ""

@@ -542,7 +542,8 @@ def _alterations_insertion(article: Article, within: str) -> str:
 def _digest_of(values: Iterable[tuple[str, str]]) -> str:
     """Return the expression of the checksum of a row, from expressions of its values and of their texts."""
     texts = f" || {_character(_BETWEEN)} || ".join(
-        f"case when {value} is not distinct from null then {_character(_NULL)} else {text} end" for value, text in values
+        f"case when {value} is not distinct from null then {_character(_NULL)} else {text} end"
+        for value, text in values
     )
     return f"sha256(convert_to({texts}, 'UTF8'))"
 

@@ -20,6 +20,7 @@ from rowtide.merge.nodes.table_parts import (
     PartKind,
     for_sqlite,
 )
+from rowtide.merge.nodes.unfaithful_checks import differs_in_files
 from rowtide.merge.nodes.value_types import declaration_of
 
 _OWN = re.compile(r"(MSmerge|__)")
@@ -184,6 +185,10 @@ def part_clause(
             sql = _TRANSLATIONS[kind](part.sql, type_text) if part.sql else None
             if sql is None:
                 return None, ON_ANOTHER_DATABASE
+            if part.kind is PartKind.CHECK and kind is DatabaseKind.POSTGRESQL:
+                difference = differs_in_files(sql, {name: column.type_text for name, column in types.items()})
+                if difference is not None:
+                    return None, difference
             clause = {
                 PartKind.DEFAULT: f" default ({sql})",
                 PartKind.CHECK: f"constraint {quote(part.name)} check ({sql})",
