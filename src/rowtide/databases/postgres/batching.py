@@ -151,7 +151,7 @@ class _FlushingCursor(psycopg.Cursor[tuple[Any, ...]]):
         return super().copy(*arguments, **options)
 
 
-def _batching(cursor: _FlushingCursor) -> BatchingConnection:
+def _batching(cursor: psycopg.Cursor[tuple[Any, ...]]) -> BatchingConnection:
     assert isinstance(cursor.connection, BatchingConnection)
     return cursor.connection
 
