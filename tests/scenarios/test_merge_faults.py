@@ -92,9 +92,9 @@ def test_killed_syncs_follow_a_schema_change_once(merged: Merge, failpoint: str)
     )
     merged.hub.execute(
         "update customer set qty = 5 where id = 1",
-        "alter table customer rename column qty to amount",
         "alter table customer add column state varchar(10) not null default 'new'",
         "update customer set state = 'old' where id = 1",
+        "alter table customer rename column qty to amount",
         "insert into orders (id, customer_id) values (1, 1)",
     )
     merged.merge.add_article(PUBLICATION, "orders")

@@ -83,14 +83,22 @@ class TableChange:
         return tuple(sorted((*self.added, *self.retyped), key=self.after.columns.index))
 
     def parts_gone(self, kind: PartKind) -> tuple[str, ...]:
-        """Return the names of generated columns or checks that are no more, or have changed."""
+        """Return the names of generated columns or checks that are no more, or are made again."""
         now = self._now(kind)
-        return tuple(name for name, sql in self._was(kind).items() if now.get(name) != sql)
+        return tuple(name for name, sql in self._was(kind).items() if now.get(name) != sql or self._is_again(kind))
 
     def parts_new(self, kind: PartKind) -> tuple[Part, ...]:
-        """Return generated columns or checks that are new, or have changed."""
+        """Return generated columns or checks that are new, or are made again."""
         was = self._was(kind)
-        return tuple(part for part in read_shape(self.after) if part.kind is kind and was.get(part.name) != part.sql)
+        return tuple(
+            part
+            for part in read_shape(self.after)
+            if part.kind is kind and (was.get(part.name) != part.sql or self._is_again(kind))
+        )
+
+    def _is_again(self, kind: PartKind) -> bool:
+        """Whether parts of a kind are made again: a column that another is generated from cannot get another type."""
+        return kind is PartKind.GENERATED and bool(self.retyped)
 
     def parts_of(self, column: ArticleColumn) -> tuple[Part, ...]:
         """Return the default, identity and collation of a column."""

@@ -71,8 +71,8 @@ Translation = Callable[[str, str], str | None]
 _CAST = re.compile(
     r"::(?:\"[^\"]*\"|[a-z_][\w.]*)(?: varying| precision| with(?:out)? time zone)?(?:\([\d, ]+\))?(?:\[\])?"
 )
-_ANY = re.compile(r"= ANY \(\(?ARRAY\[([^\]]*)\]\)?\)")
-_ALL = re.compile(r"<> ALL \(\(?ARRAY\[([^\]]*)\]\)?\)")
+_ANY = re.compile(r"= ANY \((\()?ARRAY\[([^\]]*)\](?(1)\))\)")
+_ALL = re.compile(r"<> ALL \((\()?ARRAY\[([^\]]*)\](?(1)\))\)")
 _LITERAL = re.compile(r"('(?:[^']|'')*')")
 _ESCAPED = re.compile(r"(?<![\w'])[eE]'")
 _UUID = (
@@ -124,5 +124,5 @@ def _without_casts(expression: str) -> str | None:
     literals = iter(pieces[1::2])
     # Literals are set aside, so that what looks like a cast in them stays.
     marked = "\0".join(pieces[::2])
-    bare = _ALL.sub(r"not in (\1)", _ANY.sub(r"in (\1)", _CAST.sub("", marked)))
+    bare = _ALL.sub(r"not in (\2)", _ANY.sub(r"in (\2)", _CAST.sub("", marked)))
     return re.sub("\0", lambda _found: next(literals), bare)
