@@ -191,6 +191,26 @@ def test_an_order_that_wins_a_key_brings_its_own_lines(merged: Merge) -> None:
 
 
 @pytest.mark.exhaustive
+def test_a_late_line_does_not_go_to_another_order(merged: Merge) -> None:
+    begin(merged)
+    sub = merged.subscribers[0]
+    merged.hub.execute("insert into orders (id, note, region) values (7, 'hub', 'n')")
+    sub.execute("insert into orders (id, note, region) values (7, 'sub', 'n')")
+    insertion = "insert into line (order_id, number, qty) values (7, 5, 5)"
+
+    def write_beside(phase: str, _done: int, _all: int) -> None:
+        if phase == "upload" and not lines(sub, 7):
+            sub.execute(insertion)
+
+    merged.merge.sync(PUBLICATION, sub.url, on_progress=write_beside)
+    merged.settle(3)
+
+    assert (note(merged.hub, 7), lines(merged.hub, 7)) == ("hub", [])
+    assert '"number": "5"' in str(merged.conflicts())
+    require_rest(merged)
+
+
+@pytest.mark.exhaustive
 def test_a_line_moves_from_one_record_to_another(merged: Merge) -> None:
     begin(merged, **ANY)
     merged.subscribers[0].execute("update line set order_id = 2, number = 9 where order_id = 1 and number = 2")

@@ -200,7 +200,7 @@ class RecordTransfer:
         records = [record for record, _ in self._waiting]
         try:
             outcomes = transact(self.receiver, partial(self._attempt, records, together=True))
-        except RowsRefused:
+        except (RowsRefused, _RecordsRefused):
             return False
         self._count(zip(records, outcomes, strict=True))
         return True
@@ -246,6 +246,8 @@ class RecordTransfer:
         if refusing := {place: outcome.refused for place, outcome in outcomes.items() if outcome.refused}:
             raise _RecordsRefused(refusing)
         if together:
+            if refusing := self._find_referenced(kinds, listed):
+                raise _RecordsRefused(refusing)
             parts = [part for kind in kinds for part in _parts(kind, [outcome.writes for outcome in listed])]
             if parts:
                 self.receiver.node.write_together(parts)
@@ -253,6 +255,28 @@ class RecordTransfer:
             self._require_taken(kinds, listed)
         self.handling.accept(records, listed)
         return listed
+
+    def _find_referenced(self, kinds: Sequence[RecordType], outcomes: Sequence[Outcome]) -> dict[int, list[RowRefused]]:
+        """Return the rows that would be deleted below their children, which then were another's with the same key."""
+        refused: dict[int, list[RowRefused]] = {}
+        for kind in kinds:
+            for link in kind.links:
+                parent, child = link.parent.nickname, link.child.nickname
+                deleted = {
+                    one.rowguid: place
+                    for place, outcome in enumerate(outcomes)
+                    for one in outcome.writes.get(parent, ())
+                    if one.row is None and one.is_live
+                }
+                there = self.receiver.node.read_children(link, list(deleted)) if deleted else {}
+                written = {one.rowguid for outcome in outcomes for one in outcome.writes.get(child, ())}
+                for rowguid in {above for row, above in there.items() if row not in written}:
+                    error = RowsRefused(
+                        link.parent.name, FOREIGN_KEY_CODES[0], f"rows of {link.child.name} reference it"
+                    )
+                    listed = refused.setdefault(deleted[rowguid], [])
+                    listed.append(RowRefused(link.parent, rowguid, Refusal(error, None)))
+        return refused
 
     def _require_taken(self, kinds: Sequence[RecordType], outcomes: Sequence[Outcome]) -> None:
         """Write outcomes; raise `_RecordsRefused` if any row is refused."""
