@@ -163,6 +163,17 @@ def test_uploaded_rows_go_when_their_parents_move(merged: Merge) -> None:
     require_settled(merged, [[1], [], [], [], []], SOUTH)
 
 
+def test_a_subscriber_moves_to_another_partition_whole(merged: Merge) -> None:
+    begin(merged)
+    first = merged.subscribers[0].url
+    merged.merge.change_subscription(PUBLICATION, first, partition=Partition("south"))
+    require_settled(merged, SOUTH, SOUTH)
+
+    merged.merge.reinitialize(PUBLICATION, first, upload_first=True)
+    merged.hub.execute("update customer set employee_id = 3 where id = 20")
+    require_settled(merged, [[4], [], [], [], []], [[4], [], [], [], []])
+
+
 def test_joins_are_listed_and_refused_with_reasons(merged: Merge) -> None:
     merged.hub.execute(EMPLOYEE, CUSTOMER, "create table parent (id integer primary key, up integer)")
     merged.merge.add_publication(PUBLICATION)
