@@ -108,7 +108,7 @@ def test_partitions_apart_need_one_filter_by_a_unique_key(merged: Merge) -> None
     merged.merge.add_filter(
         PUBLICATION, "orders", "customer", "orders.note = 'x' and customer.code = orders.id", unique_key=True
     )
-    refused("one filter", "orders", "customer", FOLLOWS, unique_key=True)
+    refused("already", "orders", "customer", FOLLOWS, unique_key=True)
 
 
 def test_rows_that_leave_stay_without_realignment(merged: Merge) -> None:
