@@ -12,11 +12,11 @@ import psycopg
 import pytest
 
 from builders.merge_machines import Opening, open_files, open_mixed
-from builders.merged_databases import Member, Merge
+from builders.merged_databases import Member, Merge, ServerMember
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
-ORDERS = "create table orders (id integer primary key, tag text, above integer references orders (id))"
-LINE = "create table line (id integer primary key, order_id integer references orders (id), tag text, of_order text)"
+ORDERS = "create table orders (id {key}, tag text, above integer references orders (id))"
+LINE = "create table line (id {key}, order_id integer references orders (id), tag text, of_order text)"
 COLUMNS = {"orders": "id, tag, above", "line": "id, order_id, tag, of_order"}
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(2, 30))]
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -84,7 +84,8 @@ def run(opening: Opening, seed: int, options: dict[str, Any]) -> None:
     with ExitStack() as opened:
         hub, *subscribers = opening(opened)
         merged = Merge(hub, subscribers)
-        merged.begin(ORDERS, LINE, orders=options, line=options)
+        key = "serial primary key" if isinstance(hub, ServerMember) else "integer primary key"
+        merged.begin(ORDERS.format(key=key), LINE.format(key=key), orders=options, line=options)
         rand = random.Random(seed)
         for _ in range(2):
             require_families(merged, work(rand, merged, 30))

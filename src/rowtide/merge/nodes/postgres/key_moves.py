@@ -16,6 +16,9 @@ from rowtide.merge.nodes.postgres.row_metadata import table_of
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS
 from rowtide.merge.nodes.untyped_values import server_type
 
+_MOST_MOVES = 100
+"""How many rows may wait for each other's keys in a chain."""
+
 
 @dataclass(frozen=True, slots=True)
 class Referrer:
@@ -53,10 +56,11 @@ def renumbering(article: Article, referrers: Sequence[Referrer]) -> str:
 
 
 def moves_of_staged(article: Article, referrers: Sequence[Referrer], staging: str, condition: str) -> Iterator[str]:
-    """Yield the statements that give staged rows their new keys, if no row has them, with the rows that reference them.
+    """Yield the statements of a block that give staged rows their new keys, with the rows that reference them.
 
-    `condition` selects staged rows, `i`, that exist. Of merged tables only rows that were changed here last are taken
-    along: others come as their sender has them, and may mean the row that gets the old key.
+    A key that another row has stays with it. `condition` selects staged rows, `i`, that exist. Of merged tables only
+    rows that were changed here last are taken along: others come as their sender has them, and may mean the row that
+    gets the old key.
     """
     for name in sorted({referenced for each in referrers for referenced in each.columns.values()}):
         place = article.place_of(name)
@@ -68,7 +72,9 @@ def moves_of_staged(article: Article, referrers: Sequence[Referrer], staging: st
             f"on t.{ROWGUID} = i.rowtide_guid where {condition} and t.{column} <> {new} "
             f"and not exists (select from {table_of(article)} x where x.{column} = {new})"
         )
-        yield _move(article, referrers, moved, name, is_own=True)
+        move = _move(article, referrers, moved, name, is_own=True)
+        # A key may be free only once the row that had it has moved itself.
+        yield f"for rowtide_round in 1..{_MOST_MOVES} loop {move}; exit when not found; end loop"
 
 
 def _move(article: Article, referrers: Sequence[Referrer], moved: str, name: str, *, is_own: bool = False) -> str:

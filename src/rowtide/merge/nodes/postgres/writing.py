@@ -243,8 +243,9 @@ def write(session: BatchingConnection, staged: Staged, *, is_deferred: bool = Fa
 
     Metadata is written first: what a user's trigger does to a row during the write is a later change.
     """
-    before = [*_moves(staged, "true"), *_temporary(staged, "true")] if is_deferred else []
-    for statement in (*before, *_statements(staged, "true")):
+    moves = [f"do {quote_body(f'begin {move}; end')}" for move in _moves(staged, "true")] if is_deferred else []
+    temporary = _temporary(staged, "true") if is_deferred else ()
+    for statement in (*moves, *temporary, *_statements(staged, "true")):
         session.put(statement)
 
 
@@ -321,7 +322,7 @@ def _block(statements: Sequence[str], count: int, *, is_retry: bool) -> str:
 
 
 def _moves(staged: Staged, within: str) -> Iterator[str]:
-    """Yield the statements that give rows their new keys, with the rows that reference them."""
+    """Yield the statements of a block that give rows their new keys, with the rows that reference them."""
     article, table = staged.article, staged.table
     given = {column.name for column in table.columns if column.is_given}
     referrers = [each for each in table.referrers if not given.intersection(each.columns.values())]

@@ -48,13 +48,20 @@ def move_received(session: sqlite3.Connection, article: Article, writes: Sequenc
     referenced = {name for _, pairs in list_referrers(session, article.file_table) for _, name in pairs}
     places = [(place, column) for place, column in enumerate(article.columns) if column.name in referenced]
     before = int(session.execute(f"select coalesce(max(rowid), 0) from {LOG}").fetchone()[0])
-    for one in writes if places else ():
-        if one.row is None or not one.is_live:
-            continue
-        for place, column in places:
-            value = from_text(one.row[place], column.type_text)
-            if _is_moving(session, article, one.rowguid, column.name, value):
-                _move(session, article, one.rowguid, column.name, value, is_own=True)
+    waiting = [
+        (one.rowguid, column.name, from_text(one.row[place], column.type_text))
+        for one in writes
+        if one.row is not None and one.is_live
+        for place, column in places
+    ]
+    # A key may be free only once the row that had it has moved itself.
+    for _ in range(len(waiting)):
+        moving = [each for each in waiting if _is_moving(session, article, *each)]
+        for rowguid, name, value in moving:
+            if _is_moving(session, article, rowguid, name, value):
+                _move(session, article, rowguid, name, value, is_own=True)
+        if not moving:
+            break
     own = f"select min(rowid) from {LOG} where rowid > {before} group by tablenick, rowguid"
     session.execute(f"delete from {LOG} where rowid in ({own})")
 
