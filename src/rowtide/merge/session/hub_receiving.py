@@ -44,6 +44,7 @@ from rowtide.merge.session.parents import (
     Keys,
     find_absent,
     find_families,
+    find_family,
     hold_orphans,
     keys_to_read,
     layers_of,
@@ -247,12 +248,7 @@ class HubReceiver(NodeReceiver):
         """Return refused changes whose parents are all here, or which have none; those whose parents are late; and
         those whose parents are gone.
         """
-        parts = by_article(list(refused.values()))
-        asked = keys_to_read(parts, self.articles)
-        keys = {
-            (nickname, columns): self.node.read_rows(self.articles[nickname].only(columns), rowguids)
-            for (nickname, columns), rowguids in asked.items()
-        }
+        keys = self._read_keys(list(refused.values()))
         here, late, gone = {}, {}, {}
         for place, each in refused.items():
             absent = find_absent(each.article, each.change, self.articles, keys)
@@ -265,6 +261,14 @@ class HubReceiver(NodeReceiver):
             else:
                 gone[place] = each
         return here, late, gone
+
+    def _read_keys(self, refused: Sequence[Refused]) -> Keys:
+        """Return the keys that the parents of refused rows have here."""
+        asked = keys_to_read(by_article(refused), self.articles)
+        return {
+            (nickname, columns): self.node.read_rows(self.articles[nickname].only(columns), rowguids)
+            for (nickname, columns), rowguids in asked.items()
+        }
 
     def _try_again(self, waiting: Mapping[int, Refused]) -> tuple[dict[int, Counts], dict[int, Refused]]:
         """Write what waited for parents that are here now; return the results, and what the hub still refuses."""
@@ -297,7 +301,8 @@ class HubReceiver(NodeReceiver):
                 and not is_live(here.get(change.rowguid))
                 and not each.refusal.is_locked
             ):
-                contest = KeyContest(place, each, here.get(change.rowguid), holder, here[holder])
+                assert change.row is not None
+                contest = KeyContest(place, each, here.get(change.rowguid), holder, here[holder], change.row)
                 contests.setdefault(article.nickname, []).append(contest)
             elif _is_still_referenced(each) or (article.compensate_for_errors and not each.refusal.is_locked):
                 undone[place] = each
@@ -305,7 +310,13 @@ class HubReceiver(NodeReceiver):
                 self.ask_again(each, here.get(change.rowguid))
                 settled[place] = Counts(refused=1)
         for several in contests.values():
-            settled |= self._contests().settle(several[0].refused.article, several)
+            article = several[0].refused.article
+            keys = self._read_keys([contest.refused for contest in several]) if article.references else {}
+            placed = [
+                replace(contest, row=find_family(article, contest.refused.change, self.articles, keys).row)
+                for contest in several
+            ]
+            settled |= self._contests().settle(article, placed)
             self.ask_no_more([contest.refused for contest in several])
         self._compensate_each(list(undone.values()))
         return settled | {place: Counts(conflicts=1) for place in undone}

@@ -13,6 +13,7 @@ from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identi
 from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, winner_of, withdrawal
 from rowtide.merge.errors import ParentNotThere, RowsRefused
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.session.directions import instead
 from rowtide.merge.session.exchange import Counts, Refused, taken
 from rowtide.merge.versions.changes import Known, Row, Write
 
@@ -21,13 +22,17 @@ _REASON = "two nodes inserted a row with the same primary key"
 
 @dataclass(frozen=True, slots=True)
 class KeyContest:
-    """A refused insert, and the local row `holder` that has its primary key; with what is known of both."""
+    """A refused insert, and the local row `holder` that has its primary key; with what is known of both.
+
+    `row` is the refused one with the keys that its parents have here.
+    """
 
     place: int
     refused: Refused
     known: Known | None
     holder: str
     held: Known
+    row: Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +116,17 @@ class KeyContests:
                 withdrawal(contest.holder, contest.held.version.lineage.encode(), is_live=True) for contest in contests
             ]
         for contest in contests:
-            writes.append(taken(contest.refused.change, contest.known, self.source, self.version_priority))
+            writes.append(self._taken(contest))
         self.node.write(article, writes)
         for contest in contests:
             self._keep_holder(contest, rows[contest.holder], keys.get(contest.holder))
+
+    def _taken(self, contest: KeyContest) -> Write:
+        """Return what writes the subscriber's row; as the hub's own change, if its parents have other keys here."""
+        change = contest.refused.change
+        if contest.row != change.row:
+            return instead(change, contest.known, contest.row, is_new=True)
+        return taken(change, contest.known, self.source, self.version_priority)
 
     def _renumber(self, article: Article, losing: Sequence[KeyContest]) -> dict[int, str]:
         """Write the losers with new keys, where the article has that; return the keys by the contests' places."""
@@ -130,12 +142,11 @@ class KeyContests:
         }
 
     def _with_new_key(self, article: Article, contest: KeyContest, key: str) -> Write:
-        change = contest.refused.change
-        assert change.row is not None
+        change, row = contest.refused.change, contest.row
         place = article.place_of(article.key_columns[0].name)
         assert place is not None
         return self._withdrawal(contest)._replace(
-            row=(*change.row[:place], key, *change.row[place + 1 :]),
+            row=(*row[:place], key, *row[place + 1 :]),
             columns=change.columns,
             own_columns=frozenset([place]) if article.column_tracking else frozenset(),
         )
