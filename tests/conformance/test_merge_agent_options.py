@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
-from fixtures.merged import open_members, some_kinds
+from fixtures.merged import PARAMETERS, open_members
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import ExchangeType
 from rowtide.merge.errors import NeverValidated, SubscriptionExpired
@@ -19,7 +19,7 @@ ROWS = "insert into item values (1, 'a'), (2, 'b'), (3, 'c')"
 COLUMNS = "id, name"
 
 
-@pytest.fixture(params=some_kinds("files"))
+@pytest.fixture(params=PARAMETERS)
 def merged(request: pytest.FixtureRequest) -> Iterator[Merge]:
     """A hub and two subscribers with a table of three rows; conflicts are kept for a day."""
     with ExitStack() as opened:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
-from fixtures.merged import open_members, some_kinds
+from fixtures.merged import PARAMETERS, open_members
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Partition, PartitionOptions
 
@@ -24,7 +24,7 @@ NORTH, SOUTH = Partition("north"), Partition("south")
 Rows = list[dict[str, Any]]
 
 
-@pytest.fixture(params=some_kinds("files", "server hub"))
+@pytest.fixture(params=PARAMETERS)
 def merged(request: pytest.FixtureRequest) -> Iterator[Merge]:
     """A hub and two subscribers: all have `item`; one has the customers of the north, one of the south."""
     with ExitStack() as opened:
@@ -204,7 +204,7 @@ def _nodes(merged: Merge) -> None:
         assert own[subid]["recgen"] == at_hub[subid]["sentgen"] > 0
 
 
-def test_changes_are_enumerated(merged: Merge) -> None:
+def test_changes_are_closed_enumerated_and_judged(merged: Merge) -> None:
     merged.settle(1)
     _close(merged)
     _enumerate(merged)
