@@ -21,9 +21,10 @@ def select_contents(dialect: Dialect) -> str:
 
     return (
         f"with pending as ({dialect.pending}) "
-        f"{columns('c')}from {stored} c where not exists ({_same('pending', 'c')}) union all "
+        f"{columns('c')}from {stored} c {dialect.join_generation('c.stamp')} "
+        f"where not exists ({_same('pending', 'c')}) union all "
         f"{columns('p')}from pending p left join {stored} c on c.tablenick = p.tablenick and c.rowguid = p.rowguid "
-        "where p.is_live = 1"
+        f"{dialect.join_generation('p.stamp')} where p.is_live = 1"
     )
 
 
@@ -32,12 +33,13 @@ def select_tombstone(dialect: Dialect) -> str:
     return (
         f"with pending as ({dialect.pending}) "
         f"select d.rowguid, d.tablenick, d.type, d.lineage, {dialect.generation_of('d.stamp')} as generation, "
-        f"{_NO_LOGICAL_RECORDS} from {stored} d "
+        f"{_NO_LOGICAL_RECORDS} from {stored} d {dialect.join_generation('d.stamp')} "
         f"where not exists ({_same('pending', 'd')}) and not exists ({_same(contents, 'd')}) union all "
         "select p.rowguid, p.tablenick, 1, coalesce(c.lineage, d.lineage), "
         f"{dialect.generation_of('p.stamp')}, null, null from pending p "
         f"left join {contents} c on c.tablenick = p.tablenick and c.rowguid = p.rowguid "
-        f"left join {stored} d on d.tablenick = p.tablenick and d.rowguid = p.rowguid where p.is_live = 0"
+        f"left join {stored} d on d.tablenick = p.tablenick and d.rowguid = p.rowguid "
+        f"{dialect.join_generation('p.stamp')} where p.is_live = 0"
     )
 
 

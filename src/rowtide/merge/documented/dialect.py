@@ -33,6 +33,9 @@ class Dialect(Protocol):
     def name(self, table: str) -> str:
         """Return the quoted name of a table or view."""
 
+    def join_generation(self, stamp: str) -> str:
+        """Return what to join, so that `generation_of` can be asked of a stamp; each stamp is looked up once."""
+
     def generation_of(self, stamp: str) -> str:
         """Return the generation of a stamp: a closed one, or the open one."""
 

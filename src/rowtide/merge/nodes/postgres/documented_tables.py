@@ -39,9 +39,13 @@ class _PostgresDialect:
     def name(self, table: str) -> str:
         return quote_qualified(SCHEMA, table)
 
-    def generation_of(self, stamp: str) -> str:
+    def join_generation(self, stamp: str) -> str:
+        # As a join, it is remembered by the executor: many rows have one stamp.
         seen = f"pg_visible_in_snapshot({stamp}::text::xid8, h.snapshot::pg_snapshot)"
-        return f"coalesce((select min(h.generation) {self._closed()} and {seen}), {self.open_generation})"
+        return f"left join lateral (select min(h.generation) as number {self._closed()} and {seen}) g on true"
+
+    def generation_of(self, stamp: str) -> str:  # noqa: ARG002 - it is joined
+        return f"coalesce(g.number, {self.open_generation})"
 
     def _closed(self) -> str:
         own = f"(select nickname from {self.name(replinfo.name)})"

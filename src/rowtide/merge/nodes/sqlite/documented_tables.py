@@ -53,6 +53,9 @@ class _SqliteDialect:
     def name(self, table: str) -> str:
         return quote(table)
 
+    def join_generation(self, stamp: str) -> str:  # noqa: ARG002 - it is looked up by an index
+        return ""
+
     def generation_of(self, stamp: str) -> str:
         own = f"(select nickname from {quote(replinfo.name)})"
         closed = f"h.nickname = {own} and h.genstatus = 1 and h.generation >= {stamp}"
