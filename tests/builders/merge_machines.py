@@ -79,6 +79,8 @@ class Merging(RuleBasedStateMachine):
     """Opens the hub and the subscribers, for one example."""
     options: ClassVar[dict[str, Any]] = {}
     """Of all articles."""
+    resolvers: ClassVar[dict[str, str]] = {}
+    """Of some tables."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +90,10 @@ class Merging(RuleBasedStateMachine):
         self.begin()
 
     def begin(self) -> None:
-        articles: dict[str, Any] = dict.fromkeys(TABLES, {"compensate_for_errors": True} | self.options)
+        shared = {"compensate_for_errors": True} | self.options
+        articles: dict[str, Any] = {
+            table: shared | {"resolver": self.resolvers.get(table, "priority")} for table in TABLES
+        }
         self.merge.begin(*DEFINITIONS, **articles)
 
     def teardown(self) -> None:

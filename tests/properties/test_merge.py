@@ -31,6 +31,36 @@ def test_files_come_to_rest(machine: type[RuleBasedStateMachine], tracked_by: di
     _run(machine, open_files, tracked_by, examples)
 
 
+COMPARING = {
+    "region": "later-wins:name",
+    "customer": "earlier-wins:note",
+    "orders": "minimum:qty",
+    "item": "download-only",
+}
+COMBINING = {
+    "region": "subscriber-wins",
+    "customer": "merge-text:note:;",
+    "orders": "averaging:qty",
+    "item": "later-wins:label",
+}
+
+
+@pytest.mark.parametrize("examples", [1, pytest.param(8, marks=pytest.mark.exhaustive), pytest.param(200, marks=SOAK)])
+@pytest.mark.parametrize(
+    ("resolvers", "options"),
+    [
+        pytest.param(COMPARING, {}, id="rows"),
+        pytest.param(COMPARING, {"column_tracking": True}, id="columns"),
+        pytest.param(COMBINING, {"column_tracking": True}, id="made of both"),
+    ],
+)
+def test_files_come_to_rest_with_any_resolver(
+    resolvers: dict[str, str], options: dict[str, Any], examples: int
+) -> None:
+    made = {"opening": staticmethod(open_files), "options": options, "resolvers": resolvers}
+    _run_steps(type("Resolving", (Merging,), made), examples, 25 if examples > 1 else 6)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.live
 @pytest.mark.parametrize("examples", [2, pytest.param(40, marks=SOAK)])

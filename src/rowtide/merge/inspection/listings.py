@@ -35,6 +35,7 @@ class MergeArticle:
     resolver: str
     subset_filter: str | None
     partition_options: int
+    subscriber_upload_options: int
     compensate_for_errors: bool
     processing_order: int
 
@@ -82,6 +83,7 @@ def list_merge_articles(node: Node, publication: str | None = None) -> Sequence[
             resolver=article.resolver,
             subset_filter=article.subset_filter,
             partition_options=int(article.partition_options),
+            subscriber_upload_options=int(article.subscriber_upload_options),
             compensate_for_errors=article.compensate_for_errors,
             processing_order=article.processing_order,
         )

@@ -660,7 +660,8 @@ def _require_session(subscription: Subscription) -> str:
 
 def _select(article: Article) -> str:
     names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
-    return f"select {names} from {table_of(article)}"
+    # It has parameters wherever it is used.
+    return f"select {names} from {table_of(article)}".replace("%", "%%")
 
 
 def _rows_request(article: Article, rowguids: Sequence[str]) -> tuple[str, Sequence[object]]:
