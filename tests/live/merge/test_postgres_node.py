@@ -100,8 +100,40 @@ def test_rows_hidden_by_a_policy_are_not_left_out_but_refused(
         merge.add_subscription(PUBLICATION, device.url)
         hub.execute("insert into shop.item values (1), (2)", "create policy few on shop.item using (id < 2)")
         hub.execute("alter table shop.item enable row level security, force row level security")
-        with pytest.raises(RowsHidden, match="bypassrls"):
-            merge.sync(PUBLICATION, device.url)
+        calls: list[Callable[[], object]] = [
+            lambda: merge.sync(PUBLICATION, device.url),
+            lambda: merge.validate(PUBLICATION, device.url),
+            lambda: merge.make_snapshot(PUBLICATION, tmp_path / "snapshot"),
+            lambda: merge.list_pending(PUBLICATION, device.url),
+        ]
+        for call in calls:
+            with pytest.raises(RowsHidden, match="bypassrls"):
+                call()
         hub.execute("alter table shop.item disable row level security")
         merge.sync(PUBLICATION, device.url)
         assert device.rows("item", "id") == [(1,), (2,)]
+
+
+@pytest.mark.exhaustive
+def test_rows_hidden_at_a_subscriber_are_no_deletes(
+    make_role: Callable[[str], str], server: EmbeddedServer, database: str
+) -> None:
+    role = make_role("login")
+    with fresh_database(server) as url, open_server_member(url) as hub, open_server_member(database) as branch:
+        hub.execute("create table item (id integer primary key)", "insert into item values (1), (2)")
+        branch.execute(f'alter database {branch.program.info.dbname} owner to "{role}"')
+        branch.execute(f'grant create on schema public to "{role}"')
+        subscriber = database.replace("//postgres@", f"//{role.replace(' ', '%20')}@")
+        merge = MergeReplication(url)
+        merge.add_publication(PUBLICATION)
+        merge.add_article(PUBLICATION, "item")
+        merge.add_subscription(PUBLICATION, subscriber)
+        branch.execute("create policy few on item using (id < 2)")
+        branch.execute("insert into item values (3)")
+        branch.execute("alter table item enable row level security, force row level security")
+        with pytest.raises(RowsHidden, match="bypassrls"):
+            merge.sync(PUBLICATION, subscriber)
+        branch.execute("alter table item disable row level security")
+        merge.sync(PUBLICATION, subscriber)
+
+        assert hub.rows("item", "id") == [(1,), (2,), (3,)]

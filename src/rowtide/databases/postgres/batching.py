@@ -6,6 +6,7 @@ what a short task takes. What waits is sent in order, in libpq's pipeline mode, 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -189,10 +190,21 @@ class BatchingDialect(PGDialect_psycopg):
 registry.register("postgresql.rowtide_batching", __name__, BatchingDialect.__name__)
 
 
+class _IsOfNews(logging.Filter):
+    """Leaves out that a pipeline in which a statement failed could not be ended: the statement's error is raised."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith("error ignored terminating")
+
+
+_IS_OF_NEWS = _IsOfNews()
+
+
 def open_batching_engine(
     url: str | DatabaseUrl, *, application_name: str = "rowtide", settings: Mapping[str, str] = PINNED_SETTINGS
 ) -> Engine:
     """Return an engine as `open_engine` does, whose connections are `BatchingConnection`."""
+    logging.getLogger("psycopg").addFilter(_IS_OF_NEWS)
     return open_engine(url, application_name=application_name, settings=settings, driver="rowtide_batching")
 
 
