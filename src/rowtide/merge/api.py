@@ -217,8 +217,8 @@ class MergePublishing(MergeHandle):
 
         `joins` are conditions of join filters that it has, by parent. Subscribers follow at their next synchronisation;
         for new `upload_options` they must be reinitialized. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
-        `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`, `ResolverUnknown`, `ResolverRefused`,
-        `KeyChanged`, `ColumnNeeded`, `UploadOptionsRefused`, `MergeArticleExists`.
+        `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`, `PartitionValueUnfit`, `ResolverUnknown`,
+        `ResolverRefused`, `KeyChanged`, `ColumnNeeded`, `UploadOptionsRefused`, `MergeArticleExists`.
         """
         options = (column_tracking, compensate_for_errors, upload_options)
         changes = ArticleChanges(where, joins or {}, resolver, *options)
@@ -297,8 +297,8 @@ class MergeReplication(MergePublishing, MergeInspection):
         the articles' filters use; `on_omission` is called with each part of the publisher's tables that the
         subscriber's database does not have. With `snapshot`, a folder of `make_snapshot`, the rows come from its files;
         a repeat continues where a call was interrupted. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`,
-        `SubscriberHasTable`, `PartitionValueMissing`; of a snapshot `SnapshotUnfit`, `SnapshotOutdated`,
-        `SnapshotDamaged`.
+        `SubscriberHasTable`, `PartitionValueMissing`, `PartitionValueUnfit`; of a snapshot `SnapshotUnfit`,
+        `SnapshotOutdated`, `SnapshotDamaged`.
         """
         add = add_subscription if snapshot is None else partial(subscribe_from_snapshot, folder=snapshot)
         with self._open_hub(publication) as hub, open_subscriber(subscriber) as node:
@@ -335,7 +335,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         `on_existing` is called with what each table had. Tables that are not there are created; else as
         `add_subscription`. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable` of a table
         that another publication merges, `NodeRestored` of a copy of a node, `TablesUnfit`, `RowguidUnfit`,
-        `RowsRefused`, `PartitionValueMissing`.
+        `RowsRefused`, `PartitionValueMissing`, `PartitionValueUnfit`.
         """
         with self._open_hub(publication) as hub, open_node(subscriber) as node:
             return add_subscription(
@@ -371,7 +371,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         """Write the rows that subscribers of a partition start with to files (SQL Server: sp_adddynamicsnapshot_job).
 
         An earlier snapshot in the folder is replaced. Raises `MergePublicationUnknown`, `PartitionValueMissing`,
-        `FileNotWritable`.
+        `PartitionValueUnfit`, `FileNotWritable`.
         """
         with self._open_hub(publication) as hub:
             return make_snapshot(hub, publication, partition or Partition(), folder, on_progress)
@@ -407,8 +407,8 @@ class MergeReplication(MergePublishing, MergeInspection):
         """Move a subscriber to another partition (SQL Server: sp_changemergesubscription); return the last exchange.
 
         Its changes are uploaded first; then rows leave and enter as in a synchronisation. If it is interrupted, the
-        next synchronisation or a repeat completes it. Raises `PartitionUnused`, `PartitionValueMissing`, and what
-        `sync` raises.
+        next synchronisation or a repeat completes it. Raises `PartitionUnused`, `PartitionValueMissing`,
+        `PartitionValueUnfit`, and what `sync` raises.
         """
         name = address(subscriber)
         with self._open_hub(publication) as hub, open_node(subscriber) as node:
