@@ -272,10 +272,11 @@ def reinitialize(
     subid, mark = pairing.at_hub.subid, secrets.token_hex(16)
     session = max(pairing.at_hub.session, pairing.at_subscriber.session) + 1
     with hub.transaction():
-        set_subscription(hub.connection, subid, session=session)
         for article in pairing.articles:
             if hub.tables.find_damage(article) is not None:
                 _track_again(hub, article)
+        # The subscriber commits its mark first: until the hub does, either is accepted.
+        set_subscription(hub.connection, subid, session=session, next_replicastate=mark)
     begun = {
         "session": session,
         "replicastate": mark,
