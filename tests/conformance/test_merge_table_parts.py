@@ -170,8 +170,11 @@ def test_the_agents_deletes_do_not_cascade_to_a_devices_rows(
     merge = Merge(shop, [file])
     subscribe(merge)
     shop.execute("delete from customer where id = 2")
-    insertion = "insert into orders (customer_id, total) values (2, 7)"
-    merge.sync_beside(0, commits, lambda: file.execute(insertion) and None)
+
+    def order() -> None:
+        file.execute("insert into orders (customer_id, total) values (2, 7)")
+
+    merge.sync_beside(0, commits, order)
 
     present = file.execute("select total from orders where customer_id = 2")
     kept = [each for each in merge.merge.list_conflicts() if each.article == "orders" and each.losing_row]
