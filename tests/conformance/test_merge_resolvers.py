@@ -104,6 +104,7 @@ def test_rows_of_an_upload_only_article_go_up_and_stay_there(merged: Merge) -> N
         subscriber.execute(f"insert into measured (id, name, qty) values ({number}, 'sub', 1)")
     merged.settle()
     merged.subscribers[0].execute("delete from measured")
+    assert not merged.merge.list_unsent(PUBLICATION, merged.subscribers[0].url)
     merged.subscribers[1].execute("update measured set qty = 2")
     merged.settle()
 

@@ -81,4 +81,6 @@ def _count(enumeration: Enumeration, article: Article, since: int, hub: int, ref
         {change.rowguid for batch in batches for change in batch}
         for batches in (enumeration.upserts(article, since, hub), enumeration.deletes(article, since, hub))
     )
-    return Unsent(article.name, len(changed - refused), len(deleted - refused), len(refused))
+    # A device's deletes of upload-only rows are its own.
+    missing = set() if article.is_upload_only else deleted - refused
+    return Unsent(article.name, len(changed - refused), len(missing), len(refused))
