@@ -510,9 +510,9 @@ class MergedTableAltered(RowtideError):
     number = 8029
     fact = "table {table} of {node} was altered: {reason}"
     hint = (
-        "Restore columns that are missing, then run `rowtide merge reinitialize`, for each subscriber if it is the "
-        "publisher's table: it recreates triggers. With --upload-first it compares the subscriber's rows with what it "
-        "was sent, and uploads what was changed without triggers."
+        "Restore columns that are missing, except rowguid, then run `rowtide merge reinitialize`, for each subscriber "
+        "if it is the publisher's table: it recreates triggers. With --upload-first it compares the subscriber's rows "
+        "with what it was sent, and uploads what was changed without triggers."
     )
     node: str
     table: str
