@@ -275,11 +275,20 @@ class Article:
             return next((each for each in self.columns if each.name == column.name), None)
         return next((each for each in self.columns if each.number == column.number), None)
 
-    def as_table_of(self, other: Article) -> Article:
-        """Return another publication's article of the same table with this one's table."""
+    def as_table_of(self, other: Article, before: Article | None = None) -> Article:
+        """Return another publication's article of the same table with this one's table.
+
+        Types that are as they were in an earlier definition, `before`, stay the other's: a republisher may be another
+        kind of database than its publisher.
+        """
+        columns: list[ArticleColumn] = []
+        for column in self.columns:
+            was, theirs = None if before is None else before.same_column(column), other.same_column(column)
+            is_as_before = was is not None and was.type_text == column.type_text
+            columns.append(replace(column, type_text=theirs.type_text) if theirs and is_as_before else column)
         return replace(
             other,
-            columns=self.columns,
+            columns=tuple(columns),
             unique_columns=self.unique_columns,
             last_number=self.last_number,
             table_id=self.table_id,

@@ -100,7 +100,7 @@ class _Following:
         for other in list_publications(subscriber.connection):
             for article in list_articles(subscriber.connection, other.pubid):
                 if article.nickname == after.nickname:
-                    now = after if other.pubid == publication.pubid else after.as_table_of(article)
+                    now = after if other.pubid == publication.pubid else after.as_table_of(article, before)
                     set_definition(subscriber.connection, other.pubid, now)
         subscriber.tables.track(after)
         if alteration is not None:

@@ -22,6 +22,7 @@ from rowtide.merge.catalogue import (
     list_all_articles,
     list_articles,
     list_publications,
+    read_nickname,
     set_definition,
 )
 from rowtide.merge.conflicts.resolvers import find_resolver
@@ -103,7 +104,7 @@ def notice(hub: Node, publication: Publication) -> None:
     """
     listed = list_all_articles(hub.connection, publication.pubid)
     examination = hub.tables.examine(listed)
-    for article in listed:
+    for article in listed if publication.publisher == read_nickname(hub.connection) else ():
         if examination.fingerprints.get(article.nickname) not in (None, article.fingerprint):
             retry_busy(partial(redefine, hub, article))
 
@@ -195,7 +196,7 @@ def redefine(
     *,
     clause: str | None = None,
 ) -> None:
-    """Define a table's articles as the table is now, in all publications that have it, in one transaction.
+    """Define a table's articles as the table is now, in all publications of this node that have it, in one transaction.
 
     `change` is made to each definition in addition; `clause`, of `alter table`, to the table before. Raises
     `KeyChanged`, `ColumnNeeded`, `TableNotAltered`, `NodeBusy`.
@@ -205,11 +206,22 @@ def redefine(
         if clause is not None:
             hub.tables.run_alter(noticed, clause)
         described = hub.tables.describe(noticed.qualified_name)
-        published = list(_articles_of(hub.connection, noticed.nickname))
+        own = read_nickname(hub.connection)
+        present = list(_articles_of(hub.connection, noticed.nickname))
+        published = [(publication, article) for publication, article in present if publication.publisher == own]
         renamed = hub.tables.find_renames(noticed, described)
         is_sent = all(publication.replicates_ddl for publication, _ in published)
+        # A republisher has the columns of the publisher above it, and no others.
+        is_republished = present != published
         definitions = [
-            (publication, article, change(publication, _definition(article, described, renamed, is_sent=is_sent)))
+            (
+                publication,
+                article,
+                change(
+                    publication,
+                    _definition(article, described, renamed, is_sent=is_sent, is_republished=is_republished),
+                ),
+            )
             for publication, article in published
         ]
         if clause is None and all(article == now for _, article, now in definitions):
@@ -238,9 +250,18 @@ def _steps(before: Article, after: Article, described: TableDescription) -> Iter
         yield "change article", None, f"{after.qualified_name}: {', '.join(told)}"
 
 
-def _definition(before: Article, described: TableDescription, renamed: Mapping[str, str], *, is_sent: bool) -> Article:
+def _definition(
+    before: Article,
+    described: TableDescription,
+    renamed: Mapping[str, str],
+    *,
+    is_sent: bool,
+    is_republished: bool,
+) -> Article:
     now = define(described, before, renamed=renamed)
     _require_key(before, now, renamed)
+    if is_republished:
+        return replace(now, columns=tuple(column for column in now.columns if before.same_column(column) is not None))
     if is_sent:
         return now
     # What is not sent is as it was, but for columns that are no more.

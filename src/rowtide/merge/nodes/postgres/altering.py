@@ -97,7 +97,8 @@ class TableAlteration:
     def _retype(self, column: ArticleColumn) -> None:
         """Give a column another type; values that do not fit become null until the hub's are written."""
         name, type_text = quote(column.name), server_type(column)
-        self._alter(f"alter column {name} drop default")
+        if self._change.default_of(column) is not None or column in self._change.redefaulted:
+            self._alter(f"alter column {name} drop default")
         if self._attempt(f"alter column {name} type {type_text} using {name}::text::{type_text}") is None:
             return
         self._alter(f"alter column {name} drop not null")
