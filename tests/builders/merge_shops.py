@@ -1,4 +1,4 @@
-"""State machines of a shop: three join levels, products that follow the lines, records of orders, moves and cuts.
+"""State machines of a shop: three join levels, products that follow the lines, records of orders, added columns, cuts.
 
 What a program of a node inserted and no program deleted is at the hub in the end, or in a conflict's record.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, ClassVar
 
 import psycopg
@@ -71,7 +71,7 @@ class MergingShop(RuleBasedStateMachine):
     options: ClassVar[dict[str, Any]] = {}
     """Of all articles."""
     record_options: ClassVar[dict[str, Any] | None] = None
-    """Of the orders, if these are logical records."""
+    """Of the orders, if these are logical records; else they are numbered anew where two have one key."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,6 +84,8 @@ class MergingShop(RuleBasedStateMachine):
             self._opened.close()
             raise
         self.regions = list(REGIONS)
+        self.added: list[str] = []
+        """The tables that have got a column, `extra`, at the hub."""
         self.inserted: dict[str, str] = {}
         """The tables of the rows that programs inserted."""
         self.deleted: set[str] = set()
@@ -98,7 +100,7 @@ class MergingShop(RuleBasedStateMachine):
             if table == "customer":
                 options["where"] = "region = host_name()"
             if table == "orders":
-                options |= self.record_options or {}
+                options |= {"renumber": True} if self.record_options is None else self.record_options
             merge.add_article(PUBLICATION, table, **options)
         for child, parent, condition, is_link in FILTERS:
             kind = FilterType.BOTH if is_link and self.record_options is not None else FilterType.JOIN
@@ -195,6 +197,17 @@ class MergingShop(RuleBasedStateMachine):
                 PUBLICATION, self.merge.subscribers[number].url, partition=Partition(region)
             )
             self.regions[number] = region
+
+    @rule(table=st.sampled_from(NOTED))
+    def add_column(self, table: str) -> None:
+        if table not in self.added:
+            self.merge.hub.execute(f"alter table {table} add column extra varchar(5)")
+            self.added.append(table)
+
+    @rule(member=MEMBERS, table=st.sampled_from(NOTED), key=KEYS, note=TEXTS)
+    def set_added(self, member: int, table: str, key: int, note: str | None) -> None:
+        with suppress(sqlite3.OperationalError, psycopg.errors.UndefinedColumn):
+            self._try(member, f"update {table} set extra = {_text(note)} where id = {key}")
 
     @rule()
     def clean_up(self) -> None:

@@ -187,6 +187,22 @@ def test_keys_of_parents_changed_at_the_hub_reach_children(merged: Merge) -> Non
 
 
 @pytest.mark.exhaustive
+def test_a_key_is_free_once_its_row_went_with_its_parent(merged: Merge) -> None:
+    begin(merged, resolver="subscriber-wins")
+    merged.hub.execute("insert into orders (id, customer) values (1, 'both')")
+    merged.settle()
+    for member, name, order in ((merged.hub, "hub", 7), (merged.subscribers[0], "device", 1)):
+        member.execute(
+            f"insert into orders (id, customer) values (7, '{name}')",
+            f"insert into line (id, order_id, item) values ('one key', {order}, '{name}')",
+        )
+
+    assert merged.sync().refused == 0
+    assert merged.hub.rows("line", "id, item") == [("one key", "device")]
+    require_at_rest(merged)
+
+
+@pytest.mark.exhaustive
 def test_a_parents_key_leaves_no_child_of_others_alone(merged: Merge) -> None:
     begin(merged)
     merged.hub.execute("insert into orders (id, customer) values (1, 'hub')")

@@ -219,7 +219,7 @@ def change_article(hub: Node, publication_name: str, name: str, changes: Article
 
     Subscribers follow at their next synchronisation; rows enter and leave as the new filters say. Raises
     `MergePublicationUnknown`, `MergeArticleUnknown`, `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`,
-    `ResolverUnknown`, `ResolverRefused`, `KeyChanged`, `ColumnNeeded`, `UploadOptionsRefused`,
+    `ResolverUnknown`, `ResolverRefused`, `RecordLinkRefused`, `KeyChanged`, `ColumnNeeded`, `UploadOptionsRefused`,
     `MergeArticleExists`. New upload options need reinitialization: see `DirectionsChanged`.
     """
     publication = get_publication(hub.connection, publication_name)
@@ -231,7 +231,11 @@ def change_article(hub: Node, publication_name: str, name: str, changes: Article
     def change(other: Publication, current: Article) -> Article:
         if changes.column_tracking is not None:
             current = replace(current, column_tracking=changes.column_tracking)
-        return _changed(hub, publication, current, changes) if other == publication else current
+        if other != publication:
+            return current
+        changed = _changed(hub, publication, current, changes)
+        require_records(hub, [changed if one.name == changed.name else one for one in listed])
+        return changed
 
     redefine(hub, article, change)
     changed = find_article(publication, list_articles(hub.connection, publication.pubid), article.name)

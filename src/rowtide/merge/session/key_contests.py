@@ -66,6 +66,8 @@ class KeyContests:
     def settle(self, article: Article, contests: Sequence[KeyContest]) -> dict[int, Counts]:
         """Settle contests over an article's keys; return the result of each, by its place."""
         rows = self.node.read_rows(article, [contest.holder for contest in contests])
+        freed = [contest for contest in contests if contest.holder not in rows]
+        contests = [contest for contest in contests if contest.holder in rows]
         winners = {contest.place: self._winner_of(article, contest, rows[contest.holder]) for contest in contests}
         taking = [contest for contest in contests if winners[contest.place] is Winner.SUBSCRIBER]
         taken_keys = self._take_keys(article, taking, rows)
@@ -77,7 +79,22 @@ class KeyContests:
             self._keep_sent(contest, rows[contest.holder], renumbered.get(contest.place))
         settled = {place: Counts(conflicts=1, inserts=1, deletes=not article.renumber) for place in taken_keys}
         settled |= {contest.place: Counts(conflicts=1) for contest in withdrawn}
-        return settled | {place: Counts(conflicts=1, inserts=1) for place in renumbered}
+        settled |= {place: Counts(conflicts=1, inserts=1) for place in renumbered}
+        return settled | self._write_freed(article, freed)
+
+    def _write_freed(self, article: Article, contests: Sequence[KeyContest]) -> dict[int, Counts]:
+        """Write rows whose keys are free, because the rows that had them have gone with their parents."""
+        if not contests:
+            return {}
+        writes = [
+            taken(contest.refused.change, contest.known, self.source, self.version_priority) for contest in contests
+        ]
+        refused = self.node.write_each([(article, writes)])[0]
+        lost = [contest for contest in contests if contest.refused.change.rowguid in refused]
+        self.node.write(article, [self._withdrawal(contest) for contest in lost])
+        for contest in lost:
+            self._keep_sent(contest, None, None)
+        return {contest.place: Counts(conflicts=1) if contest in lost else Counts(inserts=1) for contest in contests}
 
     def _winner_of(self, article: Article, contest: KeyContest, row: Row) -> Winner:
         if contest.held.version.last is None:
@@ -225,7 +242,7 @@ class KeyContests:
         above = self.articles[descendant.article.references[place].parent]
         return ParentNotThere.named(descendant.article.name, above.name, parent)
 
-    def _keep_sent(self, contest: KeyContest, winner_row: Row, key: str | None) -> None:
+    def _keep_sent(self, contest: KeyContest, winner_row: Row | None, key: str | None) -> None:
         """Record that the subscriber's row has lost its key."""
         change, code = contest.refused.change, contest.refused.error.code
         assert change.row is not None
