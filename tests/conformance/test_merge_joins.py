@@ -65,6 +65,7 @@ SOUTH: list[list[int]] = [[4], [20], [200], [8], [2000]]
 NOTHING: list[list[int]] = [[], [], [], [], []]
 
 
+@pytest.mark.exhaustive
 def test_subscribers_begin_with_what_they_reach(merged: Merge) -> None:
     begin(merged)
 
@@ -85,6 +86,7 @@ def test_all_below_a_row_that_moves_goes_with_it(merged: Merge) -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_rows_move_in_the_middle_of_the_chain(merged: Merge) -> None:
     begin(merged)
     merged.hub.execute("update customer set employee_id = 4 where id = 10")
@@ -95,6 +97,7 @@ def test_rows_move_in_the_middle_of_the_chain(merged: Merge) -> None:
     require_settled(merged, [[1, 2, 3], [], [], [], []], [[4], [10], [], [], []])
 
 
+@pytest.mark.exhaustive
 def test_rows_follow_others_than_their_references(merged: Merge) -> None:
     begin(merged)
     merged.hub.execute("update line set product_id = 9 where id = 1000")
@@ -128,6 +131,7 @@ def test_circles_of_rows_keep_nobody(merged: Merge) -> None:
     require_settled(merged, NOTHING, [[1, 2, 3, 4], [10, 20], [100, 200], [7, 8], [1000, 2000]])
 
 
+@pytest.mark.exhaustive
 def test_deleted_row_takes_what_followed_it(merged: Merge) -> None:
     rows = ("insert into employee values (1, null, 'north'), (2, 1, null)", "insert into customer values (10, 2)")
     merged.hub.execute("create table employee (id integer primary key, manager_id integer, region varchar(9))")
@@ -163,6 +167,7 @@ def test_uploaded_rows_go_when_their_parents_move(merged: Merge) -> None:
     require_settled(merged, [[1], [], [], [], []], SOUTH)
 
 
+@pytest.mark.exhaustive
 def test_a_subscriber_moves_to_another_partition_whole(merged: Merge) -> None:
     begin(merged)
     first = merged.subscribers[0].url

@@ -51,6 +51,7 @@ def test_a_broken_promise_is_refused_and_undone(merged: Merge, *, tracking: bool
     assert all(summary.is_quiet for summary in merged.settle())
 
 
+@pytest.mark.exhaustive
 def test_other_columns_and_the_hub_are_free(merged: Merge) -> None:
     begin(merged, PartitionOptions.UNMOVED)
     merged.subscribers[0].execute("update customer set name = 'x'", "update orders set note = 'x'")
@@ -63,6 +64,7 @@ def test_other_columns_and_the_hub_are_free(merged: Merge) -> None:
     assert merged.subscribers[1].rows("orders", "id, note") == [(10, "x"), (20, "s")]
 
 
+@pytest.mark.exhaustive
 def test_refused_moves_are_kept_until_they_are_taken_back(merged: Merge) -> None:
     begin(merged, PartitionOptions.UNMOVED)
     merged.subscribers[0].execute("update customer set region = 'east', name = 'x'")
