@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rowtide.merge.articles import (
         Article,
         ArticleColumn,
+        ArticleReference,
         ExchangeType,
         FilterType,
         JoinFilter,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Article",
     "ArticleColumn",
+    "ArticleReference",
     "ArticleValidation",
     "Counts",
     "DocumentedTable",
@@ -110,6 +112,7 @@ __all__ = [
 _HOMES = {
     "Article": "rowtide.merge.articles",
     "ArticleColumn": "rowtide.merge.articles",
+    "ArticleReference": "rowtide.merge.articles",
     "ArticleValidation": "rowtide.merge.inspection.validating",
     "Counts": "rowtide.merge.session.exchange",
     "DocumentedTable": "rowtide.merge.inspection.documented",

@@ -334,7 +334,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         not have. Rows that the subscriber lacks are copied; with `absent_is_delete` they are deleted everywhere.
         `on_existing` is called with what each table had. Tables that are not there are created; else as
         `add_subscription`. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberHasTable` of a table
-        that another publication merges, `NodeRestored` of a copy of a node, `TablesUnfit`, `RowguidUnfit`,
+        that another publication merges, `NodeRestored` of a copy of a node, `TablesUnfit`,
         `RowsRefused`, `PartitionValueMissing`, `PartitionValueUnfit`.
         """
         with self._open_hub(publication) as hub, open_node(subscriber) as node:
@@ -507,8 +507,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         it was sent: changes that were not tracked, because a program had rebuilt a table, are uploaded too, and
         `on_recovered` is called for each such table. Rows that are missing there are copied again; with
         `absent_is_delete`, they are deleted everywhere. Raises `MergeSubscriptionUnknown`; with `upload_first` also
-        `NodeCopied`, `NodeRestored`, `SessionReplaced`, `NodeBusy`, `UploadNotComparable`, `TablesUnfit`,
-        `RowguidUnfit`.
+        `NodeCopied`, `NodeRestored`, `SessionReplaced`, `NodeBusy`, `UploadNotComparable`, `TablesUnfit`.
         """
         name = address(subscriber)
         with self._open_hub(publication) as hub, open_node(subscriber) as node:
