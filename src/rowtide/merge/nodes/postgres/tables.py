@@ -384,9 +384,12 @@ md5((select string_agg(concat_ws(' ', a.attnum, a.attname, format_type(a.atttypi
                                  a.attidentity, a.attgenerated, a.attcollation,
                                  pg_get_expr(d.adbin, d.adrelid)), ',' order by a.attnum)
      from pg_attribute a left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
-     where a.attrelid = :table and a.attnum > 0 and not a.attisdropped and a.attname not like '\_\_sys%')
+     where a.attrelid = :table and a.attnum > 0 and not a.attisdropped and a.attname <> 'rowguid'
+       and a.attname not like '\_\_sys%')
     || coalesce((select string_agg(concat_ws(' ', c.conname, pg_get_constraintdef(c.oid)), ',' order by c.conname)
-                 from pg_constraint c where c.conrelid = :table and c.contype in ('c', 'f', 'p', 'u')), ''))
+                 from pg_constraint c where c.conrelid = :table and c.contype in ('c', 'f', 'p', 'u')
+                   and c.conkey is distinct from (select array[a.attnum] from pg_attribute a
+                                                  where a.attrelid = c.conrelid and a.attname = 'rowguid')), ''))
     || ' ' || :table
 """
 _PARTS = r"""
