@@ -20,9 +20,7 @@ _UNNOTED = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _READS = re.compile(r"with\b(?!.*\b(insert into|update|delete from)\b)", re.IGNORECASE | re.DOTALL)
-_APPLIES_LOG = re.compile(
-    r"\browtide_applied\b|delete from \"rowtide_merge\"\.\"MSmerge_log\" where tablenick in"
-)
+_APPLIES_LOG = re.compile(r"\browtide_applied\b|delete from \"rowtide_merge\"\.\"MSmerge_log\" where tablenick in")
 """What merge does with pending changes whenever it looks at a table."""
 _VARIES = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d{4}-\d\d-\d\d[ T][\d:.+]+"
