@@ -310,6 +310,7 @@ def test_child_of_a_deleted_parent_goes_to_the_inbox(merged: Merge) -> None:
     assert all(summary.is_quiet for summary in merged.settle())
 
 
+@pytest.mark.exhaustive
 def test_change_refused_by_the_hub_is_undone_if_compensating(merged: Merge) -> None:
     options = {"compensate_for_errors": True}
     merged.begin(CUSTOMER, ORDERS, "insert into customer (id) values (1)", orders=options, customer=options)

@@ -53,6 +53,7 @@ def test_a_change_of_another_column_leaves_the_number(merged: Merge) -> None:
     merged.require_equal("stock", columns="id, name, qty")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("tracking", TRACKING)
 @pytest.mark.parametrize("seed", range(3))
 def test_interrupted_syncs_count_every_additive_change_once(

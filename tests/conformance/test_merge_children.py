@@ -62,6 +62,7 @@ def test_children_go_to_the_inbox_with_their_parent(merged: Merge) -> None:
     require_at_rest(merged)
 
 
+@pytest.mark.exhaustive
 def test_rows_of_the_hub_go_with_their_parent_too(merged: Merge) -> None:
     begin(merged, resolver="subscriber-wins")
     insert_apart(merged)
@@ -89,6 +90,7 @@ def test_resolving_restores_a_parent_with_its_children(merged: Merge, resolver: 
     assert sorted(key for (key,) in merged.hub.rows("orders", "id")) == [1, 2]
 
 
+@pytest.mark.exhaustive
 def test_resolving_for_the_winner_settles_the_children(merged: Merge) -> None:
     begin(merged)
     insert_apart(merged)
@@ -151,6 +153,7 @@ def test_trees_of_one_table_stay_together(merged: Merge, resolver: str) -> None:
     assert len(merged.hub.rows("node")) == len(merged.merge.list_conflicts()) == 3
 
 
+@pytest.mark.exhaustive
 def test_composite_keys_find_their_own_parents(merged: Merge) -> None:
     merged.begin(
         "create table stop (route integer, place text, name text, primary key (route, place))",

@@ -55,6 +55,7 @@ def test_e03_a_refused_row_is_mended_by_deleting_it(merged: Merge) -> None:
     assert merged.hub.rows("child") == []
 
 
+@pytest.mark.exhaustive
 def test_e04_a_refused_row_is_mended_by_updating_it(merged: Merge) -> None:
     with_refused_parent(merged)
     merged.subscribers[0].execute("update child set parent_id = 1 where id = 1", "delete from parent where id = 3")
@@ -109,6 +110,7 @@ def test_g02_a_database_that_is_not_there_is_named(merged: Merge) -> None:
             MergeReplication(url).add_publication("shop")
 
 
+@pytest.mark.exhaustive
 def test_g03_many_rows_go_up_and_down_in_their_last_state(merged: Merge) -> None:
     merged.begin(PARENT, parent={})
     rows = "select value, 'n' || value from json_each('[{0}]')"

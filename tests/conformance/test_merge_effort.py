@@ -94,6 +94,7 @@ def test_a_few_changes_take_as_many_steps_in_a_large_table(
     assert large < small * 1.5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("changed", ["item", "line"])
 def test_under_a_join_filter_too(tmp_path: Path, changed: str) -> None:
     taken = []

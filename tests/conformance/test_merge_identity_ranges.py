@@ -141,6 +141,7 @@ def test_dropped_subscriptions_number_without_ranges(merged: Merge) -> None:
     assert len(merged.merge.list_identity_ranges()) == 2
 
 
+@pytest.mark.exhaustive
 def test_reinitialized_devices_keep_numbers_of_their_own(merged: Merge) -> None:
     begin(merged)
     insert(merged.hub, "h", count=2)
@@ -183,6 +184,7 @@ def test_identity_columns_and_bulk_inserts_stay_in_their_range(server: EmbeddedS
         require_equal(merged, rows=2 * (size - 2) + 2)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.live
 def test_a_republisher_gives_numbers_from_its_own_range(server: EmbeddedServer, tmp_path: Path) -> None:
     with fresh_database(server) as one, fresh_database(server) as other, ExitStack() as opened:

@@ -105,6 +105,7 @@ def test_rows_follow_others_than_their_references(merged: Merge) -> None:
     require_settled(merged, [[1, 2, 3], [10], [100], [9], [1000]], SOUTH)
 
 
+@pytest.mark.exhaustive
 def test_a_row_with_two_parents_goes_with_the_last(merged: Merge) -> None:
     begin(merged, *FOLLOWING, ("line", "customer", "line.sample_of = customer.id"))
     south = [[4], [20], [200], [8, 9], [2000, 3001]]
@@ -153,6 +154,7 @@ def test_deleted_row_takes_what_followed_it(merged: Merge) -> None:
     assert merged.sync().is_quiet
 
 
+@pytest.mark.exhaustive
 def test_uploaded_rows_go_when_their_parents_move(merged: Merge) -> None:
     begin(merged)
     merged.subscribers[0].execute(

@@ -115,6 +115,7 @@ def test_an_expired_subscriber_is_refused_and_begins_again(merged: Merge) -> Non
     merged.require_equal("customer", columns=COLUMNS)
 
 
+@pytest.mark.exhaustive
 def test_expired_subscriber_blocks_no_purge_and_cannot_upload(merged: Merge) -> None:
     begin(merged)
     merged.settle(2)
@@ -132,6 +133,7 @@ def test_expired_subscriber_blocks_no_purge_and_cannot_upload(merged: Merge) -> 
     merged.require_equal("customer", columns=COLUMNS)
 
 
+@pytest.mark.exhaustive
 def test_metadata_are_kept_until_no_conflict_can_need_them(merged: Merge) -> None:
     begin(merged)
     merged.settle(1)

@@ -78,6 +78,7 @@ def test_a_row_that_was_put_back_is_new_in_all_columns(merged: Merge, tracking: 
     assert all(summary.is_quiet for summary in merged.settle())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_applying")
 def test_both_ends_change_different_columns_in_turn(merged: Merge) -> None:
     merged.begin(CUSTOMER, "insert into customer values (1, 'a', 1)", customer={"column_tracking": True})

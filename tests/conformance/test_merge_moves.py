@@ -78,6 +78,7 @@ def test_a_subscriber_moves_back(merged: Merge) -> None:
     require_at_rest(merged)
 
 
+@pytest.mark.exhaustive
 def test_a_row_written_during_the_move_leaves_once_uploaded(merged: Merge) -> None:
     begin(merged)
     device = merged.subscribers[0]

@@ -136,6 +136,7 @@ def test_second_subscriber_of_a_partition_replaces_the_first(merged: Merge) -> N
     assert ids(merged.subscribers[1]) == [1]
 
 
+@pytest.mark.exhaustive
 def test_a_delete_goes_to_who_has_the_row_and_to_nobody_else(merged: Merge) -> None:
     begin(merged)
     merged.hub.execute("delete from customer")
@@ -146,6 +147,7 @@ def test_a_delete_goes_to_who_has_the_row_and_to_nobody_else(merged: Merge) -> N
     require_valid(merged)
 
 
+@pytest.mark.exhaustive
 def test_row_moved_and_deleted_at_once_leaves_its_old_partition(merged: Merge) -> None:
     begin(merged)
     merged.hub.execute("update customer set region = 'south' where id = 1", "delete from customer where id = 1")
@@ -181,6 +183,7 @@ def test_unchanged_children_go_with_a_parent_that_moves(merged: Merge) -> None:
     require_valid(merged)
 
 
+@pytest.mark.exhaustive
 def test_a_child_that_goes_to_another_parent_moves_alone(merged: Merge) -> None:
     begin_joined(merged)
     merged.subscribers[0].execute("update orders set customer_id = null where id = 10")
@@ -216,6 +219,7 @@ def test_row_changed_as_it_leaves_its_partition_still_leaves(merged: Merge) -> N
     require_valid(merged)
 
 
+@pytest.mark.exhaustive
 def test_change_to_a_leaving_row_is_uploaded_before_it_leaves(merged: Merge) -> None:
     begin(merged, column_tracking=True)
     subscriber, changed = merged.subscribers[0], []
@@ -253,6 +257,7 @@ def test_row_changed_as_it_moves_arrives_whole(merged: Merge, mover: int) -> Non
     require_valid(merged)
 
 
+@pytest.mark.exhaustive
 def test_interrupted_syncs_lose_no_row_that_changes_partition(merged: Merge) -> None:
     begin_joined(merged)
     cut = 0
@@ -271,6 +276,7 @@ def test_interrupted_syncs_lose_no_row_that_changes_partition(merged: Merge) -> 
     require_valid(merged)
 
 
+@pytest.mark.exhaustive
 def test_purging_does_not_touch_what_is_held(merged: Merge) -> None:
     begin_joined(merged)
     merged.hub.execute("update customer set name = 'z'")
@@ -283,6 +289,7 @@ def test_purging_does_not_touch_what_is_held(merged: Merge) -> None:
     require_valid(merged)
 
 
+@pytest.mark.exhaustive
 def test_reinitialized_subscriber_has_its_partition_again(merged: Merge) -> None:
     begin_joined(merged)
     merged.hub.execute("update customer set region = 'south' where id = 1")

@@ -146,6 +146,7 @@ def test_a_region_has_its_partition_and_its_devices_too(levels: Levels) -> None:
     levels.require_equal("n")
 
 
+@pytest.mark.exhaustive
 def test_a_purge_in_the_middle_loses_nothing(levels: Levels) -> None:
     levels.begin()
     levels.devices[0].execute("update customer set qty = 10 where id = 1", "delete from orders where id = 20")
@@ -162,6 +163,7 @@ def test_a_purge_in_the_middle_loses_nothing(levels: Levels) -> None:
     assert levels.top.rows("customer", COLUMNS["customer"])[:2] == [(1, "n", "one", 11), (2, "n", "after", 2)]
 
 
+@pytest.mark.exhaustive
 def test_a_row_that_leaves_a_region_is_judged_at_the_top(levels: Levels) -> None:
     levels.begin(where="region = host_name()")
     levels.settle()
@@ -180,6 +182,7 @@ def test_a_row_that_leaves_a_region_is_judged_at_the_top(levels: Levels) -> None
     assert levels.devices[0].rows("orders", "id") == levels.top.rows("orders", "id")[:1]
 
 
+@pytest.mark.exhaustive
 def test_devices_begin_again_after_their_hub_did(levels: Levels) -> None:
     levels.begin()
     levels.settle()
@@ -196,6 +199,7 @@ def test_devices_begin_again_after_their_hub_did(levels: Levels) -> None:
     assert levels.top.rows("customer", "qty")[-1] == (70,)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(1, 12))])
 def test_levels_converge_whatever_is_cut(levels: Levels, seed: int) -> None:
     chance = random.Random(seed)

@@ -41,6 +41,7 @@ def test_the_row_with_the_value_that_wins_is_kept_whole(merged: Merge) -> None:
     assert all(summary.is_quiet for summary in merged.settle())
 
 
+@pytest.mark.exhaustive
 def test_a_delete_or_no_value_is_left_to_the_priorities(merged: Merge) -> None:
     begin(merged, {"high": "integer"}, "1, 'first', 5", high={"resolver": "maximum:qty"})
     merged.hub.execute("update high set qty = 5, name = 'hub'")
@@ -113,6 +114,7 @@ def test_rows_of_an_upload_only_article_go_up_and_stay_there(merged: Merge) -> N
     assert all(summary.is_quiet for summary in merged.settle())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("tracking", "kept"), [({}, "sub"), (TRACKED, "hub")], ids=["rows", "columns"])
 def test_device_wins_once_in_an_upload_only_article(merged: Merge, tracking: dict[str, bool], kept: str) -> None:
     begin(merged, {"measured": "integer"}, "1, 'hub', 5", measured=tracking | {"resolver": "upload-only"})
@@ -130,6 +132,7 @@ def test_device_wins_once_in_an_upload_only_article(merged: Merge, tracking: dic
     assert all(summary.is_quiet for summary in merged.settle())
 
 
+@pytest.mark.exhaustive
 def test_reinitialising_leaves_an_upload_only_article_as_it_is(merged: Merge) -> None:
     begin(merged, {"measured": "integer"}, "1, 'hub', 5", measured={"resolver": "upload-only"})
     device = merged.subscribers[0]

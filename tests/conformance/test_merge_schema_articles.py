@@ -94,6 +94,7 @@ def test_a_first_filter_asks_for_a_value_of_all_subscriptions(merged: Merge) -> 
     assert merged.subscribers[0].rows("later", "id") == [(1,)]
 
 
+@pytest.mark.exhaustive
 def test_resolver_and_tracking_change_while_subscribed(merged: Merge) -> None:
     begin(merged)
     merged.settle(1)

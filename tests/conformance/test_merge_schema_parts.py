@@ -51,6 +51,7 @@ def merged(server: EmbeddedServer, tmp_path: Path) -> Iterator[Merge]:
         yield merge
 
 
+@pytest.mark.exhaustive
 @pytest.mark.live
 def test_parts_of_an_altered_table_are_followed(merged: Merge) -> None:
     merged.hub.execute("update orders set total = 12.34 where id = 2", *ALTERATIONS)

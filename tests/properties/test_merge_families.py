@@ -99,6 +99,7 @@ def test_lines_stay_with_their_orders_in_files(seed: int, options: str) -> None:
     run(open_files, seed, OPTIONS[options])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", SEEDS)
 def test_lines_follow_renumbered_orders_in_files(seed: int) -> None:
     run(open_files, seed, {"renumber": True})

@@ -30,6 +30,7 @@ def merged(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Merge]:
             yield Merge(hub, devices)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("edits", [12, pytest.param(200, marks=pytest.mark.exhaustive)])
 def test_each_representative_has_all_of_its_customers(merged: Merge, edits: int) -> None:
     shop = Shop(merged, Random(edits))

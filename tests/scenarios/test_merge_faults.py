@@ -75,6 +75,7 @@ def test_killed_syncs_lose_nothing_and_duplicate_nothing(merged: Merge, failpoin
     assert all(summary.is_quiet for summary in merged.settle())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("merged", "failpoint"),
     [

@@ -219,6 +219,7 @@ def _reduce_key(rows: Sequence[Change], option: str) -> Iterable[Net]:
     yield last.lsn, operation, last.key, last.name, mask
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.soak) for n in range(2, 20))])
 def test_net_is_the_reduction_of_all_for_every_window(spark: SparkSession, seed: int) -> None:
     chosen = random.Random(seed)

@@ -106,6 +106,7 @@ def test_spark_finds_rows_at_the_bounds_of_our_statistics(spark: SparkSession, t
     assert nothing.collect() == []
 
 
+@pytest.mark.exhaustive
 def test_our_protocol_is_the_least_that_the_columns_need(spark: SparkSession, tmp_path: Path) -> None:
     for name, columns, mode, expected in (
         ("plain", "id bigint", "none", (1, 2)),

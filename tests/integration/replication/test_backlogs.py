@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.distribution.batches import BatchLimits
@@ -21,6 +23,7 @@ def deliver(replicated: ReplicatedDatabase, spark: SparkSession, *, least_rows: 
     return deliver_backlogs(spark, open_engine(url), url, None, BatchLimits(), least_rows=least_rows)
 
 
+@pytest.mark.exhaustive
 def test_failed_backlog_task_does_not_affect_other_subscriptions(
     replicated: ReplicatedDatabase, second_subscriber: Subscriber, spark: SparkSession
 ) -> None:

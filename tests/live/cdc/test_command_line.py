@@ -304,6 +304,7 @@ def test_a_second_capture_says_who_runs_the_first(logged: LoggedDatabase) -> Non
             assert describe_holder() in line
 
 
+@pytest.mark.exhaustive
 def test_java_is_needed_by_sparks_engine_alone(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int primary key)")
     logged.enable("item")

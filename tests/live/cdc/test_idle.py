@@ -42,6 +42,7 @@ def max_lsn(idle: CapturedDatabase) -> CommitLsn:
     return lsn
 
 
+@pytest.mark.exhaustive
 def test_a_heartbeat_is_published_when_it_is_due_and_only_then(
     idle: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

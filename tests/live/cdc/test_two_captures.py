@@ -141,6 +141,7 @@ def test_a_process_that_loses_a_cycle_redoes_its_range(
     assert two_tables.values("public_second", "id") == [(2, 1)]
 
 
+@pytest.mark.exhaustive
 def test_of_two_that_ignore_the_lease_one_commits_each_cycle(
     two_tables: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

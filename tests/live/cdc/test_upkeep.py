@@ -46,6 +46,7 @@ def count_files(captured: CapturedDatabase, name: str) -> int:
     return len(own(Path(f"{captured.lake}/cdc/{name}")).files)
 
 
+@pytest.mark.exhaustive
 def test_cycles_complete_while_a_compaction_is_held(
     captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

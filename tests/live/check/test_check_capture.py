@@ -148,6 +148,7 @@ def test_a_log_store_of_another_history_shows_by_its_identity(enabled: LoggedDat
     assert "reinitialize" not in str(found.mend)
 
 
+@pytest.mark.exhaustive
 def test_places_are_looked_at_before_enabling(logged: LoggedDatabase, tmp_path: Path) -> None:
     database = connect(logged.url)
     assert stopping(database.check(lake=str(tmp_path / "new" / "lake"))) == []

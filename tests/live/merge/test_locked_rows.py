@@ -57,6 +57,7 @@ def test_descendants_wait_with_a_row_whose_key_is_locked(merged: Merge) -> None:
     assert merged.settle()[-1].is_quiet
 
 
+@pytest.mark.exhaustive
 def test_late_rows_that_lose_their_key_go_to_the_inbox(merged: Merge) -> None:
     with psycopg.connect(merged.hub.url) as session:
         session.execute("insert into item (id, name) values (1, 'hub')")
@@ -71,6 +72,7 @@ def test_late_rows_that_lose_their_key_go_to_the_inbox(merged: Merge) -> None:
     assert merged.settle()[-1].is_quiet
 
 
+@pytest.mark.exhaustive
 def test_a_purge_waits_for_late_rows(merged: Merge) -> None:
     merged.settle(3)
     merged.subscribers[0].execute("update item set name = 'new' where id = 2")

@@ -43,6 +43,7 @@ def merged(server: EmbeddedServer, tmp_path: Path) -> Iterator[Merge]:
         yield Merge(hub, files)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "order",
     [

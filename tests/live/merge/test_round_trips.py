@@ -153,6 +153,7 @@ def test_a_locked_row_delays_only_itself(network: SlowNetwork, merged: Merge) ->
     merged.require_equal("item", columns="id, name, qty")
 
 
+@pytest.mark.exhaustive
 def test_children_of_a_locked_row_follow_it(network: SlowNetwork, merged: Merge) -> None:
     merged.subscribers[0].execute(
         "update item set name = 'device' where id = 2",

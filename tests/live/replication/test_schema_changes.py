@@ -138,7 +138,7 @@ def test_a_later_subscriber_gets_the_altered_table(
 @pytest.mark.parametrize("change", ["added with a default", "renamed", "dropped", "swapped"])
 def test_a_table_is_altered_while_it_is_copied(replicated: ReplicatedDatabase, change: str, steps: int) -> None:
     replicated.publish(ORDERS, orders={})
-    replicated.publisher.execute("insert into orders select i, 'c' || i, i from generate_series(1, 200) i")
+    replicated.publisher.execute("insert into orders select i, 'c' || i, i from generate_series(1, 40) i")
     replicated.subscribe(SyncType.AUTOMATIC, chunk_bytes=3000)
     with replicated.open_agent() as agent:
         for _ in range(steps):
@@ -146,7 +146,7 @@ def test_a_table_is_altered_while_it_is_copied(replicated: ReplicatedDatabase, c
         replicated.publisher.execute(*CHANGES[change], "update orders set total = total + 1 where total % 7 = 0")
         with contextlib.suppress(CopyUnreadable):
             agent.step()
-        for _ in range(60):
+        for _ in range(20):
             replicated.publisher.read_log(replicated.publisher.mark())
             agent.step()
 

@@ -81,6 +81,7 @@ def test_log_restarts_only_after_its_publications_are_dropped(
     replicated.require_equal("orders")
 
 
+@pytest.mark.exhaustive
 def test_second_process_takes_over_the_log_when_the_first_ends(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
     replicated.begin(ORDERS, orders={})
     session = "select count(*) from pg_stat_activity where application_name like 'rowtide log reader on %'"
