@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from rowtide.cdc.consumers.consumers import ConsumedInstance
 from rowtide.cdc.published import ENABLED, Publication, RecordedInstance
 from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.recorded_snapshots import SnapshotState, find_base, read_snapshots
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
@@ -129,7 +130,7 @@ class SetApplier:
         try:
             if not consumed.is_enabled:
                 raise TargetInstanceEnded(self._target.name, consumed.name)
-            if found is None or (before is None and consumed.name in self._copied):
+            if found is None or (before is None and self._is_copied_later(consumed, to)):
                 return None
             if found.state != ENABLED:
                 reason = "and capture has yet to go on behind a gap"
@@ -142,6 +143,14 @@ class SetApplier:
             log.warning("target_table_stopped: %s", error)
             stopped = before or TableVersion(consumed.name, consumed.member_id, "", None, None, 0, TableState.STOPPED)
             return replace(stopped, state=TableState.STOPPED, note=str(error))
+
+    def _is_copied_later(self, consumed: ConsumedInstance, at: CommitLsn) -> bool:
+        """Whether an instance's rows are being copied, or are there as of a later LSN only: a new table waits."""
+        if consumed.name in self._copied:
+            return True
+        snapshots = read_snapshots(self._lake).get(consumed.member_id, ())
+        is_copied = any(one.is_whole and one.state is SnapshotState.COVERED for one in snapshots)
+        return is_copied and find_base(snapshots, at) is None
 
     def _conclude(self, known: SetVersion, published: Publication, tables: Mapping[str, TableVersion]) -> SetVersion:
         return SetVersion(known.number + 1, published.lsn, published.time, tables)

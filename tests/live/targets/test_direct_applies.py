@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import pytest
@@ -11,6 +12,8 @@ from builders.applied_targets import AppliedTargets
 from builders.captured_databases import CapturedDatabase
 from builders.random_rows import write_randomly
 from builders.slice_models import found_slices, slices_of, states_by_change
+from rowtide.cdc.queries.published_lake import PublishedLake
+from rowtide.cdc.recorded_snapshots import read_snapshots
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.lake.stores import locate
 from rowtide.targets import Targets
@@ -44,6 +47,27 @@ def open_table(applied: AppliedTargets, target: str, instance: str) -> Snapshot:
 def read(applied: AppliedTargets, target: str, instance: str, *columns: str) -> list[tuple[Any, ...]]:
     rows = open_table(applied, target, instance).read(list(columns) or None).to_pylist()
     return sorted((tuple(row.values()) for row in rows), key=repr)
+
+
+def test_a_table_waits_for_a_copy_that_is_whole_only_later(
+    applied: AppliedTargets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captured = applied.captured
+    captured.execute("create table item (id int primary key, name text)", "insert into item values (1, 'a')")
+    captured.enable("item", snapshot=True)
+    captured.copy_tables()
+    applied.add("now", "public_item", kind="history")
+    published, recorded = PublishedLake(str(captured.lake)).get_published_instances()
+    (snapshot,) = read_snapshots(str(captured.lake))[recorded["public_item"].instance.member_id]
+    assert snapshot.covered is not None
+    before = replace(published, lsn=snapshot.covered.decrement())
+    with monkeypatch.context() as earlier:
+        # An apply looks at what is published, and then at the copies, one of which has ended meanwhile.
+        earlier.setattr(PublishedLake, "get_published_instances", lambda _lake: (before, recorded))
+        applied.targets.apply()
+        assert open_snapshot(locate(str(applied.folder / "now" / "public_item"))) is None
+    follow(applied)
+    assert read(applied, "now", "public_item", "id", "name") == [(1, "a")]
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(2, 9))])
