@@ -157,6 +157,23 @@ def test_sds_18_columns_may_be_called_as_words_of_sql_are(merged: Merge, options
     assert merged.hub.rows("thing", columns) == [tuple(range(len(names)))]
 
 
+def test_names_may_have_percent_signs(merged: Merge) -> None:
+    merged.begin(
+        'create table "50 %s" ("a %" integer primary key, "b %s" text)',
+        'create table "of %" ("id %" integer primary key, "a %" integer references "50 %s")',
+        **{"50 %s": {}, "of %": {}},
+    )
+    merged.hub.execute('insert into "50 %s" ("a %", "b %s") values (1, \'hub\')')
+    first, second = merged.subscribers
+    for number, subscriber in enumerate((first, second), 2):
+        subscriber.execute('insert into "50 %s" ("a %", "b %s") values (7, \'x\')')
+        subscriber.execute(f'insert into "of %" ("id %", "a %") values ({number}, 7)')
+    merged.settle()
+
+    merged.require_equal('"50 %s"', columns='"a %", "b %s"')
+    merged.require_equal('"of %"', columns='"id %", "a %"')
+
+
 @pytest.mark.parametrize("options", [{}, {"column_tracking": True}], ids=["rows", "columns"])
 def test_sds_19_a_table_of_one_column_whose_key_changes(merged: Merge, options: dict[str, bool]) -> None:
     merged.begin("create table thing (id integer primary key)", "insert into thing values (1), (2)", thing=options)

@@ -48,7 +48,7 @@ from rowtide.merge.nodes.postgres.identity import bounding, numbering_request
 from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
 from rowtide.merge.nodes.postgres.rebuilt_tables import PostgresRebuiltTables
-from rowtide.merge.nodes.postgres.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.row_metadata import FILTERING, ROWGUIDS, PostgresReader, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.sending import APPLYING, UNKNOWN_LINES, Closing, PostgresSending, apply_alone
 from rowtide.merge.nodes.postgres.sequences import find_sequences, next_values
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG
@@ -384,7 +384,7 @@ class PostgresNode:
             (newer_generations(self._generations), None),
             *(request for article in unread for request in table_requests(article)),
             *(
-                (MetadataReader(article, names.composer, reader).select_known(), [uuid_array(rowguids)])
+                (_of_rowguids(MetadataReader(article, names.composer, reader).select_known()), [uuid_array(rowguids)])
                 for article, rowguids in asked
             ),
             *(_rows_request(article, rowguids) for article, rowguids in rows),
@@ -414,7 +414,7 @@ class PostgresNode:
         types = {column.name: server_type(column) for column in article.columns}
         names = ", ".join(f"k{place}" for place in range(len(columns)))
         listed = ", ".join("%s::text[]" for _ in columns)
-        same = " and ".join(f"t.{quote(name)} = k{place}::{types[name]}" for place, name in enumerate(columns))
+        same = " and ".join(f"t.{_named(name)} = k{place}::{types[name]}" for place, name in enumerate(columns))
         query = f"{_select(article)} t where exists (select from unnest({listed}) k ({names}) where {same})"
         values = zip(*(as_stored_by_server(article.only(columns), key) for key in keys), strict=True)
         return _rows_of(article, self._read(query, [list(each) for each in values]))
@@ -444,8 +444,8 @@ class PostgresNode:
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         stored = as_stored_by_server(article, row)
         values = {column.name: value for column, value in zip(article.columns, stored, strict=True)}
-        same = " and ".join(f"{quote(column.name)} = %s::{server_type(column)}" for column in article.key_columns)
-        query = f"select {ROWGUID} from {table_of(article)} where {same}"
+        same = " and ".join(f"{_named(column.name)} = %s::{server_type(column)}" for column in article.key_columns)
+        query = f"select {ROWGUID} from {_escaped(table_of(article))} where {same}"
         try:
             found = self._read(query, [values[column.name] for column in article.key_columns])
         except psycopg.DataError:
@@ -656,6 +656,21 @@ def _require_session(subscription: Subscription) -> str:
     failing = f"raise exception using errcode = '{_REPLACED}', message = {name}"
     body = f"begin if ({session}) is distinct from {subscription.session} then {failing}; end if; end"
     return f"do {quote_body(body)}"
+
+
+def _named(column: str) -> str:
+    """Return a column's name in a query with parameters."""
+    return _escaped(quote(column))
+
+
+def _of_rowguids(sql_text: str) -> str:
+    """Return a query whose one parameter is an array of rowguids."""
+    return ROWGUIDS.join(map(_escaped, sql_text.split(ROWGUIDS)))
+
+
+def _escaped(sql_text: str) -> str:
+    """Return a part of a query with parameters, in which a percent sign is itself."""
+    return sql_text.replace("%", "%%")
 
 
 def _select(article: Article) -> str:

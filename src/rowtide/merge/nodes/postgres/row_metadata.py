@@ -43,13 +43,17 @@ def sent(article: Article, values: Sequence[str | None]) -> Row:
     return as_read_from_server(article, tuple(values)) if untyped_places(article) else tuple(values)
 
 
+ROWGUIDS = "unnest(%s::uuid[])"
+"""The rowguids that a query is asked about, as its parameter."""
+
+
 @dataclass(frozen=True, slots=True)
 class PostgresReader:
     """See `MetadataDialect`."""
 
     generations: Generations
     tables: Tables = TABLES
-    asked: str = "select unnest(%s::uuid[]) as rowguid"
+    asked: str = f"select {ROWGUIDS} as rowguid"
     listing: str = "json_agg({})"
 
     def table_of(self, article: Article) -> str:
