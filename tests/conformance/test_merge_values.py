@@ -158,10 +158,11 @@ def test_sds_18_columns_may_be_called_as_words_of_sql_are(merged: Merge, options
 
 
 def test_names_may_have_percent_signs(merged: Merge) -> None:
+    options: dict[str, Any] = {"50 %s": {}, "of %": {}}
     merged.begin(
         'create table "50 %s" ("a %" integer primary key, "b %s" text)',
         'create table "of %" ("id %" integer primary key, "a %" integer references "50 %s")',
-        **{"50 %s": {}, "of %": {}},
+        **options,
     )
     merged.hub.execute('insert into "50 %s" ("a %", "b %s") values (1, \'hub\')')
     first, second = merged.subscribers
