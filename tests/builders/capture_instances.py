@@ -11,7 +11,7 @@ from rowtide.cdc.instances import Instance
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.databases.source_table import SourceColumn, SourceIndex, SourceTable, TableKind
-from rowtide.log.alterations import Alteration, AlteredColumn
+from rowtide.log.alterations import Alteration, as_altered
 from rowtide.log.membership import Enabled
 
 _TYPE_CODES = {"integer": 23, "text": 25, "bigint": 20}
@@ -92,18 +92,5 @@ def version_of(table: SourceTable, table_id: int = 1, identity: ImageKind = Imag
 
 def alteration_of(table: SourceTable, *, statement: str = "alter …", rewrites_values: bool = False) -> Alteration:
     """Return what the log records of a statement after which a table is as given."""
-    columns = tuple(
-        AlteredColumn(
-            number=column.number,
-            name=column.name,
-            type_text=column.type_text,
-            type_code=column.type_code,
-            type_modifier=column.type_modifier,
-            base_type_text=column.base_type_text,
-            is_nullable=column.is_nullable,
-            is_generated=column.is_generated,
-            default=None,
-        )
-        for column in table.columns
-    )
+    columns = tuple(map(as_altered, table.columns))
     return Alteration(table.source_id, table.schema, table.name, "ALTER TABLE", statement, rewrites_values, columns)

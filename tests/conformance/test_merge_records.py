@@ -155,8 +155,8 @@ def test_a_deleted_order_wins_with_its_lines(merged: Merge) -> None:
     require_rest(merged)
 
 
-def test_orders_with_one_key_do_not_mix_their_lines(merged: Merge) -> None:
-    begin(merged)
+def insert_two_orders(merged: Merge) -> None:
+    """The hub and a subscriber insert an order with one key, each with a line."""
     merged.hub.execute(
         "insert into orders (id, note, region) values (7, 'hub', 'n')",
         "insert into line (order_id, number, qty) values (7, 1, 1)",
@@ -166,6 +166,11 @@ def test_orders_with_one_key_do_not_mix_their_lines(merged: Merge) -> None:
         "insert into line (order_id, number, qty) values (7, 2, 2)",
     )
     merged.settle()
+
+
+def test_orders_with_one_key_do_not_mix_their_lines(merged: Merge) -> None:
+    begin(merged)
+    insert_two_orders(merged)
 
     assert (note(merged.hub, 7), lines(merged.hub, 7)) == ("hub", [(1, 1)])
     assert types(merged) == [5, 12]
@@ -175,15 +180,7 @@ def test_orders_with_one_key_do_not_mix_their_lines(merged: Merge) -> None:
 @pytest.mark.exhaustive
 def test_an_order_that_wins_a_key_brings_its_own_lines(merged: Merge) -> None:
     begin(merged, **ANY, **SUBSCRIBER_WINS)
-    merged.hub.execute(
-        "insert into orders (id, note, region) values (7, 'hub', 'n')",
-        "insert into line (order_id, number, qty) values (7, 1, 1)",
-    )
-    merged.subscribers[0].execute(
-        "insert into orders (id, note, region) values (7, 'sub', 'n')",
-        "insert into line (order_id, number, qty) values (7, 2, 2)",
-    )
-    merged.settle()
+    insert_two_orders(merged)
 
     assert (note(merged.hub, 7), lines(merged.hub, 7)) == ("sub", [(2, 2)])
     assert types(merged) == [5, 12]

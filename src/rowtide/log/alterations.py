@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
+from rowtide.databases.source_table import SourceColumn
+
 LONGEST_STATEMENT = 10_000
 """Characters of a statement's text that are recorded."""
 
@@ -35,6 +37,21 @@ class AlteredColumn:
     default: str | None
     collation: str | None = None
     missing_value: str | None = None
+
+
+def as_altered(column: SourceColumn) -> AlteredColumn:
+    """Return a column as the catalogue describes it, which knows of no default."""
+    return AlteredColumn(
+        number=column.number,
+        name=column.name,
+        type_text=column.type_text,
+        type_code=column.type_code,
+        type_modifier=column.type_modifier,
+        base_type_text=column.base_type_text,
+        is_nullable=column.is_nullable,
+        is_generated=column.is_generated,
+        default=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)

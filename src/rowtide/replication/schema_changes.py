@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from rowtide.databases.postgres.widening import is_cast_alike, is_wider_number
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.alterations import Alteration, AlteredColumn
+from rowtide.log.alterations import Alteration, AlteredColumn, as_altered
 from rowtide.replication.articles import Article, LeftOutColumn, PublishedColumn
 from rowtide.replication.filters import as_sql, columns_of, renamed
 
@@ -157,21 +157,8 @@ def bound(held: Article, known: Article) -> Article:
 
 def as_alteration(table: SourceTable) -> Alteration:
     """Return a table as the catalogue describes it, as if a statement had made it so."""
-    columns = (
-        AlteredColumn(
-            number=column.number,
-            name=column.name,
-            type_text=column.type_text,
-            type_code=column.type_code,
-            type_modifier=column.type_modifier,
-            base_type_text=column.base_type_text,
-            is_nullable=column.is_nullable,
-            is_generated=column.is_generated,
-            default=None,
-        )
-        for column in table.columns
-    )
-    return Alteration(table.source_id, table.schema, table.name, "", "", rewrites_values=False, columns=tuple(columns))
+    columns = tuple(map(as_altered, table.columns))
+    return Alteration(table.source_id, table.schema, table.name, "", "", rewrites_values=False, columns=columns)
 
 
 def leave_out_added(article: Article, names: Sequence[str]) -> Article:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.tables import TableVersion
 from rowtide.log.alterations import Alteration
 from rowtide.log.membership import Altered, Event, Reshaped
 from rowtide.log.state import ManifestState, events_between
@@ -34,7 +34,7 @@ def find_altering(
     """Return the first transaction of a range that alters a table as an article has it; None if none does."""
     known = list(articles)
     for event in events_between(state, from_position, to_position):
-        if any(_concerns(state, article, event) for article in known):
+        if any(_concerns(event, state, article) for article in known):
             return event.commit_lsn
     return None
 
@@ -49,9 +49,9 @@ def fold(
     known = {article.article_id: article for article in articles}
     for event in events_between(state, min(starts.values()), state.position):
         for article in known.values():
-            if starts[article.article_id].covers(event.commit_lsn) or not _concerns(state, article, event):
+            if starts[article.article_id].covers(event.commit_lsn) or not _concerns(event, state, article):
                 continue
-            followed = _follow_event(state, article, event, replicates_ddl=replicates_ddl)
+            followed = _follow_event(state, article, event, replicates_ddl=replicates_ddl, has_no_rows=True)
             now = replace(followed.article, defined_at=event.commit_lsn.value + 1)
             known = known | {article.article_id: now}
             yield replace(followed, article=now)
@@ -65,7 +65,10 @@ def adds_none_since(state: ManifestState, article: Article, *, replicates_ddl: b
     return None if takes_added else NOT_READ
 
 
-def _follow_event(state: ManifestState, article: Article, event: Event, *, replicates_ddl: bool) -> Followed:
+def _follow_event(
+    state: ManifestState, article: Article, event: Altered | Reshaped, *, replicates_ddl: bool, has_no_rows: bool
+) -> Followed:
+    """Return what an event of an article's table changes. Raises `SchemaChanged`."""
     table = f"{article.schema}.{article.table}"
     if isinstance(event, Reshaped):
         shape = state.tables[event.table_id].shape
@@ -73,23 +76,29 @@ def _follow_event(state: ManifestState, article: Article, event: Event, *, repli
         if difference is not None:
             raise SchemaChanged(table, str(event.commit_lsn), difference)
         return Followed(article, leave_out_added(article, list_added(article, shape)), ())
-    assert isinstance(event, Altered)
     try:
         since = adds_none_since(state, article, replicates_ddl=replicates_ddl)
-        return follow(article, event.alteration, adds_none_since=since, has_no_rows=True)
+        return follow(article, event.alteration, adds_none_since=since, has_no_rows=has_no_rows)
     except Unfollowed as error:
         raise SchemaChanged(table, str(event.commit_lsn), str(error)) from error
 
 
-def _concerns(state: ManifestState, article: Article, event: Event) -> bool:
-    if event.commit_lsn.value < article.defined_at:
+def _concerns(event: Event, state: ManifestState, article: Article) -> TypeGuard[Altered | Reshaped]:
+    """Whether an event changes a table as an article has it."""
+    if event.commit_lsn.value < article.defined_at or not _is_of_table(event, state, article):
         return False
+    if isinstance(event, Altered):
+        return _differs(article, event.alteration)
+    shape = state.tables[event.table_id].shape
+    return find_difference(article, shape) is not None or bool(list_added(article, shape))
+
+
+def _is_of_table(event: Event, state: ManifestState, article: Article) -> TypeGuard[Altered | Reshaped]:
     match event:
-        case Altered(_, alteration) if alteration.source_id == article.source_id:
-            return _differs(article, alteration)
-        case Reshaped(_, table_id) if state.tables[table_id].shape.source_id == article.source_id:
-            shape = state.tables[table_id].shape
-            return find_difference(article, shape) is not None or bool(list_added(article, shape))
+        case Altered(_, alteration):
+            return alteration.source_id == article.source_id
+        case Reshaped(_, table_id):
+            return state.tables[table_id].shape.source_id == article.source_id
         case _:
             return False
 
@@ -169,37 +178,19 @@ class AlteringTransaction:
         article = versions[-1]
         if event.commit_lsn.value < versions[0].defined_at:
             return
-        match event:
-            case Altered(_, alteration) if alteration.source_id == article.source_id:
-                since = adds_none_since(state, article, replicates_ddl=replicates_ddl)
-                followed = _without_refused(self._follow(article, alteration, since), refused)
-                if followed.article != article:
-                    self._take(followed)
-            case Reshaped(_, table_id) if state.tables[table_id].shape.source_id == article.source_id:
-                self._describe(state.tables[table_id], article)
-            case _:
-                pass
-
-    def _follow(self, article: Article, alteration: Alteration, since: str | None) -> Followed:
-        try:
-            return follow(article, alteration, adds_none_since=since)
-        except Unfollowed as error:
-            raise SchemaChanged(f"{article.schema}.{article.table}", str(self.lsn), str(error)) from error
+        if not _is_of_table(event, state, article):
+            return
+        followed = _follow_event(state, article, event, replicates_ddl=replicates_ddl, has_no_rows=False)
+        followed = _without_refused(followed, refused)
+        if followed.article != article:
+            self._take(followed)
+        if isinstance(event, Reshaped):
+            self.places[article_id, event.table_id] = len(versions) - 1
 
     def _take(self, followed: Followed) -> None:
         article = replace(followed.article, defined_at=self.lsn.value + 1)
         self.steps.setdefault(article.article_id, []).append(replace(followed, article=article))
         self.versions[article.article_id].append(article)
-
-    def _describe(self, version: TableVersion, article: Article) -> None:
-        versions = self.versions[article.article_id]
-        difference = find_difference(article, version.shape)
-        if difference is not None:
-            raise SchemaChanged(f"{article.schema}.{article.table}", str(self.lsn), difference)
-        added = list_added(article, version.shape)
-        if added:
-            self._take(Followed(article, leave_out_added(article, added), ()))
-        self.places[article.article_id, version.table_id] = len(versions) - 1
 
 
 def _without_refused(followed: Followed, refused: Mapping[tuple[str, int], str]) -> Followed:

@@ -78,16 +78,20 @@ class SubscriptionAgent:
                 self._open_again()
             return worked
         state = self._target.read_state()
-        held = self._target.read_articles(self._articles)
-        self._articles = tuple(map(bound, held, self._articles))
         if state.status is SnapshotStatus.COPYING:
             return self._copy()
+        self._read_articles()
         self._record_followed()
         if state.status is SnapshotStatus.DELIVERED:
             # One connection is enough from here on.
             self._target.close()
         self._distribution = self._held.enter_context(self._open_distribution(state))
         return True
+
+    def _read_articles(self) -> None:
+        """Read which articles the subscriber has, after schema changes."""
+        held = self._target.read_articles(self._articles)
+        self._articles = tuple(map(bound, held, self._articles))
 
     def _open_target(self) -> SnapshotTarget:
         opened = kind_of(self._subscription.subscriber).open_snapshot(self._subscription)
@@ -135,6 +139,7 @@ class SubscriptionAgent:
         return is_any
 
     def _open_snapshot(self) -> SnapshotAgent:
+        self._read_articles()
         return SnapshotAgent(
             self._source,
             self._target,

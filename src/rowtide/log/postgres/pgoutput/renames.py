@@ -14,7 +14,7 @@ from rowtide.core.tables import ColumnShape
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.type_codes import describe_code
 from rowtide.databases.source_table import SourceColumn, SourceTable
-from rowtide.log.alterations import Alteration, AlteredColumn
+from rowtide.log.alterations import Alteration, AlteredColumn, as_altered
 from rowtide.log.membership import Member
 from rowtide.log.postgres.pgoutput.column_numbers import are_in_order, name_columns
 from rowtide.log.postgres.pgoutput.messages import Relation
@@ -110,13 +110,13 @@ def _as_described(
     known |= {number: name for number, name in others.items() if name not in known.values() and name in described}
     unlogged = {number: column for number, column in now.items() if column.is_generated and number not in known}
     found = [_of_shape(number, described[name], now.get(number)) for number, name in known.items()]
-    found += [_of_catalogue(column) for column in unlogged.values()]
+    found += [as_altered(column) for column in unlogged.values()]
     return tuple(sorted(found, key=lambda column: column.number))
 
 
 def _of_shape(number: int, shape: ColumnShape, column: SourceColumn | None) -> AlteredColumn:
     if column is not None and (shape.type_code, shape.type_modifier) == (column.type_code, column.type_modifier):
-        return replace(_of_catalogue(column), name=shape.name)
+        return replace(as_altered(column), name=shape.name)
     return AlteredColumn(
         number=number,
         name=shape.name,
@@ -126,19 +126,5 @@ def _of_shape(number: int, shape: ColumnShape, column: SourceColumn | None) -> A
         base_type_text=None,
         is_nullable=True,
         is_generated=False,
-        default=None,
-    )
-
-
-def _of_catalogue(column: SourceColumn) -> AlteredColumn:
-    return AlteredColumn(
-        number=column.number,
-        name=column.name,
-        type_text=column.type_text,
-        type_code=column.type_code,
-        type_modifier=column.type_modifier,
-        base_type_text=column.base_type_text,
-        is_nullable=column.is_nullable,
-        is_generated=column.is_generated,
         default=None,
     )
