@@ -23,6 +23,7 @@ from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
 from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
+from rowtide.replication.subscription_settings import SettingsChanges
 from rowtide.replication.sync_types import SyncType
 
 PUBLICATION = "shop"
@@ -58,7 +59,10 @@ def open_only_agent(
 ) -> Iterator[SubscriptionAgent]:
     """Open the agent of a subscription, or of the only one, to go step by step."""
     url, wanted = publisher.url, subscription or list_subscriptions(publisher)[0]
-    context = DeliveryContext(url, open_engine(url), limits=limits or BatchLimits(), watchers=watchers or Watchers())
+    settings = SettingsChanges()
+    if limits is not None:
+        settings = SettingsChanges(commit_batch_size=limits.transactions, commit_batch_threshold=limits.commands)
+    context = DeliveryContext(url, open_engine(url), watchers=watchers or Watchers(), settings=settings)
     with SubscriptionAgent.open(context, wanted) as agent:
         yield agent
 

@@ -21,6 +21,7 @@ _SUBSCRIPTION = {
     "publication": "publication",
     "subscriber": "subscriber",
     "state": "state",
+    "settings": "settings",
     "queued": "queued_commands",
     "size": "queued_bytes",
     "oldest": "oldest_queued",
@@ -62,4 +63,4 @@ def subscriptions(
 
     from rowtide.replication.inspection.listings import ListedSubscription
 
-    print_listed(ListedSubscription, listed, form, _SUBSCRIPTION, wide=wide)
+    print_listed(ListedSubscription, listed, form, _SUBSCRIPTION, wide=wide, json_texts=("settings",))

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from rowtide.replication.subscription_settings import MOST_IN_BATCH, SettingsChanges
+
 Publication = Annotated[str, typer.Argument(metavar="PUBLICATION", help="a publication's name")]
 Subscriber = Annotated[
     str,
@@ -17,4 +19,45 @@ Subscriber = Annotated[
 SomeSubscriber = Annotated[
     str | None, typer.Option("--subscriber", help="The subscriber's database; default: all.", show_default=False)
 ]
+CommitBatchSize = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MOST_IN_BATCH,
+        help="Source transactions in a transaction at the subscriber; 100 at first.",
+        show_default=False,
+    ),
+]
+CommitBatchThreshold = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MOST_IN_BATCH,
+        help="Commands after which a batch ends with its source transaction; 1000 at first.",
+        show_default=False,
+    ),
+]
+SkippedErrors = Annotated[
+    str | None,
+    typer.Option(
+        "--skip-errors",
+        metavar="N:N",
+        help='Leave out commands with these errors: 2601, 2627, 547, 515, 20598 or SQLSTATEs; "": none.',
+        show_default=False,
+    ),
+]
 SomePublication = Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")]
+
+
+def given_settings(
+    commit_batch_size: int | None, commit_batch_threshold: int | None, skip_errors: str | None
+) -> SettingsChanges:
+    """Return the settings that were given."""
+    given = SettingsChanges()
+    if commit_batch_size is not None:
+        given["commit_batch_size"] = commit_batch_size
+    if commit_batch_threshold is not None:
+        given["commit_batch_threshold"] = commit_batch_threshold
+    if skip_errors is not None:
+        given["skip_errors"] = skip_errors
+    return given

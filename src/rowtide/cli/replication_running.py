@@ -12,7 +12,13 @@ from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import Db
 from rowtide.cli.output import notes, print_wait
 from rowtide.cli.progress import progress
-from rowtide.cli.replication_options import SomePublication
+from rowtide.cli.replication_options import (
+    CommitBatchSize,
+    CommitBatchThreshold,
+    SkippedErrors,
+    SomePublication,
+    given_settings,
+)
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
 from rowtide.cli.watching import stopping
 from rowtide.core.errors import RowtideError
@@ -58,28 +64,19 @@ def deliver_backlogs(
 def run(
     db: Db,
     publication: SomePublication = None,
-    commit_batch_size: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Source transactions in a transaction at the subscriber.")
-    ] = 100,
-    commit_batch_threshold: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Commands after which a batch ends with its source transaction.")
-    ] = 1000,
+    commit_batch_size: CommitBatchSize = None,
+    commit_batch_threshold: CommitBatchThreshold = None,
     *,
     once: Annotated[bool, typer.Option("--once", help="Stop when everything committed before is delivered.")] = False,
-    skip_errors: Annotated[
-        str,
-        typer.Option(
-            metavar="N:N",
-            help="Leave out commands with these errors: 2601, 2627, 547, 515, 20598 or SQLSTATEs.",
-            show_default=False,
-        ),
-    ] = "",
+    skip_errors: SkippedErrors = None,
 ) -> None:
-    """Read the log, unless another process does, and deliver until Ctrl-C (SQL Server: Distribution Agent)."""
+    """Read the log, unless another process does, and deliver until Ctrl-C (SQL Server: Distribution Agent).
+
+    Options that are given replace the settings of the subscriptions.
+    """
     prepare_log_reader()
     replication = connect(db).replication
 
-    from rowtide.replication.distribution.batches import BatchLimits
     from rowtide.replication.distribution.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
 
     with stopping() as stop, progress("Starting the log reader ...", describe_reports) as on_report:
@@ -101,9 +98,9 @@ def run(
             gone, error = dropped.subscription, dropped.error
             notes.print(f"{gone.publication} to {gone.subscriber}: {error}", soft_wrap=True)
 
-        limits = BatchLimits(commit_batch_size, commit_batch_threshold)
         watchers = Watchers(on_report, on_trouble, on_retry, on_report, on_skipped, on_dropped)
-        replication.run(publication, once=once, limits=limits, stop=stop, watchers=watchers, skip_errors=skip_errors)
+        settings = given_settings(commit_batch_size, commit_batch_threshold, skip_errors)
+        replication.run(publication, once=once, stop=stop, watchers=watchers, **settings)
 
 
 @app.command(epilog="Example: rowtide replication restart-log --yes --db postgresql://localhost/shop")

@@ -8,9 +8,18 @@ import typer
 
 from rowtide.cli.options import MOST_HOURS, Db, ListingFormat
 from rowtide.cli.output import Format, notes, print_listed
-from rowtide.cli.replication_options import Publication, SomeSubscriber, Subscriber
+from rowtide.cli.replication_options import (
+    CommitBatchSize,
+    CommitBatchThreshold,
+    Publication,
+    SkippedErrors,
+    SomeSubscriber,
+    Subscriber,
+    given_settings,
+)
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
+from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 
 app = typer.Typer()
@@ -47,6 +56,9 @@ def add_subscription(
             show_default=False,
         ),
     ] = None,
+    commit_batch_size: CommitBatchSize = None,
+    commit_batch_threshold: CommitBatchThreshold = None,
+    skip_errors: SkippedErrors = None,
 ) -> None:
     """Subscribe a database: its rows, and all changes that commit from now on (SQL Server: sp_addsubscription).
 
@@ -62,6 +74,7 @@ def add_subscription(
         if_exists=if_exists,
         lsn=CommitLsn.parse(lsn) if lsn is not None else None,
         constraints=constraints,
+        settings=SubscriptionSettings(**given_settings(commit_batch_size, commit_batch_threshold, skip_errors)),
     )
     copies = "copies its rows and delivers" if sync_type is SyncType.AUTOMATIC else "delivers"
     notes.print(f"Added; `rowtide replication run` {copies}.")
@@ -69,6 +82,27 @@ def add_subscription(
         notes.print(
             f"Without unique index: {constraint} is deferrable; SQLite would check it too early.", soft_wrap=True
         )
+
+
+@app.command(
+    epilog="Example: rowtide replication change-subscription shop --subscriber postgresql://localhost/copy"
+    " --commit-batch-size 1000 --db postgresql://localhost/shop"
+)
+def change_subscription(
+    db: Db,
+    publication: Publication,
+    subscriber: Subscriber,
+    commit_batch_size: CommitBatchSize = None,
+    commit_batch_threshold: CommitBatchThreshold = None,
+    skip_errors: SkippedErrors = None,
+) -> None:
+    """Change how a subscription is delivered (SQL Server: sp_changesubscription).
+
+    A run takes it on at the end of a batch; its own options go before these settings.
+    """
+    given = given_settings(commit_batch_size, commit_batch_threshold, skip_errors)
+    settings = connect(db).replication.change_subscription(publication, subscriber, **given)
+    notes.print(f"Settings that are not the default: {settings.encode() or 'none'}.", soft_wrap=True)
 
 
 @app.command(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rowtide.replication.articles import ArticleOptions, ArticleRequest
     from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
     from rowtide.replication.definitions import Subscription, SubscriptionState
-    from rowtide.replication.distribution.batches import BatchLimits
     from rowtide.replication.distribution.watchers import (
         DeliveryReport,
         DroppedTable,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from rowtide.replication.snapshot.agent import SnapshotReport
     from rowtide.replication.spark.backlogs import DeliveredBacklog
     from rowtide.replication.status import SubscriptionStatus
+    from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
     from rowtide.replication.sync_types import Constraints, IfExists, SubscriptionOptions, SubscriptionRequest, SyncType
     from rowtide.replication.targets.sequences import SyncedSequence
     from rowtide.replication.tracers import TracerArrival
@@ -41,7 +41,6 @@ __all__ = [
     "ArticleOptions",
     "ArticleRequest",
     "ArticleValidation",
-    "BatchLimits",
     "BeforeImages",
     "BrowsedCommand",
     "CallFormat",
@@ -62,12 +61,14 @@ __all__ = [
     "OpenedSource",
     "Operation",
     "ReplicationRehearsal",
+    "SettingsChanges",
     "SkippedCommand",
     "SnapshotReport",
     "SourceDefinition",
     "Subscription",
     "SubscriptionOptions",
     "SubscriptionRequest",
+    "SubscriptionSettings",
     "SubscriptionState",
     "SubscriptionStatus",
     "SyncType",
@@ -83,7 +84,6 @@ _HOMES = {
     "ArticleOptions": "rowtide.replication.articles",
     "ArticleRequest": "rowtide.replication.articles",
     "ArticleValidation": "rowtide.replication.inspection.validating",
-    "BatchLimits": "rowtide.replication.distribution.batches",
     "BeforeImages": "rowtide.core.tables",
     "BrowsedCommand": "rowtide.replication.inspection.browsing",
     "CallFormat": "rowtide.replication.call_formats",
@@ -104,12 +104,14 @@ _HOMES = {
     "OpenedSource": "rowtide.log.postgres.provision",
     "Operation": "rowtide.core.operations",
     "ReplicationRehearsal": "rowtide.replication.api",
+    "SettingsChanges": "rowtide.replication.subscription_settings",
     "SkippedCommand": "rowtide.replication.distribution.watchers",
     "SnapshotReport": "rowtide.replication.snapshot.agent",
     "SourceDefinition": "rowtide.log.source_definition",
     "Subscription": "rowtide.replication.definitions",
     "SubscriptionOptions": "rowtide.replication.sync_types",
     "SubscriptionRequest": "rowtide.replication.sync_types",
+    "SubscriptionSettings": "rowtide.replication.subscription_settings",
     "SubscriptionState": "rowtide.replication.definitions",
     "SubscriptionStatus": "rowtide.replication.status",
     "SyncType": "rowtide.replication.sync_types",

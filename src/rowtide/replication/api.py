@@ -21,11 +21,12 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import find_source, read_source
 from rowtide.replication import definitions, history, retention, tracers
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
-from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
+from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.history import HistoricError, HistoricState
 from rowtide.replication.inspection import listings
 from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
 from rowtide.replication.status import SubscriptionStatus, read_status
+from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
 from rowtide.replication.sync_types import IfExists, SubscriptionOptions, SubscriptionRequest
 from rowtide.replication.tracers import TracerArrival
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.log.postgres.provision import OpenedSource
-    from rowtide.replication.distribution.batches import BatchLimits
     from rowtide.replication.distribution.watchers import Watchers
     from rowtide.replication.inspection.browsing import BrowsedCommand
     from rowtide.replication.inspection.validating import ArticleValidation
@@ -184,6 +184,17 @@ class TransactionalReplication(ArticlePublishing):
 
         return subscriptions.reinitialize(self._engine, self._url, publication, subscriber, if_exists)
 
+    def change_subscription(
+        self, publication: str, subscriber: str, **changes: Unpack[SettingsChanges]
+    ) -> SubscriptionSettings:
+        """Change settings of a subscription and return them all (SQL Server: sp_changesubscription).
+
+        A run takes them on within a second, at the end of a batch.
+        """
+        from rowtide.replication.subscribing import subscriptions
+
+        return subscriptions.change_subscription(self._engine, self._url, publication, subscriber, changes)
+
     def sync_sequences(self, publication: str, subscriber: str | None = None) -> Sequence[SyncedSequence]:
         """Move the sequences of subscribers' columns to where the publisher's are, none of them back.
 
@@ -287,53 +298,50 @@ class TransactionalReplication(ArticlePublishing):
         return validating.validate(self._engine, self._url, publication, with_checksum=checksum)
 
     def deliver_backlogs(
-        self, publication: str | None = None, *, limits: BatchLimits | None = None, spark: SparkSession | None = None
+        self, publication: str | None = None, *, spark: SparkSession | None = None, **settings: Unpack[SettingsChanges]
     ) -> tuple[DeliveredBacklog, ...]:
         """Deliver large backlogs from the log store, one Spark task per subscription.
 
-        For many subscribers, or after a long stop; `run` continues from there.
+        For many subscribers, or after a long stop; `run` continues from there. `settings` as for `run`.
         """
         from rowtide.lake.session import build_session
-        from rowtide.replication.distribution.batches import BatchLimits
         from rowtide.replication.spark.backlogs import deliver_backlogs
 
         with translated(), self._engine.connect() as connection:
             read_source(connection, self._url)  # before Spark is started for nothing
         session = spark if spark is not None else build_session()
-        return deliver_backlogs(session, self._engine, self._url, publication, limits or BatchLimits())
+        return deliver_backlogs(session, self._engine, self._url, publication, settings)
 
     def run(
         self,
         publication: str | None = None,
         *,
         once: bool = False,
-        limits: BatchLimits | None = None,
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
-        skip_errors: str = "",
+        **settings: Unpack[SettingsChanges],
     ) -> None:
         """Read the log, unless another process does, and deliver to all subscribers of a publication, or of all.
 
         (SQL Server: the Log Reader Agent and the Distribution Agents.) Each subscription has a thread. If one stops
         with an error, `watchers` is called and the others continue. The run ends when `stop` is set; with `once`, when
         everything committed before is delivered. Raises the error if all subscriptions have stopped with one, or with
-        `once` if any has; `SubscriptionsFailed` for several. `skip_errors` lists SQL Server error numbers or SQLSTATEs,
-        separated by colons; a command with such an error is skipped and reported to `watchers`. Raises
-        `SkipErrorsInvalid` at once.
+        `once` if any has; `SubscriptionsFailed` for several. `settings` replace those of the subscriptions.
+        `skip_errors` lists SQL Server error numbers or SQLSTATEs, separated by colons; a command with such an error is
+        skipped and reported to `watchers`. Raises `SkipErrorsInvalid`, `SettingOutOfRange` at once.
         """
         from rowtide.log.postgres.lease import describe_holder
-        from rowtide.replication.distribution.batches import BatchLimits
         from rowtide.replication.distribution.context import DeliveryContext
         from rowtide.replication.distribution.watchers import Watchers
         from rowtide.replication.running.run import run_replication
 
+        SkipErrors.parse(SubscriptionSettings(**settings).skip_errors)
         context = DeliveryContext(
             self._url,
             open_engine(self._url, application_name=f"{definitions.APPLICATION_NAME} {describe_holder()}"),
             stop or threading.Event(),
-            limits or BatchLimits(),
             watchers or Watchers(),
-            SkipErrors.parse(skip_errors) if skip_errors else NOTHING_SKIPPED,
+            settings,
         )
         run_replication(context, publication, once=once)
 

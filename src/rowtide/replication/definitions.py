@@ -7,7 +7,7 @@ far delivery is, only the subscriber knows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from sqlalchemy import (
@@ -44,6 +44,7 @@ from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.errors import PublicationUnknown, SubscriptionUnknown
+from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import Constraints, SyncType
 
 SCHEMA = "distribution"
@@ -105,6 +106,7 @@ agents = Table(
     ),
     Column("resumptions", Integer, nullable=False, server_default=text("0"), comment="how often it was resumed"),
     Column("subscription_guid", Text, nullable=False, unique=True, comment="what the subscriber's progress goes by"),
+    Column("settings", Text, comment="JSON: of SubscriptionSettings what is not the default"),
 )
 
 subscriptions = Table(
@@ -121,6 +123,7 @@ subscriptions = Table(
 _NEW_COLUMNS = (
     (publications.name, "replicate_ddl", "boolean not null default true"),
     (subscriptions.name, "definition", "text"),
+    (agents.name, "settings", "text"),
 )
 """Columns that the tables of an earlier build lack."""
 
@@ -141,6 +144,7 @@ class Subscription:
     resumptions: int = 0
     constraints: Constraints | None = None
     replicates_ddl: bool = True
+    settings: SubscriptionSettings = field(default_factory=SubscriptionSettings)
 
     @property
     def reader(self) -> str:
@@ -319,6 +323,11 @@ _REPLICATES_DDL: ColumnElement[bool] = literal_column(
 
 _OWN_DEFINITION: ColumnElement[str] = literal_column("""to_jsonb("MSsubscriptions") ->> 'definition'""", Text)
 
+SETTINGS: ColumnElement[str] = literal_column("""to_jsonb("MSdistribution_agents") ->> 'settings'""", Text).label(
+    "settings"
+)
+"""A subscription's settings as stored; null in the table of an earlier build."""
+
 _classes = table("pg_class", column("oid"), schema="pg_catalog")
 
 
@@ -344,11 +353,13 @@ def add_subscription(
     connection: Connection, publication_id: int, subscription: Subscription, sync_type: SyncType
 ) -> None:
     """Record a subscription to all articles of a publication, in the caller's transaction."""
+    complete(connection)
     values = {
         "publication_id": publication_id,
         "subscriber": subscription.subscriber,
         "subscription_guid": subscription.guid,
         "constraints": subscription.constraints,
+        "settings": subscription.settings.encode(),
     }
     agent_id = connection.execute(insert(agents).values(values).returning(agents.c.id)).scalar_one()
     for article_id, position in subscription.starts.items():
@@ -377,6 +388,7 @@ def list_subscriptions(connection: Connection, publication: str | None = None) -
             agents.c.resumptions,
             agents.c.constraints,
             _REPLICATES_DDL,
+            SETTINGS,
         )
         .join(publications, publications.c.publication_id == agents.c.publication_id)
         .join(subscriptions, subscriptions.c.agent_id == agents.c.id)
@@ -402,6 +414,7 @@ def _read(row: RowMapping) -> Subscription:
         resumptions=row["resumptions"],
         constraints=None if row["constraints"] is None else Constraints(row["constraints"]),
         replicates_ddl=row["replicate_ddl"],
+        settings=SubscriptionSettings.decode(row["settings"]),
     )
 
 
@@ -417,6 +430,12 @@ def get_subscription(connection: Connection, publication: str, subscriber: str) 
 def set_status(connection: Connection, agent_id: int, status: SubscriptionState) -> None:
     """Activate or deactivate a subscription; other processes see it within a second."""
     connection.execute(update(subscriptions).where(subscriptions.c.agent_id == agent_id).values(status=int(status)))
+
+
+def set_settings(connection: Connection, agent_id: int, settings: SubscriptionSettings) -> None:
+    """Record a subscription's settings, in the caller's transaction; a run takes them on within a second."""
+    complete(connection)
+    connection.execute(update(agents).where(agents.c.id == agent_id).values(settings=settings.encode()))
 
 
 def count_resumption(connection: Connection, agent_id: int) -> None:

@@ -891,3 +891,16 @@ class SubscriberFileReplaced(Retryable):
     fact = "{path} was replaced by another file, or removed"
     hint = "Delivery opens the file again, and resumes from its position."
     path: str
+
+
+@numbered
+class SettingOutOfRange(Invalid):
+    """A subscription's setting is outside its range."""
+
+    number = 7210
+    fact = "{setting} cannot be {value}"
+    hint = "Choose a number from {least} to {most}."
+    setting: str
+    value: int
+    least: int
+    most: int

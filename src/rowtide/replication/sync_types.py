@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypedDict
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.replication.errors import LsnNotGiven
+from rowtide.replication.subscription_settings import SubscriptionSettings
 
 
 class SyncType(StrEnum):
@@ -53,6 +54,7 @@ class SubscriptionRequest:
     lsn: CommitLsn | None = None
     constraints: Constraints | None = None
     chunk_bytes: int = 64 << 20
+    settings: SubscriptionSettings = field(default_factory=SubscriptionSettings)
 
     def __post_init__(self) -> None:
         if (self.sync_type is SyncType.FROM_LSN) != (self.lsn is not None):
@@ -67,3 +69,4 @@ class SubscriptionOptions(TypedDict, total=False):
     lsn: CommitLsn | None
     constraints: Constraints | None
     chunk_bytes: int
+    settings: SubscriptionSettings

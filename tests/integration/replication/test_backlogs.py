@@ -8,8 +8,8 @@ import pytest
 
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.spark.backlogs import DeliveredBacklog, deliver_backlogs
+from rowtide.replication.subscription_settings import SettingsChanges
 from rowtide.replication.sync_types import SyncType
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ ORDERS = "create table orders (id int primary key, qty int)"
 
 def deliver(replicated: ReplicatedDatabase, spark: SparkSession, *, least_rows: int) -> tuple[DeliveredBacklog, ...]:
     url = replicated.publisher.url
-    return deliver_backlogs(spark, open_engine(url), url, None, BatchLimits(), least_rows=least_rows)
+    return deliver_backlogs(spark, open_engine(url), url, None, SettingsChanges(), least_rows=least_rows)
 
 
 @pytest.mark.exhaustive

@@ -24,7 +24,7 @@ from rowtide.log.state import Gap, ManifestState, bounded_end, next_gap, segment
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.alterations import AlteringTransaction, find_altering
-from rowtide.replication.distribution.batches import Call, Cutter, in_order
+from rowtide.replication.distribution.batches import BatchLimits, Call, Cutter, in_order
 from rowtide.replication.distribution.commit_times import CommitTimes
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import (
@@ -214,7 +214,7 @@ class DistributionAgent:
         """Deliver the rest of a range; the first batch row by row if it was rolled back."""
         self._times = CommitTimes()
         batch: _Batch | None = None
-        cutter = Cutter(self._context.limits)
+        cutter = Cutter(BatchLimits.of(self._subscription.settings))
         for call in self._read_calls(state, end, self._find_versions(state)):
             reached = cutter.ends_before(call.lsn)
             if batch is not None and reached is not None:

@@ -15,6 +15,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.encoding import Arguments, Calls
+from rowtide.replication.subscription_settings import SubscriptionSettings
 
 COMMIT_BATCH_SIZE = 100
 COMMIT_BATCH_THRESHOLD = 1000
@@ -26,6 +27,13 @@ class BatchLimits:
 
     transactions: int = COMMIT_BATCH_SIZE
     commands: int = COMMIT_BATCH_THRESHOLD
+
+    @classmethod
+    def of(cls, settings: SubscriptionSettings) -> BatchLimits:
+        """Return a subscription's limits."""
+        return cls(
+            settings.commit_batch_size or COMMIT_BATCH_SIZE, settings.commit_batch_threshold or COMMIT_BATCH_THRESHOLD
+        )
 
 
 class Call(NamedTuple):

@@ -30,7 +30,12 @@ class SkipErrors:
 
     @classmethod
     def parse(cls, text: str) -> SkipErrors:
-        """Parse SQL Server error numbers and SQLSTATEs, separated by colons. Raises `SkipErrorsInvalid`."""
+        """Parse SQL Server error numbers and SQLSTATEs, separated by colons; none if empty.
+
+        Raises `SkipErrorsInvalid`.
+        """
+        if not text:
+            return NOTHING_SKIPPED
         codes: set[str] = set()
         for part in text.split(":"):
             code = part.strip().upper()

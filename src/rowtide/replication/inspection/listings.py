@@ -50,8 +50,9 @@ class ListedArticle:
 class ListedSubscription:
     """A subscription, with its queue in the log store (SQL Server: sp_helpsubscription).
 
-    `queued_commands` are counted as in `replication status`; `queued_bytes` counts whole segments that contain some,
-    and `oldest_queued` is when the first of these was read from the log.
+    `settings` are those that are not the default, as a JSON object. `queued_commands` are counted as in `replication
+    status`; `queued_bytes` counts whole segments that contain some, and `oldest_queued` is when the first of these was
+    read from the log.
     """
 
     publication: str
@@ -60,6 +61,7 @@ class ListedSubscription:
     state: str
     sync_type: str
     constraints: str | None
+    settings: str | None
     subscribed_at: datetime
     delivered: Position | None
     queued_commands: int
@@ -109,6 +111,7 @@ def list_subscriptions(engine: Engine, database: str, publication: str | None = 
                 publications.c.publication,
                 agents.c.subscriber,
                 agents.c.constraints,
+                definitions.SETTINGS,
                 func.array_agg(articles.c.article).label("articles"),
                 func.min(subscriptions.c.sync_type).label("sync_type"),
                 func.min(subscriptions.c.subscription_time).label("subscribed_at"),
@@ -125,6 +128,7 @@ def list_subscriptions(engine: Engine, database: str, publication: str | None = 
             state=status.state,
             sync_type=row.sync_type,
             constraints=row.constraints,
+            settings=row.settings,
             subscribed_at=row.subscribed_at,
             delivered=status.delivered,
             queued_commands=status.undelivered_commands,

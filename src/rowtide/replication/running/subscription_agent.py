@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
@@ -53,7 +54,7 @@ class SubscriptionAgent:
     @classmethod
     @contextmanager
     def open(cls, context: DeliveryContext, subscription: Subscription) -> Iterator[SubscriptionAgent]:
-        """Open a subscription's agent, which takes the place of any before.
+        """Open a subscription's agent, which takes the place of any before; the run's own settings go first.
 
         It shares nothing with other agents: each may run in a thread of its own. Raises `DatabaseNotEnabled`, and what
         opening a subscriber raises.
@@ -62,6 +63,7 @@ class SubscriptionAgent:
             source = read_source(connection, context.url)
             articles = definitions.list_subscribed(connection, subscription.agent_id)
         manifest = open_own_manifest(source)
+        subscription = replace(subscription, settings=subscription.settings.changed(**context.settings))
         with ExitStack() as held:
             yield cls(context, subscription, articles, manifest, held)
 
@@ -153,7 +155,7 @@ class SubscriptionAgent:
     @contextmanager
     def _open_distribution(self, state: SnapshotState) -> Iterator[DistributionAgent]:
         subscription, articles, context = self._subscription, self._articles, self._context
-        opened = kind_of(subscription.subscriber).open_delivery(subscription, articles, context.skips)
+        opened = kind_of(subscription.subscriber).open_delivery(subscription, articles)
         with closing(opened) as delivery:
             hand_over = None if state.end is None else self._plan_hand_over(state, state.end)
             agent = DistributionAgent(context, subscription, articles, self._manifest, delivery, hand_over)

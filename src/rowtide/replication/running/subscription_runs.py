@@ -56,12 +56,12 @@ class SubscriptionRuns:
     def follow(self, wanted: Iterable[Subscription]) -> None:
         """Start what is wanted and was not, stop what no longer is, report what has failed.
 
-        What has failed stays so until it is resumed.
+        What has other settings now is stopped and started. What has failed stays so until it is resumed.
         """
         by_id = {subscription.agent_id: subscription for subscription in wanted}
         for agent_id, thread in list(self._threads.items()):
             now = by_id.get(agent_id)
-            if now is None:
+            if now is None or now.settings != thread.subscription.settings:
                 thread.run.request_stop()
             if _has_ended(thread) and (now is None or thread.is_restarted(now)):
                 del self._threads[agent_id]

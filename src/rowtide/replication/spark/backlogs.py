@@ -27,10 +27,10 @@ from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription, SubscriptionState
-from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
+from rowtide.replication.subscription_settings import SettingsChanges
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def deliver_backlogs(
     engine: Engine,
     url: str,
     publication: str | None,
-    limits: BatchLimits,
+    settings: SettingsChanges,
     *,
     least_rows: int = LEAST_ROWS,
 ) -> tuple[DeliveredBacklog, ...]:
@@ -77,7 +77,7 @@ def deliver_backlogs(
         return ()
     require_reachable(source.log_store)
     return _deliver_in_tasks(
-        spark, len(chosen), lambda place: deliver_backlog(url, chosen[place], state.position, limits)
+        spark, len(chosen), lambda place: deliver_backlog(url, chosen[place], state.position, settings)
     )
 
 
@@ -101,13 +101,15 @@ def _is_worth_a_task(subscription: Subscription, state: ManifestState, least_row
     return sum(segment.rows for segment in segments_between(state, reader.position, state.position)) >= least_rows
 
 
-def deliver_backlog(url: str, subscription: Subscription, target: Position, limits: BatchLimits) -> DeliveredBacklog:
+def deliver_backlog(
+    url: str, subscription: Subscription, target: Position, settings: SettingsChanges
+) -> DeliveredBacklog:
     """Deliver to one subscription up to a position, or until an error."""
     began, reports = time.monotonic(), list[DeliveryReport]()
     reached, failure = None, None
     try:
         watchers = Watchers(on_batch=reports.append)
-        context = DeliveryContext(url, open_engine(url), limits=limits, watchers=watchers)
+        context = DeliveryContext(url, open_engine(url), watchers=watchers, settings=settings)
         with SubscriptionAgent.open(context, subscription) as agent:
             _step_to(target, agent.step, lambda: agent.position)
             reached = agent.position

@@ -28,6 +28,7 @@ from rowtide.replication import definitions
 from rowtide.replication.articles import Article, as_copied
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.alterations import adds_none_since
+from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors import (
     CopyUnreadable,
     LsnNotKept,
@@ -40,6 +41,7 @@ from rowtide.replication.schema_changes import NOT_REPORTED, Unfollowed, as_alte
 from rowtide.replication.snapshot.table_details import read_table_details
 from rowtide.replication.subscribing.other_databases import require_other_database
 from rowtide.replication.subscribing.readers import keeping
+from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
 from rowtide.replication.sync_types import IfExists, SubscriptionRequest, SyncType
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
@@ -52,9 +54,10 @@ def add_subscription(
 
     Returns the unique constraints that its tables do not get, because the subscriber would check them too early. The
     subscriber is prepared before the subscription is recorded: what an interrupted call leaves there has no effect.
-    Raises `DatabaseKindUnknown`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`, `LsnNotKept`, and
-    what `require_other_database` and preparing such a subscriber raise.
+    Raises `DatabaseKindUnknown`, `SkipErrorsInvalid`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`,
+    `LsnNotKept`, and what `require_other_database` and preparing such a subscriber raise.
     """
+    SkipErrors.parse(wanted.settings.skip_errors)
     kind = kind_of(subscriber)
     subscriber = kind.address(subscriber)
     guid = str(uuid.uuid4())
@@ -76,7 +79,9 @@ def add_subscription(
             articles = _renew(connection, manifest.state, known, mark)
             start = mark if wanted.lsn is None else kept
             starts = {article.article_id: start for article in articles}
-            subscription = Subscription(0, publication, subscriber, guid, starts, constraints=wanted.constraints)
+            subscription = Subscription(
+                0, publication, subscriber, guid, starts, constraints=wanted.constraints, settings=wanted.settings
+            )
             definitions.add_subscription(connection, publication_id, subscription, wanted.sync_type)
             new = NewSubscription(
                 guid,
@@ -159,6 +164,23 @@ def _find_bounds(source: PostgresCopySource, article: Article, wanted: Subscript
     return source.find_bounds(as_copied(article), wanted.chunk_bytes)
 
 
+def change_subscription(
+    engine: Engine, database: str, publication: str, subscriber: str, changes: SettingsChanges
+) -> SubscriptionSettings:
+    """Change settings of a subscription and return them all (SQL Server: sp_changesubscription).
+
+    Raises `PublicationUnknown`, `SubscriptionUnknown`, `SettingOutOfRange`, `SkipErrorsInvalid`.
+    """
+    subscriber = kind_of(subscriber).address(subscriber)
+    with translated(), engine.begin() as connection:
+        read_source(connection, database)
+        subscription = definitions.get_subscription(connection, publication, subscriber)
+        settings = subscription.settings.changed(**changes)
+        SkipErrors.parse(settings.skip_errors)
+        definitions.set_settings(connection, subscription.agent_id, settings)
+    return settings
+
+
 def drop_subscription(
     engine: Engine, database: str, publication: str, subscriber: str, *, ignore_subscriber: bool
 ) -> None:
@@ -205,7 +227,7 @@ def reinitialize(
             definitions.get_subscription(connection, publication, wanted)
     chosen = [found for found in known if wanted in (None, found.subscriber)]
     for found in chosen:
-        again = SubscriptionRequest(if_exists=if_exists, constraints=found.constraints)
+        again = SubscriptionRequest(if_exists=if_exists, constraints=found.constraints, settings=found.settings)
         drop_subscription(engine, database, publication, found.subscriber, ignore_subscriber=False)
         add_subscription(engine, database, publication, found.subscriber, again)
     return tuple(found.subscriber for found in chosen)

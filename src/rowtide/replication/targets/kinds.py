@@ -11,7 +11,6 @@ from rowtide.databases.urls import parse_url
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.delivery import Delivery
-from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.snapshot.target import SnapshotTarget
 from rowtide.replication.targets.fingerprints import Fingerprint
 from rowtide.replication.targets.identity import DatabaseIdentity
@@ -49,7 +48,7 @@ class SubscriberKind:
     prepare: Callable[[str, NewSubscription], Sequence[str]]
     forget: Callable[[str, str, Iterable[Article]], None]
     creations: Callable[[Iterable[Article]], Sequence[str]]
-    open_delivery: Callable[[Subscription, Sequence[Article], SkipErrors], Delivery]
+    open_delivery: Callable[[Subscription, Sequence[Article]], Delivery]
     open_snapshot: Callable[[Subscription], SnapshotTarget]
     read_fingerprints: ReadFingerprints
     move_sequences: Callable[[str, Sequence[PublishedSequence]], Sequence[SyncedSequence]]

@@ -75,7 +75,6 @@ def renew(followed: Followed, guid: str) -> Iterator[str]:
     if followed.changes:
         yield from renew_procedures(article)
     values = (guid, article.article_id, encode_article(article))
-    yield progress.ALTERED_ARTICLES
     yield progress.RECORD_ARTICLE.format(*map(quote_literal, values))
 
 

@@ -14,7 +14,7 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.delivery import AlterationRefused, Progress
-from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
+from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors import CommandError, SubscriberTableInUse
 from rowtide.replication.schema_changes import Followed, SchemaChange
 from rowtide.replication.targets.postgres import alterations, progress
@@ -48,9 +48,8 @@ class PostgresDelivery:
         connection: psycopg.Connection,
         subscription: Subscription,
         articles: Sequence[Article],
-        skips: SkipErrors,
     ) -> None:
-        self._skips = skips
+        self._skips = SkipErrors.parse(subscription.settings.skip_errors)
         self._subscriber = subscription.subscriber
         self._guid = subscription.guid.encode()
         self._progress = progress.take_over(connection, subscription.guid, describe_holder())
@@ -61,9 +60,7 @@ class PostgresDelivery:
         self._mode: Mode = RowByRow(self._sender)
 
     @classmethod
-    def open(
-        cls, subscription: Subscription, articles: Sequence[Article] = (), skips: SkipErrors = NOTHING_SKIPPED
-    ) -> PostgresDelivery:
+    def open(cls, subscription: Subscription, articles: Sequence[Article] = ()) -> PostgresDelivery:
         """Connect and take over from any earlier agent. Calls of articles that are not given are sent one by one.
 
         Raises `ConnectionFailed`, `ReplicationRoleRefused`, `SubscriberUnprepared`.
@@ -74,7 +71,7 @@ class PostgresDelivery:
             constraints=subscription.constraints,
         )
         try:
-            return cls(connection, subscription, articles, skips)
+            return cls(connection, subscription, articles)
         except BaseException:
             connection.close()
             raise

@@ -7,6 +7,7 @@ progress row, and is refused unless epoch and position are those that its agent 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 import psycopg
 from psycopg import sql
@@ -23,15 +24,7 @@ _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 FENCED = "RT001"
 """The error that refuses a batch after another agent has taken over."""
 
-ALTERED_ARTICLES = f"""
-create table if not exists {SCHEMA}."MSreplication_articles" (
-    subscription_guid text references {SCHEMA}."MSreplication_subscriptions" on delete cascade,
-    article_id text, definition text not null,
-    primary key (subscription_guid, article_id))
-"""
-"""The statement that creates the table of the articles that were altered, as the subscriber has them."""
-
-CREATIONS = (
+_OBJECTS = (
     f"create schema if not exists {SCHEMA}",
     f"""
 create table if not exists {SCHEMA}."MSreplication_subscriptions" (
@@ -53,7 +46,12 @@ create table if not exists {SCHEMA}."MSsnapshot_statements" (
     place int, statement text not null,
     primary key (subscription_guid, place))
 """,
-    ALTERED_ARTICLES,
+    f"""
+create table if not exists {SCHEMA}."MSreplication_articles" (
+    subscription_guid text references {SCHEMA}."MSreplication_subscriptions" on delete cascade,
+    article_id text, definition text not null,
+    primary key (subscription_guid, article_id))
+""",
     RAISE_ERROR,
     TRUNCATE,
     f"""
@@ -79,7 +77,14 @@ begin atomic
 end
 """,
 )
-"""The statements that create delivery's objects at a subscriber. Idempotent."""
+_VERSION = f"rowtide {sha256(''.join(_OBJECTS).encode()).hexdigest()[:16]}"
+"""What distinguishes the objects of this build from those of others."""
+
+CREATIONS = (*_OBJECTS, f"comment on schema {SCHEMA} is '{_VERSION}'")
+"""The statements that create delivery's objects at a subscriber, or bring those of an earlier build up to date.
+
+Idempotent. A column that tables of an earlier build lack is added by a statement of its own.
+"""
 
 RECORD_ARTICLE = f"""
 insert into {SCHEMA}."MSreplication_articles" values ({{}}, {{}}, {{}})
@@ -88,6 +93,22 @@ on conflict (subscription_guid, article_id) do update set definition = excluded.
 
 BEGIN_BATCH = f'call {SCHEMA}."sp_MSbeginbatch"($1, $2, $3)'
 END_BATCH = f'call {SCHEMA}."sp_MSendbatch"($1, $2)'
+
+
+def make_current(connection: psycopg.Connection) -> None:
+    """Create delivery's objects, or bring those of an earlier build up to date; nothing if they are of this one.
+
+    In one transaction, which excludes others that do the same. Raises `RightMissing`.
+    """
+    with translated():
+        if connection.execute(_FIND_VERSION).fetchone() == (_VERSION,):
+            return
+        with connection.transaction():
+            connection.execute("select pg_advisory_xact_lock(hashtext('rowtide subscriber'))")
+            if connection.execute(_FIND_VERSION).fetchone() == (_VERSION,):
+                return
+            for statement in CREATIONS:
+                connection.execute(sql.SQL(statement))
 
 
 def record(connection: psycopg.Connection, guid: str, publication: str, system: str, position: Position) -> None:
@@ -113,14 +134,19 @@ def list_recorded(connection: psycopg.Connection) -> frozenset[str]:
 def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress:
     """Increment the epoch for a starting agent; return it with the progress.
 
-    Waits for a running batch of an earlier agent. Raises `SubscriberUnprepared`.
+    Brings objects of an earlier build up to date first. Waits for a running batch of an earlier agent. Raises
+    `SubscriberUnprepared`, `RightMissing`.
     """
     statement = sql.SQL(
         "update {} set epoch = epoch + 1, agent = %s where subscription_guid = %s "
         "returning transaction_timestamp, batch, epoch"
     ).format(_TABLE)
     with translated():
-        row = connection.execute(statement, (agent, guid)).fetchone() if _is_made(connection) else None
+        is_made = _is_made(connection)
+    if is_made:
+        make_current(connection)
+    with translated():
+        row = connection.execute(statement, (agent, guid)).fetchone() if is_made else None
     if row is None:
         raise SubscriberUnprepared(guid)
     return Progress(Position(row[0]), int(row[1]), int(row[2]))
@@ -129,10 +155,6 @@ def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress
 def read_articles(connection: psycopg.Connection, guid: str, articles: Sequence[Article]) -> tuple[Article, ...]:
     """Return articles as the subscriber has them, after the schema changes that it was brought through."""
     with translated():
-        found = connection.execute("select to_regclass(%s)", (f'{SCHEMA}."MSreplication_articles"',)).fetchone()
-        if found is None or found[0] is None:
-            # Of an earlier build, and not altered since.
-            return tuple(articles)
         statement = f'select article_id, definition from {SCHEMA}."MSreplication_articles" where subscription_guid = %s'
         rows = connection.execute(sql.SQL(statement), (guid,)).fetchall()
     altered = {article_id: decode_article(definition) for article_id, definition in rows}
@@ -147,6 +169,9 @@ def forget(connection: psycopg.Connection, guid: str) -> None:
         connection.execute(sql.SQL("delete from {} where subscription_guid = %s").format(_TABLE), (guid,))
         if connection.execute(sql.SQL("select from {} limit 1").format(_TABLE)).fetchone() is None:
             connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(SCHEMA)))
+
+
+_FIND_VERSION = f"select obj_description(to_regnamespace('{SCHEMA}'), 'pg_namespace')"
 
 
 def _is_made(connection: psycopg.Connection) -> bool:

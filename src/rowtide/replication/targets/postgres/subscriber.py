@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
 import psycopg
@@ -60,9 +60,9 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
                 _require_own_procedures(connection, article)
         if subscription.constraints is None:
             require_none_acting(connection, subscription.articles)
-        made = progress.CREATIONS if subscription.has_procedures else creations(subscription.articles)
+        progress.make_current(connection)
         with translated():
-            for statement in made:
+            for statement in () if subscription.has_procedures else _creations(subscription.articles):
                 connection.execute(sql.SQL(statement))
             progress.record(
                 connection,
@@ -78,14 +78,13 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
 
 def creations(articles: Iterable[Article]) -> Sequence[str]:
     """Return the statements that create delivery's objects; `script-procedures` prints them."""
-    made = (
-        statement
-        for article in articles
-        for operation in procedures.OPERATIONS
-        for kind in _KINDS
-        for statement in kind.creations(article, operation)
-    )
-    return [*progress.CREATIONS, *made]
+    return [*progress.CREATIONS, *_creations(articles)]
+
+
+def _creations(articles: Iterable[Article]) -> Iterator[str]:
+    """Yield the statements that create the articles' procedures."""
+    for article, operation, kind in product(articles, procedures.OPERATIONS, _KINDS):
+        yield from kind.creations(article, operation)
 
 
 def forget(url: str, guid: str, articles: Iterable[Article]) -> None:

@@ -15,7 +15,7 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.delivery import AlterationRefused, BatchUndone, CallNotHeld, Progress
 from rowtide.replication.distribution.encoding import Arguments
-from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
+from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors import AgentReplaced, CommandError, CommandRefused, RowNotFound
 from rowtide.replication.schema_changes import ColumnRetyped, Followed
 from rowtide.replication.targets.sqlite import progress
@@ -32,23 +32,22 @@ _KEPT_STATEMENTS = 512
 class SqliteDelivery:
     """A connection that delivers to a SQLite subscriber; see `Delivery`."""
 
-    def __init__(self, file: SubscriberFile, subscriber: str, guid: str, skips: SkipErrors = NOTHING_SKIPPED) -> None:
-        self._skips = skips
+    def __init__(self, file: SubscriberFile, subscription: Subscription) -> None:
+        self._skips = SkipErrors.parse(subscription.settings.skip_errors)
         self._skipped: list[CommandError] = []
         self._one_by_one = False
         self._file = file
-        self._subscriber = subscriber
-        self._guid = guid
+        self._subscriber = subscription.subscriber
+        self._guid = subscription.guid
         self._statements: dict[tuple[str, Operation, bytes | None], Statement] = {}
         with file.transaction() as connection:
-            self._progress = progress.take_over(connection, guid, describe_holder())
+            self._progress = progress.take_over(connection, self._guid, describe_holder())
 
     @classmethod
     def open(
         cls,
         subscription: Subscription,
         _articles: Sequence[Article] = (),
-        skips: SkipErrors = NOTHING_SKIPPED,
         *,
         patience_s: float = LOCK_DEADLINE_S,
     ) -> SqliteDelivery:
@@ -58,7 +57,7 @@ class SqliteDelivery:
         """
         file = SubscriberFile(subscription.subscriber, patience_s=patience_s)
         try:
-            return cls(file, subscription.subscriber, subscription.guid, skips)
+            return cls(file, subscription)
         except BaseException:
             file.close()
             raise

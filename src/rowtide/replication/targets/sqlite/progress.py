@@ -23,12 +23,6 @@ ARTICLES = "MSreplication_articles"
 OWN_TABLES = (SUBSCRIPTIONS, OBJECTS, CHUNKS, STATEMENTS, ARTICLES)
 """Names that no published table may have."""
 
-_ALTERED_ARTICLES = f"""
-create table if not exists {ARTICLES} (
-    subscription_guid text not null, article_id text not null, definition text not null,
-    primary key (subscription_guid, article_id))
-"""
-
 CREATIONS = (
     f"""
 create table if not exists {SUBSCRIPTIONS} (
@@ -52,9 +46,19 @@ create table if not exists {STATEMENTS} (
     subscription_guid text not null, place integer not null, statement text not null,
     primary key (subscription_guid, place))
 """,
-    _ALTERED_ARTICLES,
+    f"""
+create table if not exists {ARTICLES} (
+    subscription_guid text not null, article_id text not null, definition text not null,
+    primary key (subscription_guid, article_id))
+""",
 )
 """The statements that create delivery's tables at a subscriber. Idempotent."""
+
+
+def make_current(connection: sqlite3.Connection) -> None:
+    """Create delivery's tables, or what a file of an earlier build lacks of them, in the caller's transaction."""
+    for statement in CREATIONS:
+        connection.execute(statement)
 
 
 def record(connection: sqlite3.Connection, subscription: NewSubscription) -> None:
@@ -88,7 +92,6 @@ def record(connection: sqlite3.Connection, subscription: NewSubscription) -> Non
 
 def record_altered(connection: sqlite3.Connection, guid: str, article: Article) -> None:
     """Record an article as the subscriber has it after a schema change, in the caller's transaction."""
-    connection.execute(_ALTERED_ARTICLES)
     connection.execute(
         f"insert or replace into {ARTICLES} values (?, ?, ?)", (guid, article.article_id, encode_article(article))
     )
@@ -100,9 +103,6 @@ def record_altered(connection: sqlite3.Connection, guid: str, article: Article) 
 
 def read_articles(connection: sqlite3.Connection, guid: str, articles: Sequence[Article]) -> tuple[Article, ...]:
     """Return articles as the subscriber has them, after the schema changes that it was brought through."""
-    if not has_table(connection, ARTICLES):
-        # Of an earlier build, and not altered since.
-        return tuple(articles)
     rows = connection.execute(f"select article_id, definition from {ARTICLES} where subscription_guid = ?", (guid,))
     altered = {article_id: decode_article(definition) for article_id, definition in rows}
     return tuple(altered.get(article.article_id, article) for article in articles)
@@ -128,13 +128,17 @@ def find_other(connection: sqlite3.Connection, article: Article) -> str | None:
 def take_over(connection: sqlite3.Connection, guid: str, agent: str) -> Progress:
     """Increment the epoch for a starting agent, in the caller's transaction; return it with the progress.
 
+    Brings the tables of an earlier build up to date first.
     Raises `SubscriberUnprepared`.
     """
     statement = (
         f"update {SUBSCRIPTIONS} set epoch = epoch + 1, agent = ? where subscription_guid = ? "
         "returning transaction_timestamp, batch, epoch"
     )
-    rows = connection.execute(statement, (agent, guid)).fetchall() if _is_made(connection) else []
+    is_made = _is_made(connection)
+    if is_made:
+        make_current(connection)
+    rows = connection.execute(statement, (agent, guid)).fetchall() if is_made else []
     if not rows:
         raise SubscriberUnprepared(guid)
     position, batch, epoch = rows[0]

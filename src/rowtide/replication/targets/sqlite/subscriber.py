@@ -73,8 +73,7 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
             other = progress.find_other(connection, article)
             if other is not None:
                 raise NameShared(article.table, f"{article.schema}.{article.table}", f"another subscription's {other}")
-        for statement in creations(subscription.articles):
-            connection.execute(statement)
+        progress.make_current(connection)
         progress.record(connection, subscription)
         if snapshot is not None:
             record_snapshot(connection, subscription.guid, subscription.articles, snapshot)

@@ -1,0 +1,54 @@
+"""How one subscription is delivered (SQL Server: the parameters of its Distribution Agent). Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import TypedDict, Unpack
+
+from rowtide.replication.errors import SettingOutOfRange
+
+MOST_IN_BATCH = 10_000
+"""The largest `commit_batch_size` and `commit_batch_threshold`, as in SQL Server."""
+
+
+class SettingsChanges(TypedDict, total=False):
+    """Fields of `SubscriptionSettings` that replace what a subscription has."""
+
+    commit_batch_size: int | None
+    commit_batch_threshold: int | None
+    skip_errors: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSettings:
+    """The settings of a subscription; `replication run` may replace them. Raises `SettingOutOfRange`.
+
+    A batch ends with the source transaction that reaches `commit_batch_size` transactions or `commit_batch_threshold`
+    commands; None: the default. `skip_errors` lists errors as `SkipErrors.parse` takes them.
+    """
+
+    commit_batch_size: int | None = None
+    commit_batch_threshold: int | None = None
+    skip_errors: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("commit_batch_size", "commit_batch_threshold"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= MOST_IN_BATCH:
+                raise SettingOutOfRange(name, value, 1, MOST_IN_BATCH)
+
+    def changed(self, **changes: Unpack[SettingsChanges]) -> SubscriptionSettings:
+        """Return the settings with some of them replaced."""
+        return replace(self, **changes)
+
+    def encode(self) -> str | None:
+        """Return the settings as stored: a JSON object of those that are not the default, None if all are."""
+        default = asdict(SubscriptionSettings())
+        own = {name: value for name, value in asdict(self).items() if value != default[name]}
+        return json.dumps(own) if own else None
+
+    @classmethod
+    def decode(cls, stored: str | None) -> SubscriptionSettings:
+        """Return settings that were stored, maybe by an earlier build, which had fewer."""
+        return cls() if stored is None else cls(**json.loads(stored))
