@@ -29,11 +29,11 @@ from rowtide.cdc import (
 from rowtide.merge import MergeReplication, Partition, PartitionOptions, SubscriberType, Winner
 from rowtide.replication import (
     ArticleRequest,
-    BatchLimits,
     Constraints,
     IfExists,
     KeyUpdates,
     SubscriptionRequest,
+    SubscriptionSettings,
     SyncType,
     TransactionalReplication,
 )
@@ -116,7 +116,7 @@ SECTIONS = (
         "Transactional replication",
         "replication",
         TransactionalReplication,
-        (ArticleRequest, KeyUpdates, SubscriptionRequest, SyncType, IfExists, Constraints, BatchLimits),
+        (ArticleRequest, KeyUpdates, SubscriptionRequest, SyncType, IfExists, Constraints, SubscriptionSettings),
     ),
     Section("Merge replication", "merge", MergeReplication, (SubscriberType, PartitionOptions, Partition, Winner)),
     Section(
