@@ -17,7 +17,7 @@ from rowtide.replication.running.subscription_agent import SubscriptionAgent
 
 ROWS = 3_000_000
 _PSQL, _OURS = "psql to psql", "rowtide's snapshot"
-_OF_PSQL = 0.6
+_OF_PSQL = 0.9
 _TABLE = "create table copied (id bigint primary key, bucket int, amount int, name text, at timestamptz)"
 _FILL = """
 insert into copied select i, i % 1000, i * 7 % 100003, 'name ' || i, timestamptz '2026-01-01' + i * interval '1 s'

@@ -36,9 +36,10 @@ order by place
 
 
 class CopyForm(Enum):
-    """The form in which COPY returns rows; the value is its option."""
+    """The form in which COPY transfers rows; the value is its option."""
 
     TEXT = ""
+    BINARY = " with (format binary)"
     CSV = " with (format csv)"
     """NULL is empty, an empty text is quoted."""
 

@@ -32,7 +32,7 @@ class CopiedChunk:
 
 @dataclass(frozen=True, slots=True)
 class OpenChunk:
-    """A chunk being read: its snapshot and generation, and its rows in COPY format."""
+    """A chunk being read: its snapshot and generation, and its rows in the form of COPY that was asked for."""
 
     snapshot: TransactionSnapshot
     generation: int

@@ -160,7 +160,7 @@ class PostgresCopySource:
         return [tuple(row) for row in rows]
 
     @contextmanager
-    def open_chunk(self, table: CopiedTable, chunk: Chunk) -> Iterator[OpenChunk]:
+    def open_chunk(self, table: CopiedTable, chunk: Chunk, form: CopyForm = CopyForm.TEXT) -> Iterator[OpenChunk]:
         """Read a chunk. Raises the error for unreadable tables."""
         with self._connect() as connection:
             with naming(table, self._unreadable), translated():
@@ -172,7 +172,7 @@ class PostgresCopySource:
                     [table.source_id],
                 ).fetchone()
             assert row is not None
-            yield OpenChunk(parse_snapshot(row[0]), row[1], self._read_copy(connection, table, chunk))
+            yield OpenChunk(parse_snapshot(row[0]), row[1], self._read_copy(connection, table, chunk, form))
 
     def find_present(self, source_id: int, numbers: Collection[int]) -> PresentTable | None:
         """Return a table as it is now, see `present_tables`."""
@@ -209,10 +209,12 @@ class PostgresCopySource:
         with closing(open_url(self._url, application_name=name, settings=settings)) as connection:
             yield connection
 
-    def _read_copy(self, connection: psycopg.Connection[Any], table: CopiedTable, chunk: Chunk) -> Iterator[bytes]:
+    def _read_copy(
+        self, connection: psycopg.Connection[Any], table: CopiedTable, chunk: Chunk, form: CopyForm
+    ) -> Iterator[bytes]:
         """Yield the rows of a chunk in blocks."""
         with naming(table, self._unreadable), translated():
-            yield from copy_out(connection, copying(table, chunk))
+            yield from copy_out(connection, copying(table, chunk, form))
 
 
 def _lock_present(connection: psycopg.Connection[Any], source_id: int, numbers: Collection[int]) -> OpenTable:

@@ -53,7 +53,7 @@ class SubscriptionRequest:
     if_exists: IfExists = IfExists.FAIL
     lsn: CommitLsn | None = None
     constraints: Constraints | None = None
-    chunk_bytes: int = 64 << 20
+    chunk_bytes: int = 32 << 20
     settings: SubscriptionSettings = field(default_factory=SubscriptionSettings)
 
     def __post_init__(self) -> None:

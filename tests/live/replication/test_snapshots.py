@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -287,6 +288,19 @@ def test_what_becomes_of_a_table_that_is_there_is_said(
     assert replicated.subscriber.execute("select count(*) from orders") == [(rows,)]
     is_ours = replicated.subscriber.execute("select reloptions is null from pg_class where relname = 'orders'")
     assert is_ours == [(if_exists is IfExists.DROP,)]
+
+
+@pytest.mark.parametrize("held_as", ["bigint", "text"])
+def test_rows_are_copied_into_columns_of_other_types(replicated: ReplicatedDatabase, held_as: str) -> None:
+    """What one end writes in binary form the other would take for something else."""
+    filled = "insert into kept select i, i * 7, '2026-01-01' from generate_series(1, 50) i"
+    replicated.publish("create table kept (id int primary key, n int, at timestamptz)", filled, kept={})
+    replicated.subscriber.execute(f"create table kept (id int primary key, n {held_as}, at timestamptz)")
+    automatic(replicated, if_exists=IfExists.KEEP)
+    replicated.deliver()
+    assert replicated.subscriber.execute("select id, n::text, at from kept order by id") == [
+        (number, str(number * 7), datetime(2026, 1, 1, tzinfo=UTC)) for number in range(1, 51)
+    ]
 
 
 def test_table_with_constraints_a_copy_might_break_is_refused(replicated: ReplicatedDatabase) -> None:

@@ -9,8 +9,10 @@ import pytest
 from builders.replicated_databases import ReplicatedDatabase
 from builders.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts, write_typed_table
 from rowtide.core.operations import Operation
+from rowtide.databases.postgres.type_codes import SAME_IN_BINARY
 from rowtide.replication.call_formats import CallFormat, Command, parse_command
 from rowtide.replication.errors import RowNotFound
+from rowtide.replication.sync_types import SyncType
 
 NONE, SQL = Command(CallFormat.NONE), Command(CallFormat.SQL)
 CALLED = {Operation.DELETE: NONE}
@@ -18,6 +20,7 @@ STATED = {Operation.INSERT: SQL, Operation.UPDATE: SQL, Operation.DELETE: NONE}
 """Rows stay at the subscriber: the last thing that is delivered of each is its update."""
 NAMES = tuple(COLUMNS)
 HALF = len(NAMES) // 2
+_BUILT_IN = ", ".join(map(str, sorted(SAME_IN_BINARY)))
 OTHER_SETTINGS = """
 do $$ begin
     execute format('alter database %I set datestyle to ''SQL, DMY''', current_database());
@@ -45,6 +48,24 @@ def test_every_value_of_every_type_is_the_same_at_the_subscriber(
     delivered = read_texts(replicated.subscriber.url, TABLE, ("1", "id", *names))
     assert sorted(delivered, key=str) == sorted((row for row in updated if row[0] == "1"), key=str)
     assert len(delivered) > 10
+
+
+def test_rows_of_types_that_are_built_in_are_copied_to_the_byte(replicated: ReplicatedDatabase) -> None:
+    create_typed_table(replicated.publisher.session)
+    write_typed_table(replicated.publisher.session)
+    replicated.publisher.execute(f"insert into {TABLE} select id, {', '.join(NAMES)} from kept where version = 0")
+    built_in = replicated.publisher.execute(
+        f"select attname from pg_attribute where attrelid = '{TABLE}'::regclass and atttypid = any(array[{_BUILT_IN}]) "
+        "and attnum > 1 order by attnum"
+    )
+    names = ("id", *(name for (name,) in built_in))
+    replicated.publish(**{TABLE: {"columns": names, "commands": CALLED}})
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+
+    copied = read_texts(replicated.subscriber.url, TABLE, names)
+    assert sorted(copied, key=str) == sorted(read_texts(replicated.publisher.url, TABLE, names), key=str)
+    assert len(names) > 20
 
 
 @pytest.mark.parametrize(

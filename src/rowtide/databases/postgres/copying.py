@@ -1,4 +1,4 @@
-"""COPY to the client, many rows at a time: psycopg's own iterator runs several Python steps per row.
+"""COPY to and from the client, many rows at a time: psycopg's own iterator runs several Python steps per row.
 
 While it waits for the server, other threads run: libpq's own waiting would hold the interpreter's lock, and a tunnel to
 the server in the same process would never pass the answer on.
@@ -37,6 +37,21 @@ def copy_out(connection: psycopg.Connection[Any], statement: str) -> Iterator[by
     while _next_result(libpq) is not None:
         pass
     _require(final, pq.ExecStatus.COMMAND_OK)
+
+
+def put_copy_data(libpq: pq.abc.PGconn, block: bytes) -> None:
+    """Send a block of a statement `copy … from stdin`, whose first result is read; return when it is on its way.
+
+    Raises psycopg's errors.
+    """
+    libpq.nonblocking = 1
+    try:
+        while not libpq.put_copy_data(block):
+            _await(libpq, select.POLLOUT)
+        while libpq.flush():
+            _await(libpq, select.POLLOUT)
+    finally:
+        libpq.nonblocking = 0
 
 
 def _read_block(libpq: pq.abc.PGconn) -> tuple[bytes, bool]:

@@ -28,6 +28,10 @@ _WITH_PRECISION = {
 _NUMERIC = 1700
 NUMBERS = frozenset({20, 21, 23, 700, 701, _NUMERIC})
 """Types of numbers, between which the server casts by value."""
+_BITS, _NETWORK = {1560, 1562}, {650, 829, 869}
+_ARRAYS = {1000, 1005, 1007, 1009, 1014, 1015, 1016, 1021, 1022, 1115, 1182, 1185, 1231, 2951, 3807}
+SAME_IN_BINARY = frozenset({*_WITHOUT_MODIFIER, *_WITH_LENGTH, *_WITH_PRECISION, _NUMERIC, *_BITS, *_NETWORK, *_ARRAYS})
+"""Built-in types, with arrays of them, whose binary form is the same in all versions of the server."""
 _HEADER = 4
 """Offset of the modifiers of lengths and of numeric."""
 

@@ -148,6 +148,7 @@ class SubscriptionAgent:
             self._articles,
             self._subscription.subscriber,
             epoch=self._manifest.refresh().epoch,
+            stop=self._context.stop,
             on_report=self._context.watchers.on_snapshot,
             is_copied_as=self._is_copied_as,
         )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Protocol
 
+from rowtide.copying.chunk_statements import CopyForm
 from rowtide.copying.chunks import Chunk, CopiedChunk, OpenChunk, is_torn
 from rowtide.copying.tables import CopiedTable
 from rowtide.copying.visibility import TransactionSnapshot
@@ -18,6 +20,7 @@ from rowtide.replication.articles import Article, as_copied
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotTarget
 
 WORKERS = 2
+_LARGE_BYTES = 16 << 20
 
 
 class SnapshotSource(Protocol):
@@ -29,7 +32,7 @@ class SnapshotSource(Protocol):
     def find_unfinished(self, snapshot: TransactionSnapshot) -> Sequence[str]:
         """Return the transactions of a snapshot that may be in the log as committed, but are still invisible."""
 
-    def open_chunk(self, table: CopiedTable, chunk: Chunk) -> AbstractContextManager[OpenChunk]:
+    def open_chunk(self, table: CopiedTable, chunk: Chunk, form: CopyForm) -> AbstractContextManager[OpenChunk]:
         """Read a chunk. Raises `CopyUnreadable`."""
 
     def mark(self) -> int:
@@ -60,16 +63,22 @@ class SnapshotAgent:
         subscriber: str,
         *,
         epoch: int,
+        stop: threading.Event,
         workers: int = WORKERS,
         on_report: Callable[[SnapshotReport], None] = lambda _report: None,
         is_copied_as: Callable[[Position], bool] = lambda _end: True,
     ) -> None:
-        """`is_copied_as` tells whether the tables were copied as they are at the end; while not, the agent waits."""
+        """After `stop`, no further chunk is begun.
+
+        `is_copied_as` tells whether the tables were copied as they are at the end; while not, the agent waits.
+        """
         self._source = source
         self._target = target
         self._articles = {article.article_id: article for article in articles}
+        self._forms: dict[str, CopyForm] = {}
         self._subscriber = subscriber
         self._epoch = epoch
+        self._stop = stop
         self._workers = workers
         self._on_report = on_report
         self._began = time.monotonic()
@@ -89,12 +98,12 @@ class SnapshotAgent:
         if not self._may_read:
             unfinished = self._source.find_unfinished(self._earlier)
             if unfinished:
-                self._report(state, "", tuple(unfinished))
+                of_chunks = len(state.copied) + len(state.missing)
+                self._report("", len(state.copied), of_chunks, tuple(unfinished))
                 return False
             self._may_read = True
         if state.missing:
-            self._copy(state.missing[: self._workers])
-            self._report(self._target.read_state(), self._name(state.missing[0].member_id))
+            self._copy(state)
             return True
         torn = [article_id for article_id, copied in _by_article(state) if is_torn(copied)]
         for article_id in torn:
@@ -107,15 +116,31 @@ class SnapshotAgent:
             return True
         return False
 
-    def _copy(self, chunks: Sequence[Chunk]) -> None:
+    def _copy(self, state: SnapshotState) -> None:
+        """Copy a chunk with each worker. Who has copied a large one goes on with the next: the others may take long."""
+        for chunk in state.missing:
+            if chunk.member_id not in self._forms:
+                self._forms[chunk.member_id] = self._target.choose_form(self._articles[chunk.member_id])
+        missing, copied = iter(state.missing), len(state.copied)
+        of_chunks = copied + len(state.missing)
         with ThreadPoolExecutor(self._workers) as workers:
-            self._copied_bytes += sum(workers.map(self._copy_chunk, chunks))
+            running = {workers.submit(self._copy_chunk, chunk): chunk for chunk in islice(missing, self._workers)}
+            while running:
+                ended, _ = wait(running, return_when=FIRST_COMPLETED)
+                for one in ended:
+                    chunk, size = running.pop(one), one.result()
+                    copied += 1
+                    self._copied_bytes += size
+                    self._report(self._name(chunk.member_id), copied, of_chunks)
+                    if size >= _LARGE_BYTES and not self._stop.is_set():
+                        running |= {workers.submit(self._copy_chunk, chunk): chunk for chunk in islice(missing, 1)}
 
     def _copy_chunk(self, chunk: Chunk) -> int:
         article, size = self._articles[chunk.member_id], 0
-        with self._source.open_chunk(as_copied(article), chunk) as opened:
+        form = self._forms[chunk.member_id]
+        with self._source.open_chunk(as_copied(article), chunk, form) as opened:
             copied = CopiedChunk(chunk, opened.snapshot, opened.generation)
-            with self._target.load(copied, article) as write:
+            with self._target.load(copied, article, form) as write:
                 for block in opened.blocks:
                     write(block)
                     size += len(block)
@@ -125,13 +150,10 @@ class SnapshotAgent:
         article = self._articles[article_id]
         return f"{article.schema}.{article.table}"
 
-    def _report(self, state: SnapshotState, table: str, waits_for: tuple[str, ...] = ()) -> None:
-        chunks = len(state.copied) + len(state.missing)
+    def _report(self, table: str, copied: int, of_chunks: int, waits_for: tuple[str, ...] = ()) -> None:
         seconds = time.monotonic() - self._began
         self._on_report(
-            SnapshotReport(
-                self._subscriber, table, len(state.copied), chunks, self._copied_bytes, seconds, waits_for=waits_for
-            )
+            SnapshotReport(self._subscriber, table, copied, of_chunks, self._copied_bytes, seconds, waits_for=waits_for)
         )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from rowtide.copying.chunk_statements import CopyForm
 from rowtide.copying.chunks import Chunk, CopiedChunk
 from rowtide.core.lsn import Position
 from rowtide.replication.articles import Article
@@ -53,8 +54,13 @@ class SnapshotTarget(Protocol):
     def alter(self, followed: Followed) -> None:
         """Bring a table through a schema change, and copy its rows again. Raises `CopyRefused`."""
 
-    def load(self, chunk: CopiedChunk, article: Article) -> AbstractContextManager[Callable[[bytes], None]]:
-        """Yield a function that takes a chunk's rows in COPY format; the chunk is loaded whole or not at all.
+    def choose_form(self, article: Article) -> CopyForm:
+        """Return the form in which it takes an article's rows."""
+
+    def load(
+        self, chunk: CopiedChunk, article: Article, form: CopyForm
+    ) -> AbstractContextManager[Callable[[bytes], None]]:
+        """Yield a function that takes a chunk's rows in that form; the chunk is loaded whole or not at all.
 
         Several may be open at once, in different threads.
         """

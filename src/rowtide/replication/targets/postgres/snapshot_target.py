@@ -9,13 +9,16 @@ from typing import Any
 import psycopg
 from psycopg import pq, sql
 
+from rowtide.copying.chunk_statements import CopyForm
 from rowtide.copying.chunks import Chunk, CopiedChunk
 from rowtide.copying.visibility import format_snapshot, parse_snapshot
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
+from rowtide.databases.postgres.copying import put_copy_data
 from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, find_outage, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.type_codes import SAME_IN_BINARY
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
@@ -78,8 +81,22 @@ class PostgresSnapshotTarget:
         except UnexpectedSqlError as error:
             raise CopyRefused(f"{before.schema}.{before.table}", error.sqlstate, error.reason) from error
 
+    def choose_form(self, article: Article) -> CopyForm:
+        # In an encoding that lacks characters, the one that is refused has to be found in the rows' text.
+        if find_codec(self._connection) is not None:
+            return CopyForm.TEXT
+        names = [column.name for column in article.columns]
+        with translated():
+            rows = self._connection.execute(_TYPES, [_table(article), names]).fetchall()
+        types: dict[str, int] = dict(rows)
+        is_alike = all(
+            types.get(column.name) == column.type_code and types[column.name] in SAME_IN_BINARY
+            for column in article.columns
+        )
+        return CopyForm.BINARY if is_alike else CopyForm.TEXT
+
     @contextmanager
-    def load(self, chunk: CopiedChunk, article: Article) -> Iterator[Callable[[bytes], None]]:
+    def load(self, chunk: CopiedChunk, article: Article, form: CopyForm) -> Iterator[Callable[[bytes], None]]:
         # Closed, whatever it is in the middle of: what is not committed is not there.
         with closing(_connect(self._subscription)) as connection:
             with translated():
@@ -87,7 +104,7 @@ class PostgresSnapshotTarget:
             self._require_own(connection)
             watch = CharacterWatch(article, find_codec(connection))
             try:
-                yield _begin_copy(connection, article, watch)
+                yield _begin_copy(connection, article, form, watch)
                 _end_copy(connection, article)
             except CopyRefused as refused:
                 if refused.sqlstate != _CHARACTER_NOT_HELD:
@@ -161,15 +178,18 @@ def _connect(subscription: Subscription) -> _Connection:
     return connect(subscription.subscriber, application_name=name, constraints=subscription.constraints)
 
 
-def _begin_copy(connection: _Connection, article: Article, watch: CharacterWatch) -> Callable[[bytes], None]:
+def _begin_copy(
+    connection: _Connection, article: Article, form: CopyForm, watch: CharacterWatch
+) -> Callable[[bytes], None]:
     columns = ", ".join(quote(column.name) for column in article.columns)
     libpq = connection.pgconn
-    _require(article, libpq.exec_(f"copy {_table(article)} ({columns}) from stdin".encode()), pq.ExecStatus.COPY_IN)
+    statement = f"copy {_table(article)} ({columns}) from stdin{form.value}"
+    _require(article, libpq.exec_(statement.encode()), pq.ExecStatus.COPY_IN)
 
     def write(block: bytes) -> None:
         watch.look(block)
         with translated():
-            libpq.put_copy_data(block)
+            put_copy_data(libpq, block)
 
     return write
 
@@ -211,6 +231,9 @@ where subscription_guid = %s order by article_id, chunk
 _NOTE_CHUNK = f"""
 update {_ALL_CHUNKS} set transaction_snapshot = %(snapshot)s, generation = %(generation)s
 where subscription_guid = %(guid)s and article_id = %(article)s and chunk = %(chunk)s
+"""
+_TYPES = """
+select attname::text, atttypid::bigint from pg_attribute where attrelid = to_regclass(%s) and attname = any(%s)
 """
 _FORGET_CHUNKS = f"""
 update {_ALL_CHUNKS} set transaction_snapshot = null, generation = null

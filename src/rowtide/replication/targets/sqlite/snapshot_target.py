@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
+from rowtide.copying.chunk_statements import CopyForm
 from rowtide.copying.chunks import Chunk, CopiedChunk
 from rowtide.copying.visibility import format_snapshot, parse_snapshot
 from rowtide.core.lsn import Position
@@ -82,8 +83,16 @@ class SqliteSnapshotTarget:
                 error = found.error
                 raise CopyRefused(_name(before), code_of(error), str(error)) from error
 
+    def choose_form(self, article: Article) -> CopyForm:  # noqa: ARG002 - of the protocol
+        return CopyForm.TEXT
+
     @contextmanager
-    def load(self, chunk: CopiedChunk, article: Article) -> Iterator[Callable[[bytes], None]]:
+    def load(
+        self,
+        chunk: CopiedChunk,
+        article: Article,
+        form: CopyForm,  # noqa: ARG002 - the one that is chosen
+    ) -> Iterator[Callable[[bytes], None]]:
         with self._writing, closing(SubscriberFile(self._url)) as file, file.transaction() as connection:
             self._require_own(connection)
             inserting = statement(article, Operation.INSERT)
