@@ -23,6 +23,7 @@ _FIELDS: list[pa.Field[Any]] = [
 RECORD = pa.schema(_FIELDS)
 """The schema. Row images have one text per column of the table version, null for NULL.
 
-`absent` is a bitmap over `after` (bit i of byte i div 8, least significant first) of values that the log did not carry;
+`origin` is that of a transaction which replication applied: the name of the session's replication origin, or a verified
+mark of rowtide's delivery (`rowtide.log.origins`). `absent` is a bitmap over `after` (bit i of byte i div 8, least significant first) of values that the log did not carry;
 null = all carried.
 """

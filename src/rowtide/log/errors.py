@@ -440,6 +440,19 @@ class ServerPromoted(RowtideError):
 
 
 @numbered
+class MarkUnverified(RowtideError):
+    """A transaction says that rowtide delivered it, without the subscription's secret."""
+
+    number = 7245
+    fact = "transaction {lsn} has a mark of delivery that no subscription of this database has made"
+    hint = (
+        "It counts as one of this database's own. A role emitted the logical message rowtide.origin, or the log reader's "
+        "role may not read rowtide_subscriber.\"MSorigins\"."
+    )
+    lsn: str
+
+
+@numbered
 class HeartbeatRefused(RowtideError):
     """The server refused a heartbeat; reading continues without heartbeats."""
 

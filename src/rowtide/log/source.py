@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import TableVersion
 from rowtide.log.announcements import ControlRow
 from rowtide.log.membership import Event
@@ -46,7 +47,8 @@ class Decoded:
     `records` has the schema `core.records.RECORD`, sorted by (table_id, commit_lsn, seqval). `new_tables` are the
     table versions given out in this batch, to be made durable before the records; `events` are in log order.
     `transactions` counts commits, without those that were durable before; `as_of` is the last commit's time.
-    `control_row` is the mark or heartbeat of the latest transaction.
+    `control_row` is the mark or heartbeat of the latest transaction. `unverified` are the transactions with a mark of
+    delivery (`rowtide.log.origins`) that is not verified.
     """
 
     records: pa.Table
@@ -55,6 +57,7 @@ class Decoded:
     transactions: int
     as_of: datetime | None = None
     control_row: ControlRow | None = None
+    unverified: tuple[CommitLsn, ...] = ()
 
 
 class ChangeRefused(Exception):

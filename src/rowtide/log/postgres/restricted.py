@@ -63,7 +63,6 @@ class RestrictedStream:
                     definition.slot,
                     publications,
                     state.position.log,
-                    reads_messages=state.reads_messages,
                     requires_all=True,
                 )
             except BaseException:

@@ -19,10 +19,12 @@ from rowtide.databases.postgres.errors import RightMissing, WritesRefused, trans
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.announcements import ControlRow
 from rowtide.log.entries import TimelineFollowed
-from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, StreamEnded
+from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, StreamEnded
 from rowtide.log.manifest import Manifest
 from rowtide.log.messages import Messages
+from rowtide.log.origins import SecretWanted
 from rowtide.log.postgres import control, pgoutput, slot
+from rowtide.log.postgres.delivery_marks import find_secret
 from rowtide.log.postgres.history import verify_history, verify_slot_on
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.resent import verify_resent
@@ -53,6 +55,8 @@ class PostgresSource:
         self._ends_with_mark = partial(ends_with_mark, control_oid=control_oid)
         self._decoder = _open_decoder(access, self._next_xid)
         self._refusal: RowtideError | None = None
+        self._secrets: dict[str, str] = {}
+        self._has_reported = False
 
     @classmethod
     def open(
@@ -87,9 +91,7 @@ class PostgresSource:
                 # Last: a copy of the server that cannot continue leaves the original's log store unchanged.
                 access.manifest.append(TimelineFollowed(token=access.token, timeline=timeline))
             source = cls(access, stream)
-            stream.start(
-                definition.slot, [definition.publication], state.position.log, reads_messages=state.reads_messages
-            )
+            stream.start(definition.slot, [definition.publication], state.position.log)
         except BaseException:
             stream.close()
             raise
@@ -109,17 +111,33 @@ class PostgresSource:
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         present: dict[int, SourceTable | None] = {}
+        secrets: dict[str, str | None] = dict(self._secrets)
         while True:
             try:
-                decoded = self._decoder.decode(messages, present)
+                decoded = self._decoder.decode(messages, present, secrets)
                 break
             except pgoutput.TableWanted as wanted:
                 with translated():
                     present[wanted.source_id] = find_by_id(self._connection, wanted.source_id)
+            except SecretWanted as unknown:
+                secrets[unknown.subscription] = self._find_secret(unknown.subscription)
+        self._report_unverified(decoded)
         if self._reread is None:
             return decoded
         left_out = self._reread.tell(self._access.manifest.state.members)
         return replace(decoded, events=(*left_out, *decoded.events))
+
+    def _find_secret(self, subscription: str) -> str | None:
+        found = find_secret(self._connection, subscription)
+        if found is not None:
+            self._secrets[subscription] = found
+        return found
+
+    def _report_unverified(self, decoded: Decoded) -> None:
+        """Report the first one of the connection; a role may emit any number."""
+        if decoded.unverified and not self._has_reported:
+            log.warning("%s", MarkUnverified(str(decoded.unverified[0])))
+            self._has_reported = True
 
     def without_refused(self, messages: Sequence[bytes], refused: ChangeRefused) -> PostgresSource:
         try:

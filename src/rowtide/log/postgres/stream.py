@@ -119,18 +119,15 @@ class ReplicationStream:
         publications: Sequence[str],
         position: int,
         *,
-        reads_messages: bool,
         requires_all: bool = False,
     ) -> None:
-        """Start streaming the changes of publications from a log position on, with logical messages if wanted.
+        """Start streaming the changes of publications from a log position on, with logical messages.
 
         `requires_all`: the stream ends if one of them does not exist. (Up to 17 the server itself ends it.) Raises
         `SlotInUse`, `NoFreeSender` and connection errors.
         """
         self._requires_all = requires_all
-        options = f"proto_version '1', publication_names '{','.join(map(quote, publications))}'"
-        if reads_messages:
-            options += ", messages 'true'"
+        options = f"proto_version '1', publication_names '{','.join(map(quote, publications))}', messages 'true'"
         start = f"START_REPLICATION SLOT {quote(slot)} LOGICAL {format_log_position(position)} ({options})"
         if self._connection.host.startswith(b"/"):
             # Here, because checks only connect: it imports NumPy.

@@ -13,6 +13,7 @@ from rowtide.log.alterations import Alteration
 from rowtide.log.announcements import ControlRow, later_row
 from rowtide.log.errors import AnnouncementUnreadable
 from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Upgraded
+from rowtide.log.origins import MESSAGE_PREFIX, Secrets, verify_mark
 from rowtide.log.postgres.pgoutput import announced
 from rowtide.log.postgres.pgoutput.announced import Announced
 from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints
@@ -30,9 +31,12 @@ from rowtide.log.postgres.pgoutput.transactions import Transactions
 from rowtide.log.source import Undecodable
 
 _IS_CONTROL = np.zeros(256, np.bool_)
-_IS_CONTROL[list(b"RTM")] = True
+_IS_CONTROL[list(b"RT")] = True
 _ROWS = list(b"IUD")
 _OID_BYTES = 4
+_MARK_HEAD = f"{MESSAGE_PREFIX}\0".encode()
+_MESSAGE_HEAD_BYTES = 10
+"""Of a logical message, before its prefix."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,7 +54,8 @@ PlacedEvent = tuple[LogOrder, Event]
 class Control:
     """What the batch's control messages contain, in log order; truncations and records with their message numbers.
 
-    `last_row` is the mark or heartbeat of the latest transaction.
+    `last_row` is the mark or heartbeat of the latest transaction. `unverified` are the commit LSNs of transactions with
+    a mark of delivery that is not verified.
     """
 
     layouts: list[LayoutChange]
@@ -58,6 +63,7 @@ class Control:
     records: list[tuple[int, Announced]] = field(default_factory=list)
     events: list[PlacedEvent] = field(default_factory=list)
     last_row: ControlRow | None = None
+    unverified: list[CommitLsn] = field(default_factory=list)
 
     def changes_per_message(self, is_row: Ints) -> Ints:
         """Return how many ordinals each message takes: a row one, a truncation one per table."""
@@ -67,14 +73,16 @@ class Control:
         return changes
 
 
-def read_control(frames: Frames, transactions: Transactions, relations: Relations, present: Present | None) -> Control:
-    """Process each control message in log order, and update `relations`.
+def read_control(
+    frames: Frames, transactions: Transactions, relations: Relations, present: Present | None, secrets: Secrets
+) -> Control:
+    """Process each control message in log order, and update `relations` and the transactions' marks.
 
     `present` are tables as the catalogue has them; renames that no event trigger recorded are inferred from them.
-    Raises `DecodeError`, `Undecodable`, `TableWanted`.
+    Raises `DecodeError`, `Undecodable`, `TableWanted`, `SecretWanted`.
     """
     control = Control(relations.carried_layouts())
-    reader = _Reader(frames, transactions, relations, control, present)
+    reader = _Reader(frames, transactions, relations, control, present, secrets)
     for message in np.flatnonzero(_is_control(frames, relations)).tolist():
         reader.read(message)
     reader.end()
@@ -82,10 +90,12 @@ def read_control(frames: Frames, transactions: Transactions, relations: Relation
 
 
 def _is_control(frames: Frames, relations: Relations) -> Bools:
-    """Mark the messages that the pass processes: the rare kinds, and inserts into a table that is the control table
-    at some point.
+    """Mark the messages that the pass processes: the rare kinds, inserts into a table that is the control table at some
+    point, and logical messages, if they announce nothing only those with a mark of delivery.
     """
     chosen: Bools = _IS_CONTROL[frames.kinds]
+    for message in frames.of_kind("M").tolist():
+        chosen[message] = relations.reads_messages or _is_mark(frames, message)
     described = frames.of_kind("R")
     heads = frames.starts[described] + 1 + _OID_BYTES
     oids = set(relations.control_ids)
@@ -99,6 +109,10 @@ def _is_control(frames: Frames, relations: Relations) -> Bools:
     return chosen
 
 
+def _is_mark(frames: Frames, message: int) -> bool:
+    return frames.buffer.startswith(_MARK_HEAD, int(frames.starts[message]) + _MESSAGE_HEAD_BYTES)
+
+
 @dataclass(frozen=True, slots=True)
 class _Reader:
     frames: Frames
@@ -106,6 +120,7 @@ class _Reader:
     relations: Relations
     control: Control
     present: Present | None
+    secrets: Secrets
     unclear_from: dict[int, int] = field(default_factory=dict)
 
     def read(self, message: int) -> None:
@@ -117,6 +132,8 @@ class _Reader:
                 self.control.truncations.append((message, truncation))
             case "I":
                 self._read_announcement(message, self._parse_row)
+            case _ if _is_mark(self.frames, message):
+                self._read_mark(message)
             case _:
                 self._read_announcement(message, self._parse_message)
 
@@ -160,6 +177,16 @@ class _Reader:
             lsn = CommitLsn(self.transactions.lsn_of(message))
             for member_id in unclear.member_ids:
                 self.control.events.append((LogOrder(message), LeftOut(lsn, member_id, unclear.reason)))
+
+    def _read_mark(self, message: int) -> None:
+        logical = parse_message(self.frames, message)
+        if self.transactions.drops(message) or not logical.transactional:
+            return
+        origin = verify_mark(logical.content, self.secrets)
+        if origin is None:
+            self.control.unverified.append(CommitLsn(self.transactions.lsn_of(message)))
+        else:
+            self.transactions.marks[int(self.transactions.number[message])] = origin
 
     def _read_announcement(self, message: int, parse: Callable[[int], Announced | None]) -> None:
         """Process an announcement that is not durable yet. Messages outside a transaction are ignored: nothing

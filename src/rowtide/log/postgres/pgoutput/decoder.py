@@ -13,6 +13,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.records import RECORD
 from rowtide.core.tables import TableVersion
 from rowtide.log.membership import Member
+from rowtide.log.origins import Secrets
 from rowtide.log.postgres.pgoutput.changes import LayoutTimeline, keep_changes, row_counts
 from rowtide.log.postgres.pgoutput.control import read_control
 from rowtide.log.postgres.pgoutput.frames import join
@@ -24,6 +25,9 @@ from rowtide.log.postgres.pgoutput.renames import Present
 from rowtide.log.postgres.pgoutput.transactions import TransactionTracker
 from rowtide.log.postgres.xlog_data import described_oid
 from rowtide.log.source import Decoded
+
+
+_NO_SECRETS: Secrets = {}
 
 
 class Decoder:
@@ -85,11 +89,14 @@ class Decoder:
             return self._relations.name(described)
         return None if self._tracker.has_committed else self._relations.name_all()
 
-    def decode(self, messages: Sequence[bytes], present: Present | None = None) -> Decoded:
+    def decode(
+        self, messages: Sequence[bytes], present: Present | None = None, secrets: Secrets = _NO_SECRETS
+    ) -> Decoded:
         """Decode whole XLogData messages (from the byte 'w' on).
 
         With `present`, tables as the catalogue has them, renames that no event trigger recorded are followed; the
-        decoder requests each such table by `TableWanted`, after which its state is as before.
+        decoder requests each such table by `TableWanted`, and each subscription's secret by `SecretWanted`, after which
+        its state is as before.
 
         Raises `DecodeError`; and `Undecodable`, after which the decoder's state is as before.
         """
@@ -98,7 +105,7 @@ class Decoder:
         frames = join(messages)
         tracker, relations = copy(self._tracker), self._relations.copy()
         transactions = tracker.follow(frames)
-        control = read_control(frames, transactions, relations, present)
+        control = read_control(frames, transactions, relations, present, secrets)
         self._tracker, self._relations = tracker, relations
         ordinals = self._tracker.count(transactions, control.changes_per_message(row_counts(frames)))
         timeline = LayoutTimeline(control.layouts)
@@ -115,4 +122,5 @@ class Decoder:
             transactions.commits,
             transactions.last_commit,
             control.last_row,
+            tuple(control.unverified),
         )

@@ -80,10 +80,15 @@ def _images(name: str, messages: int, tables: Sequence[pa.Array[Any]]) -> pa.Chu
 
 
 def _origins(transactions: Transactions, entries: Ints) -> pa.Array[Any]:
-    if not any(transactions.origins):
+    if not any(transactions.origins) and not transactions.marks:
         return pa.nulls(len(entries), pa.string())
-    names = pa.array(transactions.origins, pa.string())
-    return names.take(pa.array(transactions.origin[entries], pa.int64()))
+    marked = sorted(transactions.marks)
+    names = pa.array([*transactions.origins, *(transactions.marks[number] for number in marked)], pa.string())
+    places = transactions.origin[entries]
+    number = transactions.number[entries]
+    is_marked = np.isin(number, marked)
+    places = np.where(is_marked, len(transactions.origins) + np.searchsorted(marked, number), places)
+    return names.take(pa.array(places, pa.int64()))
 
 
 def _payloads(control: Control, first_ordinals: Ints, tables: Sequence[TableRecords]) -> pa.Array[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -26,7 +26,8 @@ _XID_MASK = (1 << 32) - 1
 class Transactions:
     """The transactions of a batch: entry 0 is the one open before it (or the last one seen), then one per Begin.
 
-    `number` and `origin` have an entry per message: the transaction, and an index into `origins`.
+    `number` and `origin` have an entry per message: the transaction, and an index into `origins`. `marks` are the
+    origins of marked transactions, by entry; `read_control` adds those of the batch.
     """
 
     number: Ints
@@ -38,6 +39,7 @@ class Transactions:
     origins: tuple[str | None, ...]
     commits: int
     last_commit: datetime | None
+    marks: dict[int, str] = field(default_factory=dict)
 
     def lsn_of(self, message: int) -> int:
         return int(self.lsn[self.number[message]])
@@ -51,6 +53,9 @@ class Transactions:
     def drops(self, message: int) -> bool:
         return bool(self.is_dropped[self.number[message]])
 
+    def is_marked(self, message: int) -> bool:
+        return int(self.number[message]) in self.marks
+
 
 @dataclass(frozen=True, slots=True)
 class _Last:
@@ -61,6 +66,7 @@ class _Last:
     xid: int = 0
     is_dropped: bool = False
     origin: str | None = None
+    mark: str | None = None
     ordinal: int = 0
 
 
@@ -101,6 +107,7 @@ class TransactionTracker:
             origins=origins,
             commits=int(np.count_nonzero(~is_dropped[number[commits]])),
             last_commit=_as_datetime(int(time[number[commits[-1]]])) if len(commits) else None,
+            marks={} if self._last.mark is None else {0: self._last.mark},
         )
         self.is_open = is_open_after
         self.has_committed = self.has_committed or bool(len(commits))
@@ -127,6 +134,7 @@ class TransactionTracker:
             xid=int(transactions.xid[-1]),
             is_dropped=bool(transactions.is_dropped[-1]),
             origin=transactions.origins[transactions.origin[-1]],
+            mark=transactions.marks.get(int(transactions.number[-1])),
             ordinal=ordinal,
         )
 
