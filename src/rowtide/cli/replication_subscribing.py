@@ -59,6 +59,16 @@ def add_subscription(
     commit_batch_size: CommitBatchSize = None,
     commit_batch_threshold: CommitBatchThreshold = None,
     skip_errors: SkippedErrors = None,
+    *,
+    forward: Annotated[
+        bool | None,
+        typer.Option(
+            "--forward/--no-forward",
+            help="Whether changes are delivered too that this database has received from other publications; "
+            "asked for where it receives some that the subscriber does not get from there.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Subscribe a database: its rows, and all changes that commit from now on (SQL Server: sp_addsubscription).
 
@@ -75,6 +85,7 @@ def add_subscription(
         lsn=CommitLsn.parse(lsn) if lsn is not None else None,
         constraints=constraints,
         settings=SubscriptionSettings(**given_settings(commit_batch_size, commit_batch_threshold, skip_errors)),
+        forward=forward,
     )
     copies = "copies its rows and delivers" if sync_type is SyncType.AUTOMATIC else "delivers"
     notes.print(f"Added; `rowtide replication run` {copies}.")

@@ -446,8 +446,8 @@ class MarkUnverified(RowtideError):
     number = 7245
     fact = "transaction {lsn} has a mark of delivery that no subscription of this database has made"
     hint = (
-        "It counts as one of this database's own. A role emitted the logical message rowtide.origin, or the log reader's "
-        "role may not read rowtide_subscriber.\"MSorigins\"."
+        "It counts as one of this database's own. A role emitted the logical message rowtide.origin, or the log "
+        'reader\'s role may not read rowtide_subscriber."MSorigins".'
     )
     lsn: str
 

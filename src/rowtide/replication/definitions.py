@@ -104,6 +104,13 @@ agents = Table(
         Text,
         comment="whether the subscriber's own act on what is delivered; null: not asked",
     ),
+    Column(
+        "forwards",
+        Boolean,
+        nullable=False,
+        server_default=text("true"),
+        comment="whether changes are delivered too that the publisher has received",
+    ),
     Column("resumptions", Integer, nullable=False, server_default=text("0"), comment="how often it was resumed"),
     Column("subscription_guid", Text, nullable=False, unique=True, comment="what the subscriber's progress goes by"),
     Column("settings", Text, comment="JSON: of SubscriptionSettings what is not the default"),
@@ -124,6 +131,7 @@ _NEW_COLUMNS = (
     (publications.name, "replicate_ddl", "boolean not null default true"),
     (subscriptions.name, "definition", "text"),
     (agents.name, "settings", "text"),
+    (agents.name, "forwards", "boolean not null default true"),
 )
 """Columns that the tables of an earlier build lack."""
 
@@ -132,7 +140,8 @@ _NEW_COLUMNS = (
 class Subscription:
     """One subscriber's subscription to a publication.
 
-    `starts` are the positions at which its articles' delivery starts.
+    `starts` are the positions at which its articles' delivery starts. `forwards`: what the publisher has received from
+    others is delivered too.
     """
 
     agent_id: int
@@ -144,6 +153,7 @@ class Subscription:
     resumptions: int = 0
     constraints: Constraints | None = None
     replicates_ddl: bool = True
+    forwards: bool = False
     settings: SubscriptionSettings = field(default_factory=SubscriptionSettings)
 
     @property
@@ -321,6 +331,11 @@ _REPLICATES_DDL: ColumnElement[bool] = literal_column(
     """coalesce((to_jsonb("MSpublications") ->> 'replicate_ddl')::boolean, true)""", Boolean
 ).label("replicate_ddl")
 
+_FORWARDS: ColumnElement[bool] = literal_column(
+    """coalesce((to_jsonb("MSdistribution_agents") ->> 'forwards')::boolean, true)""", Boolean
+).label("forwards")
+"""An earlier build's subscriptions deliver everything."""
+
 _OWN_DEFINITION: ColumnElement[str] = literal_column("""to_jsonb("MSsubscriptions") ->> 'definition'""", Text)
 
 SETTINGS: ColumnElement[str] = literal_column("""to_jsonb("MSdistribution_agents") ->> 'settings'""", Text).label(
@@ -360,6 +375,7 @@ def add_subscription(
         "subscription_guid": subscription.guid,
         "constraints": subscription.constraints,
         "settings": subscription.settings.encode(),
+        "forwards": subscription.forwards,
     }
     agent_id = connection.execute(insert(agents).values(values).returning(agents.c.id)).scalar_one()
     for article_id, position in subscription.starts.items():
@@ -388,6 +404,7 @@ def list_subscriptions(connection: Connection, publication: str | None = None) -
             agents.c.resumptions,
             agents.c.constraints,
             _REPLICATES_DDL,
+            _FORWARDS,
             SETTINGS,
         )
         .join(publications, publications.c.publication_id == agents.c.publication_id)
@@ -414,6 +431,7 @@ def _read(row: RowMapping) -> Subscription:
         resumptions=row["resumptions"],
         constraints=None if row["constraints"] is None else Constraints(row["constraints"]),
         replicates_ddl=row["replicate_ddl"],
+        forwards=row["forwards"],
         settings=SubscriptionSettings.decode(row["settings"]),
     )
 

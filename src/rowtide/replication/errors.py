@@ -216,11 +216,11 @@ class TableDeliveredAlready(AlreadyExists):
 
 @numbered
 class TableDeliveredBack(Invalid):
-    """The subscriber publishes the table back to this database."""
+    """With --forward, a subscriber that publishes the table to this database would get its own changes back."""
 
     number = 7163
-    fact = "{subscriber} publishes {table} to this database: each change would come back"
-    hint = "Publish the table in one direction only; `rowtide merge` replicates in both."
+    fact = "{subscriber} publishes {table} to this database: forwarded, its changes would come back"
+    hint = "Leave out --forward: only this database's own changes are delivered then."
     subscriber: str
     table: str
 
@@ -232,11 +232,51 @@ class TableDeliveredInRing(Invalid):
     number = 7171
     fact = "{table} is delivered back to this database by way of {path}: changes would circulate"
     hint = (
-        "Break the ring with `rowtide replication drop-subscription` at one of these databases; "
-        "`rowtide merge` replicates in both directions."
+        "Break the ring with `rowtide replication drop-subscription` at one of these databases, or add subscriptions "
+        "without --forward between all of them."
     )
     table: str
     path: str
+
+
+@numbered
+class TableDeliveredTwice(Invalid):
+    """A subscriber would get the same changes by two ways."""
+
+    number = 7246
+    fact = "{subscriber} already receives the same changes of {table} by another subscription"
+    hint = "Leave out --forward, or drop the other subscription: each change must arrive by one way only."
+    table: str
+    subscriber: str
+
+
+@numbered
+class ForwardingUndecided(Invalid):
+    """The publisher receives changes of a table, and nothing says whether the subscriber is to get them."""
+
+    number = 7247
+    fact = "this database receives changes of {table} from others, which {subscriber} does not get from there"
+    hint = (
+        "Add --forward to deliver them too, as in a chain; subscribe it to those databases first; or add --no-forward "
+        "if it is to lack them."
+    )
+    table: str
+    subscriber: str
+
+
+@numbered
+class OriginMissing(RowtideError):
+    """A session that delivers has no replication origin: PostgreSQL's own subscriptions take its changes for local."""
+
+    number = 7248
+    fact = "delivery to {subscriber} has no replication origin: {reason}"
+    hint = (
+        "rowtide's own publications are not affected. For subscriptions with `origin = none`, a superuser has to grant "
+        "execute on pg_replication_origin_create, pg_replication_origin_session_setup and "
+        "pg_replication_origin_xact_reset to the role, or to raise max_replication_slots."
+    )
+    subscriber: str
+    reason: str
 
 
 @numbered

@@ -46,7 +46,9 @@ class SubscriptionRequest:
     """A subscription as requested. Raises `LsnNotGiven`.
 
     `lsn`: the subscriber has the changes of all transactions below it, and of none from it on. `constraints` is
-    required if the subscriber has cascades or triggers. Tables are copied in chunks of about `chunk_bytes`.
+    required if the subscriber has cascades or triggers. Tables are copied in chunks of about `chunk_bytes`. `forward`:
+    whether changes are delivered too that the publisher has received from others; None: it has received none, or the
+    subscriber gets them from there.
     """
 
     sync_type: SyncType = SyncType.AUTOMATIC
@@ -55,6 +57,7 @@ class SubscriptionRequest:
     constraints: Constraints | None = None
     chunk_bytes: int = 32 << 20
     settings: SubscriptionSettings = field(default_factory=SubscriptionSettings)
+    forward: bool | None = None
 
     def __post_init__(self) -> None:
         if (self.sync_type is SyncType.FROM_LSN) != (self.lsn is not None):
@@ -70,3 +73,4 @@ class SubscriptionOptions(TypedDict, total=False):
     constraints: Constraints | None
     chunk_bytes: int
     settings: SubscriptionSettings
+    forward: bool | None

@@ -25,6 +25,6 @@ select coalesce(has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.o
 from (select to_regclass('{TABLE}')) found (oid)
 left join pg_class c on c.oid = found.oid
 left join pg_namespace n on n.oid = c.relnamespace
-"""
+"""  # noqa: S608 - of constants
 
 _SECRET = f"select secret from {TABLE} where subscription_guid = :guid"  # noqa: S608 - of constants

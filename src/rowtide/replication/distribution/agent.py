@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from rowtide.core.failpoints import failpoint
@@ -36,6 +37,7 @@ from rowtide.replication.distribution.delivery import (
 )
 from rowtide.replication.distribution.encoding import Calls, encode, filtered
 from rowtide.replication.distribution.events import find_dropped, find_gap, find_token
+from rowtide.replication.distribution.origins import are_local
 from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand
 from rowtide.replication.errors import (
     ArticleEnded,
@@ -330,10 +332,11 @@ class DistributionAgent:
         self, records: pa.Table, present: Iterable[tuple[Article, TableVersion]], end: Position
     ) -> Iterator[Calls]:
         lsns, table_ids = records["commit_lsn"].to_numpy(), records["table_id"].to_numpy()
+        is_sent = np.ones(len(lsns), np.bool_) if self._subscription.forwards else are_local(records)
         for article, version in present:
             start = max(self._position, self._subscription.starts[article.article_id])
             stop = min(end, self._find_suspension(article) or end)
-            is_inside = (lsns >= start.value) & (lsns < stop.value) & (table_ids == version.table_id)
+            is_inside = (lsns >= start.value) & (lsns < stop.value) & (table_ids == version.table_id) & is_sent
             copy = self._hand_over.copies[article.article_id] if self._hand_over is not None else None
             # What a copy contains may be of before a column that the copy has: none of it is delivered.
             yield from encode(

@@ -1,4 +1,4 @@
-"""A subscriber must be another database than the publisher, and each of its tables must have one source.
+"""A subscriber must be another database than the publisher, and each change must reach it once and go no further back.
 
 Two URLs may lead to the same database, by another host name, a symbolic link or a parameter; and a copied database has
 the original's records. Therefore the databases themselves are compared, before anything is created or dropped.
@@ -6,7 +6,7 @@ the original's records. Therefore the databases themselves are compared, before 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -18,24 +18,27 @@ from rowtide.replication import definitions
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors import (
+    ForwardingUndecided,
     SubscriberIsPublisher,
     SubscriberKnownOtherwise,
     TableDeliveredAlready,
     TableDeliveredBack,
     TableDeliveredInRing,
+    TableDeliveredTwice,
 )
-from rowtide.replication.targets.identity import DatabaseIdentity
+from rowtide.replication.targets.identity import DatabaseIdentity, Originators
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.postgres.identity import read_identity
 
 
-def require_other_database(
-    connection: Connection, subscriber: str, publication: str, articles: Sequence[Article]
-) -> None:
-    """Require that a subscriber can have a publication's tables.
+def plan_originators(
+    connection: Connection, subscriber: str, publication: str, articles: Sequence[Article], *, forward: bool | None
+) -> Originators:
+    """Return where the changes of a new subscription come from, if its subscriber can have the tables.
 
-    Raises `SubscriberIsPublisher`, `SubscriberKnownOtherwise`, `TableDeliveredAlready`, `TableDeliveredBack`,
-    `TableDeliveredInRing`, and what connecting to the subscriber raises.
+    With `forward`, they include what the publisher receives. Raises `SubscriberIsPublisher`,
+    `SubscriberKnownOtherwise`, `TableDeliveredAlready`, `TableDeliveredBack`, `TableDeliveredInRing`,
+    `TableDeliveredTwice`, `ForwardingUndecided`, and what connecting to the subscriber raises.
     """
     driver = connection.connection.driver_connection
     assert isinstance(driver, psycopg.Connection)
@@ -48,44 +51,95 @@ def require_other_database(
             raise SubscriberKnownOtherwise(subscriber, publication, known.subscriber)
         for table in sorted(tables & _names(definitions.list_subscribed(connection, known.agent_id))):
             raise TableDeliveredAlready(table, subscriber, known.publication)
-    for guid in publisher.receives & wanted.delivers.keys():
-        for table in sorted(tables & wanted.delivers[guid].tables):
+    if forward is None:
+        _require_nothing_lost(publisher, wanted, subscriber, tables)
+    carried = {table: _carried(publisher, table, forwards=bool(forward)) for table in sorted(tables)}
+    for table in carried if forward else ():
+        if wanted.database in carried[table] or _delivers_unknown(wanted, publisher, table):
             raise TableDeliveredBack(subscriber, table)
-    _require_no_ring(publisher, _Reached(subscriber, wanted, frozenset(tables)))
+    _require_once(publisher, _Reached(subscriber, wanted, carried))
+    assert publisher.database is not None
+    databases = frozenset(database for carriers in carried.values() for database in carriers)
+    return Originators(publisher.database, databases, frozenset(tables))
+
+
+def _carried(publisher: DatabaseIdentity, table: str, *, forwards: bool) -> frozenset[str]:
+    """Return the databases whose changes of a table a subscription carries."""
+    assert publisher.database is not None
+    received = [one.brings(table) for one in publisher.receives.values()] if forwards else []
+    return frozenset({publisher.database}).union(*received)
+
+
+def _require_nothing_lost(
+    publisher: DatabaseIdentity, wanted: DatabaseIdentity, subscriber: str, tables: Iterable[str]
+) -> None:
+    """Raise `ForwardingUndecided` if the publisher receives changes that the subscriber does not get from elsewhere."""
+    for table in sorted(tables):
+        here = frozenset[str]().union(*(one.brings(table) for one in publisher.receives.values()))
+        there = frozenset[str]().union(*(one.brings(table) for one in wanted.receives.values()))
+        if here - there - {wanted.database}:
+            raise ForwardingUndecided(table, subscriber)
+
+
+def _delivers_unknown(wanted: DatabaseIdentity, publisher: DatabaseIdentity, table: str) -> bool:
+    """Whether the subscriber delivers a table here by a subscription whose originators an earlier build left out."""
+    return any(
+        publisher.receives[guid].databases is None and table in delivered.tables
+        for guid, delivered in wanted.delivers.items()
+        if guid in publisher.receives
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """A database to which tables are delivered; `path` lists the subscribers on the way, including it."""
+    """A database to which changes are delivered; `path` lists the subscribers on the way, including it.
+
+    `carried` are the databases that made them, by table; `by` is the guid of the last subscription on the way.
+    """
 
     path: str
     database: DatabaseIdentity
-    tables: frozenset[str]
+    carried: Mapping[str, frozenset[str]]
+    by: frozenset[str] = frozenset()
 
 
-def _require_no_ring(publisher: DatabaseIdentity, first: _Reached) -> None:
-    """Follow the subscriber's own publications, as far as those databases can be reached and read.
+def _require_once(publisher: DatabaseIdentity, first: _Reached) -> None:
+    """Follow the subscriber's own publications that forward, as far as those databases can be reached and read.
 
-    Raises `TableDeliveredInRing`.
+    Raises `TableDeliveredInRing`, `TableDeliveredTwice`.
     """
     reached = [first]
     followed: set[tuple[str | None, frozenset[str]]] = set()
     while reached:
         here = reached.pop()
-        if (here.database.database, here.tables) in followed:
+        key = (here.database.database, frozenset(here.carried))
+        if key in followed:
             continue
-        followed.add((here.database.database, here.tables))
+        followed.add(key)
+        _require_not_twice(publisher, here)
         for guid, delivered in here.database.delivers.items():
-            tables = here.tables & delivered.tables
-            if not tables:
+            carried = {table: here.carried[table] for table in here.carried.keys() & delivered.tables}
+            if not carried or not delivered.forwards:
                 continue
             there = _identify(delivered.subscriber)
             # A copy of the publisher has the records of what it receives, too.
             is_back = guid in publisher.receives if there is None else there.database == publisher.database
             if is_back:
-                raise TableDeliveredInRing(min(tables), here.path)
+                raise TableDeliveredInRing(min(carried), here.path)
             if there is not None:
-                reached.append(_Reached(f"{here.path}, {delivered.subscriber}", there, tables))
+                reached.append(_Reached(f"{here.path}, {delivered.subscriber}", there, carried, frozenset({guid})))
+
+
+def _require_not_twice(publisher: DatabaseIdentity, here: _Reached) -> None:
+    # The publisher's own subscriptions are compared by its records: a subscriber may keep one that was dropped.
+    others = [
+        received
+        for guid, received in here.database.receives.items()
+        if guid not in here.by and received.publisher != publisher.database
+    ]
+    for table, databases in here.carried.items():
+        if any(received.brings(table) & databases for received in others):
+            raise TableDeliveredTwice(table, here.path)
 
 
 def _identify(url: str) -> DatabaseIdentity | None:

@@ -39,7 +39,7 @@ from rowtide.replication.errors import (
 )
 from rowtide.replication.schema_changes import NOT_REPORTED, Unfollowed, as_alteration, follow
 from rowtide.replication.snapshot.table_details import read_table_details
-from rowtide.replication.subscribing.other_databases import require_other_database
+from rowtide.replication.subscribing.other_databases import plan_originators
 from rowtide.replication.subscribing.readers import keeping
 from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
 from rowtide.replication.sync_types import IfExists, SubscriptionRequest, SyncType
@@ -55,7 +55,7 @@ def add_subscription(
     Returns the unique constraints that its tables do not get, because the subscriber would check them too early. The
     subscriber is prepared before the subscription is recorded: what an interrupted call leaves there has no effect.
     Raises `DatabaseKindUnknown`, `SkipErrorsInvalid`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`,
-    `LsnNotKept`, and what `require_other_database` and preparing such a subscriber raise.
+    `LsnNotKept`, and what `plan_originators` and preparing such a subscriber raise.
     """
     SkipErrors.parse(wanted.settings.skip_errors)
     kind = kind_of(subscriber)
@@ -70,7 +70,7 @@ def add_subscription(
         known = definitions.list_articles(connection, publication_id)
         if not known:
             raise NothingToSubscribe(publication)
-        require_other_database(connection, subscriber, publication, known)
+        originators = plan_originators(connection, subscriber, publication, known, forward=wanted.forward)
         manifest = open_own_manifest(source)
         verify_provenance(connection, manifest)
         with keeping(connection, manifest, guid, lambda state: _earliest(state, known, wanted.lsn)) as kept:
@@ -80,7 +80,14 @@ def add_subscription(
             start = mark if wanted.lsn is None else kept
             starts = {article.article_id: start for article in articles}
             subscription = Subscription(
-                0, publication, subscriber, guid, starts, constraints=wanted.constraints, settings=wanted.settings
+                0,
+                publication,
+                subscriber,
+                guid,
+                starts,
+                constraints=wanted.constraints,
+                settings=wanted.settings,
+                forwards=bool(wanted.forward),
             )
             definitions.add_subscription(connection, publication_id, subscription, wanted.sync_type)
             new = NewSubscription(
@@ -89,6 +96,7 @@ def add_subscription(
                 source.system_identifier,
                 start,
                 articles,
+                originators,
                 has_procedures=wanted.sync_type is SyncType.NONE,
                 constraints=wanted.constraints,
                 snapshot=_plan_snapshot(connection, tables, articles, wanted),
@@ -227,7 +235,9 @@ def reinitialize(
             definitions.get_subscription(connection, publication, wanted)
     chosen = [found for found in known if wanted in (None, found.subscriber)]
     for found in chosen:
-        again = SubscriptionRequest(if_exists=if_exists, constraints=found.constraints, settings=found.settings)
+        again = SubscriptionRequest(
+            if_exists=if_exists, constraints=found.constraints, settings=found.settings, forward=found.forwards
+        )
         drop_subscription(engine, database, publication, found.subscriber, ignore_subscriber=False)
         add_subscription(engine, database, publication, found.subscriber, again)
     return tuple(found.subscriber for found in chosen)

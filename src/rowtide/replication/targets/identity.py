@@ -12,6 +12,39 @@ class Delivered:
 
     subscriber: str
     tables: frozenset[str]
+    forwards: bool = True
+    """Whether it also delivers what the publisher itself has received."""
+
+
+@dataclass(frozen=True, slots=True)
+class Originators:
+    """Where a subscription's changes come from: the publisher, and all databases whose changes it delivers.
+
+    `tables` are those that it delivers to, as `schema.table`.
+    """
+
+    publisher: str
+    databases: frozenset[str]
+    tables: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What a subscription delivers to a database: changes that `databases` have made, to tables, from `publisher`.
+
+    All None: it is of an earlier build, which did not record it.
+    """
+
+    publisher: str | None
+    databases: frozenset[str] | None
+    tables: frozenset[str] | None
+
+    def brings(self, table: str) -> frozenset[str]:
+        """Return the databases whose changes of a table arrive; none if that is not known."""
+        return self.databases or frozenset() if self.tables is not None and table in self.tables else frozenset()
+
+
+UNKNOWN_ORIGINS = Received(None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +52,10 @@ class DatabaseIdentity:
     """A database, and the subscriptions recorded in it.
 
     `database` is the same by every name of the database, and unique; None if it does not exist yet. `receives`: the
-    guids of the subscriptions of which it, or the database it was copied from, is the subscriber; `delivers`: those of
-    which it is the publisher, by guid.
+    subscriptions of which it, or the database it was copied from, is the subscriber; `delivers`: those of which it is
+    the publisher; both by guid.
     """
 
     database: str | None
-    receives: frozenset[str] = frozenset()
+    receives: Mapping[str, Received] = field(default_factory=dict)
     delivers: Mapping[str, Delivered] = field(default_factory=dict)

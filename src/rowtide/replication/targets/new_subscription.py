@@ -9,6 +9,7 @@ from rowtide.core.lsn import Position
 from rowtide.replication.articles import Article
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.sync_types import Constraints, IfExists
+from rowtide.replication.targets.identity import Originators
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class NewSubscription:
     publisher_system: str
     position: Position
     articles: tuple[Article, ...]
+    originators: Originators
     has_procedures: bool = False
     constraints: Constraints | None = None
     snapshot: NewSnapshot | None = None

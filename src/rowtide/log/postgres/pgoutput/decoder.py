@@ -26,7 +26,6 @@ from rowtide.log.postgres.pgoutput.transactions import TransactionTracker
 from rowtide.log.postgres.xlog_data import described_oid
 from rowtide.log.source import Decoded
 
-
 _NO_SECRETS: Secrets = {}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence, Set
 
 import psycopg
@@ -15,9 +16,9 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.delivery import AlterationRefused, Progress
 from rowtide.replication.distribution.skip_errors import SkipErrors
-from rowtide.replication.errors import CommandError, SubscriberTableInUse
+from rowtide.replication.errors import CommandError, OriginMissing, SubscriberTableInUse
 from rowtide.replication.schema_changes import Followed, SchemaChange
-from rowtide.replication.targets.postgres import alterations, progress
+from rowtide.replication.targets.postgres import alterations, origins, progress
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
 from rowtide.replication.targets.postgres.connecting import connect
@@ -26,6 +27,8 @@ from rowtide.replication.targets.postgres.modes import Mode, RowByRow, SetBased,
 from rowtide.replication.targets.postgres.sender import Sender
 from rowtide.replication.targets.postgres.subscriber_constraints import read_cascades
 from rowtide.replication.targets.postgres.table_relations import MadeProcedures, read_relations
+
+log = logging.getLogger("rowtide.replication")
 
 _ALTERING = (
     # The server alters no table with checks that wait.
@@ -53,10 +56,11 @@ class PostgresDelivery:
         self._subscriber = subscription.subscriber
         self._guid = subscription.guid.encode()
         self._progress = progress.take_over(connection, subscription.guid, describe_holder())
+        has_origin = _set_origin(connection, subscription)
         self._has_arrays, self._groups = _plan(connection, articles)
         self._cascades = read_cascades(connection, articles)
         self._cascaded: frozenset[str] = frozenset()
-        self._sender = Sender(connection, subscription.subscriber)
+        self._sender = Sender(connection, subscription.subscriber, has_origin=has_origin)
         self._mode: Mode = RowByRow(self._sender)
 
     @classmethod
@@ -149,6 +153,16 @@ class PostgresDelivery:
         if cascaded != self._cascaded:
             self._cascaded = cascaded
             self._sender.send_cascaded(call, cascaded)
+
+
+def _set_origin(connection: psycopg.Connection, subscription: Subscription) -> bool:
+    """Give the session a replication origin where others read the subscriber's log; return whether it has one."""
+    if not origins.is_published(connection):
+        return False
+    reason = origins.mark_session(connection, subscription.guid)
+    if reason is not None:
+        log.warning("%s", OriginMissing(subscription.subscriber, reason))
+    return reason is None
 
 
 def _plan(

@@ -9,7 +9,7 @@ from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication import definitions
 from rowtide.replication.targets.identity import DatabaseIdentity, Delivered
-from rowtide.replication.targets.postgres import progress
+from rowtide.replication.targets.postgres import origins, progress
 from rowtide.replication.targets.postgres.connecting import connect
 
 
@@ -29,8 +29,12 @@ def read_identity(connection: psycopg.Connection) -> DatabaseIdentity:
         delivers: dict[str, Delivered] = {}
         if all(_is_readable(connection, table) for table in ("MSdistribution_agents", "MSsubscriptions", "MSarticles")):
             rows = connection.execute(_DELIVERS).fetchall()
-            delivers = {guid: Delivered(subscriber, frozenset(tables)) for guid, subscriber, tables in rows}
-    return DatabaseIdentity(database, progress.list_recorded(connection), delivers)
+            delivers = {
+                guid: Delivered(subscriber, frozenset(tables), forwards=forwards)
+                for guid, subscriber, forwards, tables in rows
+            }
+    receives = origins.read_received(connection, progress.list_recorded(connection))
+    return DatabaseIdentity(database, receives, delivers)
 
 
 def _is_readable(connection: psycopg.Connection, table: str) -> bool:
@@ -44,9 +48,10 @@ where n.nspname = %s and c.relname = %s
 """
 
 _DELIVERS = f"""
-select g.subscription_guid, g.subscriber, array_agg(a.source_owner || '.' || a.source_object)
+select g.subscription_guid, g.subscriber, coalesce((to_jsonb(g) ->> 'forwards')::boolean, true),
+       array_agg(a.source_owner || '.' || a.source_object)
 from {definitions.SCHEMA}."MSdistribution_agents" g
 join {definitions.SCHEMA}."MSsubscriptions" s on s.agent_id = g.id
 join {definitions.SCHEMA}."MSarticles" a on a.article_id = s.article_id
-group by 1, 2
+group by 1, 2, 3
 """

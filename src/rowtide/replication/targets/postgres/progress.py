@@ -17,6 +17,8 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles import Article, decode_article
 from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.errors import SubscriberUnprepared
+from rowtide.replication.targets.identity import Originators
+from rowtide.replication.targets.postgres import origins
 from rowtide.replication.targets.postgres.calls.procedures import RAISE_ERROR, SCHEMA, TRUNCATE
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
@@ -52,6 +54,7 @@ create table if not exists {SCHEMA}."MSreplication_articles" (
     article_id text, definition text not null,
     primary key (subscription_guid, article_id))
 """,
+    *origins.OBJECTS,
     RAISE_ERROR,
     TRUNCATE,
     f"""
@@ -65,6 +68,7 @@ begin
             select format('epoch %s, position %s, agent %s', s.epoch, s.transaction_timestamp, s.agent)
             from {SCHEMA}."MSreplication_subscriptions" s where s.subscription_guid = guid), 'no such subscription');
     end if;
+    call {SCHEMA}."sp_MSmarkorigin"(guid);
 end
 $body$
 """,
@@ -111,14 +115,22 @@ def make_current(connection: psycopg.Connection) -> None:
                 connection.execute(sql.SQL(statement))
 
 
-def record(connection: psycopg.Connection, guid: str, publication: str, system: str, position: Position) -> None:
-    """Record a new subscription with its starting position. Idempotent."""
+def record(
+    connection: psycopg.Connection,
+    guid: str,
+    publication: str,
+    system: str,
+    position: Position,
+    originators: Originators,
+) -> None:
+    """Record a new subscription with its starting position and where its changes come from. Idempotent."""
     statement = sql.SQL(
         "insert into {} (subscription_guid, publication, publisher_system, transaction_timestamp) "
         "values (%s, %s, %s, %s) on conflict do nothing"
     ).format(_TABLE)
     with translated():
         connection.execute(statement, (guid, publication, system, position.value))
+    origins.record(connection, guid, originators)
 
 
 def list_recorded(connection: psycopg.Connection) -> frozenset[str]:
@@ -162,12 +174,15 @@ def read_articles(connection: psycopg.Connection, guid: str, articles: Sequence[
 
 
 def forget(connection: psycopg.Connection, guid: str) -> None:
-    """Remove a subscription's record; with the last one, the schema."""
+    """Remove a subscription's record; with the last one, the schema, unless the database's log is read."""
     with translated():
         if not _is_made(connection):
             return
         connection.execute(sql.SQL("delete from {} where subscription_guid = %s").format(_TABLE), (guid,))
-        if connection.execute(sql.SQL("select from {} limit 1").format(_TABLE)).fetchone() is None:
+    make_current(connection)
+    is_needed = origins.forget(connection, guid)
+    with translated():
+        if not is_needed and connection.execute(sql.SQL("select from {} limit 1").format(_TABLE)).fetchone() is None:
             connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(SCHEMA)))
 
 

@@ -25,7 +25,7 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors import AgentReplaced, CopyRefused
 from rowtide.replication.schema_changes import Followed
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
-from rowtide.replication.targets.postgres import alterations, progress
+from rowtide.replication.targets.postgres import alterations, origins, progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import connect
 
@@ -74,6 +74,7 @@ class PostgresSnapshotTarget:
         try:
             with self._connection.transaction(), translated():
                 self._require_own(self._connection)
+                origins.mark(self._connection, self._guid)
                 self._connection.execute(sql.SQL(f"truncate {_table(before)}"))
                 self._connection.execute(_FORGET_CHUNKS, [self._guid, article.article_id])
                 for statement in alterations.follow(followed, self._guid):
@@ -102,6 +103,7 @@ class PostgresSnapshotTarget:
             with translated():
                 connection.execute("begin")
             self._require_own(connection)
+            origins.mark(connection, self._guid)
             watch = CharacterWatch(article, find_codec(connection))
             try:
                 yield _begin_copy(connection, article, form, watch)
@@ -119,6 +121,7 @@ class PostgresSnapshotTarget:
     def discard(self, article: Article) -> None:
         with self._connection.transaction(), translated():
             self._require_own(self._connection)
+            origins.mark(self._connection, self._guid)
             self._connection.execute(sql.SQL(f"truncate {_table(article)}"))
             self._connection.execute(_FORGET_CHUNKS, [self._guid, article.article_id])
 

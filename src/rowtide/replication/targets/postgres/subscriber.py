@@ -21,7 +21,7 @@ from rowtide.replication.errors import (
     ProcedureTaken,
 )
 from rowtide.replication.targets.new_subscription import NewSubscription
-from rowtide.replication.targets.postgres import progress
+from rowtide.replication.targets.postgres import origins, progress
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
 from rowtide.replication.targets.postgres.calls.custom_procedures import require_custom
 from rowtide.replication.targets.postgres.connecting import connect
@@ -49,6 +49,7 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
     opened = connect(url, application_name="rowtide subscription", constraints=subscription.constraints)
     with opened as connection, connection.transaction():
         _require_names(connection, subscription.articles)
+        _record(connection, subscription)
         if subscription.snapshot is not None:
             make_tables(connection, subscription.articles, subscription.snapshot)
         for article in subscription.articles:
@@ -60,20 +61,26 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
                 _require_own_procedures(connection, article)
         if subscription.constraints is None:
             require_none_acting(connection, subscription.articles)
-        progress.make_current(connection)
         with translated():
             for statement in () if subscription.has_procedures else _creations(subscription.articles):
                 connection.execute(sql.SQL(statement))
-            progress.record(
-                connection,
-                subscription.guid,
-                subscription.publication,
-                subscription.publisher_system,
-                subscription.position,
-            )
         if subscription.snapshot is not None:
             record_snapshot(connection, subscription.guid, subscription.articles, subscription.snapshot)
     return ()
+
+
+def _record(connection: psycopg.Connection, subscription: NewSubscription) -> None:
+    """Record a subscription, and mark the transaction, in which a snapshot's tables may be emptied."""
+    progress.make_current(connection)
+    progress.record(
+        connection,
+        subscription.guid,
+        subscription.publication,
+        subscription.publisher_system,
+        subscription.position,
+        subscription.originators,
+    )
+    origins.mark(connection, subscription.guid)
 
 
 def creations(articles: Iterable[Article]) -> Sequence[str]:

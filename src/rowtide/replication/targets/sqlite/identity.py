@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from rowtide.replication.targets.identity import DatabaseIdentity
+from rowtide.replication.targets.identity import UNKNOWN_ORIGINS, DatabaseIdentity
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.files import SubscriberFile, find_inode, path_of
 
@@ -15,4 +15,5 @@ def identify(url: str) -> DatabaseIdentity:
     if inode is None:
         return DatabaseIdentity(None)
     with closing(SubscriberFile(url)) as file, file.undone_by_errors():
-        return DatabaseIdentity("{}:{}".format(*inode), progress.list_recorded(file.connection))
+        receives = dict.fromkeys(progress.list_recorded(file.connection), UNKNOWN_ORIGINS)
+        return DatabaseIdentity("{}:{}".format(*inode), receives)

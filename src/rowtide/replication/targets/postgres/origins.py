@@ -1,0 +1,158 @@
+"""Marks of the transactions that delivery commits at a PostgreSQL subscriber; see `rowtide.log.origins`.
+
+A logical message marks them for rowtide's log reader. A replication origin of the session marks them for PostgreSQL's
+own subscriptions (`origin = none`) and in the commit timestamps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import psycopg
+from psycopg import sql
+
+from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.origins import MESSAGE_PREFIX
+from rowtide.replication.targets.identity import UNKNOWN_ORIGINS, Originators, Received
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+
+ORIGIN_PREFIX = "rowtide_"
+"""The prefix of a session's replication origin, before the subscription's guid."""
+
+OBJECTS = (
+    f"""
+create table if not exists {SCHEMA}."MSorigins" (
+    subscription_guid text primary key,
+    secret text not null default replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''),
+    originator text not null, originators text[], tables text[])
+""",
+    f'revoke all on {SCHEMA}."MSorigins" from public',
+    f"""
+insert into {SCHEMA}."MSorigins" (subscription_guid, originator)
+select subscription_guid, publisher_system from {SCHEMA}."MSreplication_subscriptions"
+on conflict do nothing
+""",
+    f"""
+create or replace procedure {SCHEMA}."sp_MSmarkorigin"(guid text) language plpgsql as $body$
+begin
+    perform pg_logical_emit_message(true, '{MESSAGE_PREFIX}', json_build_object(
+        'subscription', o.subscription_guid, 'originator', o.originator, 'secret', o.secret)::text)
+    from {SCHEMA}."MSorigins" o where o.subscription_guid = guid;
+end
+$body$
+""",
+)
+"""The statements that create what marks transactions, after the table of subscriptions.
+
+`originator` is the publisher's database. `originators` are the databases whose changes arrive through the subscription,
+`tables` those that it delivers to; null for one of an earlier build. The secret of a subscription that was dropped
+stays while its transactions may still be in the log of a database that publishes.
+"""
+
+
+def record(connection: psycopg.Connection, guid: str, originators: Originators) -> None:
+    """Record where a subscription's changes come from, in the caller's transaction. Idempotent."""
+    values = (guid, originators.publisher, sorted(originators.databases), sorted(originators.tables))
+    with translated():
+        connection.execute(_RECORD, values)
+        connection.execute(_GRANT)
+
+
+def mark(connection: psycopg.Connection, guid: str) -> None:
+    """Mark the connection's transaction; called before it changes any row."""
+    with translated():
+        connection.execute(_MARK, (guid,))
+
+
+def read_received(connection: psycopg.Connection, guids: frozenset[str]) -> Mapping[str, Received]:
+    """Return what subscriptions deliver to this database, by their guids."""
+    received = dict.fromkeys(guids, UNKNOWN_ORIGINS)
+    with translated():
+        if connection.execute(_IS_MADE).fetchone() == (True,):
+            for guid, publisher, databases, tables in connection.execute(_RECEIVED):
+                if guid in received:
+                    received[guid] = Received(publisher, frozenset(databases), frozenset(tables))
+    return received
+
+
+def mark_session(connection: psycopg.Connection, guid: str) -> str | None:
+    """Give the session a replication origin of the subscription; return why it has none, if it cannot.
+
+    Another session may still have it: an origin is of one session at a time.
+    """
+    name = ORIGIN_PREFIX + guid
+    try:
+        with translated():
+            connection.execute(_CREATE_ORIGIN, (name, name))
+            connection.execute("select pg_replication_origin_session_setup(%s)", (name,))
+    except RowtideError as error:
+        return error.filled_fact
+    return None
+
+
+def is_published(connection: psycopg.Connection) -> bool:
+    """Return whether the database has a publication, so that others read its log."""
+    with translated():
+        return connection.execute("select exists (select from pg_publication)").fetchone() == (True,)
+
+
+def forget(connection: psycopg.Connection, guid: str) -> bool:
+    """Drop a subscription's replication origin, and its secret unless that is needed; return whether it is.
+
+    Marked transactions may not have been read yet if the database's log is read.
+    """
+    _drop_origin(connection, ORIGIN_PREFIX + guid)
+    with translated():
+        is_needed = connection.execute(_IS_READ).fetchone() == (True,)
+        if not is_needed:
+            connection.execute(sql.SQL(f'delete from {SCHEMA}."MSorigins" where subscription_guid = %s'), (guid,))
+    return is_needed
+
+
+def _drop_origin(connection: psycopg.Connection, name: str) -> None:
+    """Drop an origin, if there is one; wait for an agent that is about to end."""
+    deadline = time.monotonic() + _PATIENCE_S
+    with translated():
+        # Only then: the function is not everybody's.
+        while connection.execute(_HAS_ORIGIN, (name,)).fetchone() == (True,):
+            try:
+                with connection.transaction():
+                    connection.execute("select pg_replication_origin_drop(%s)", (name,))
+            except psycopg.errors.ObjectInUse:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_PAUSE_S)
+
+
+_RECORD = f"""
+insert into {SCHEMA}."MSorigins" (subscription_guid, originator, originators, tables) values (%s, %s, %s, %s)
+on conflict (subscription_guid) do update
+set originator = excluded.originator, originators = excluded.originators, tables = excluded.tables
+"""
+
+# The log reader's role, which may be another than the subscriber's.
+_GRANT = f"""
+do $$
+declare
+    reader text := (select nspowner::regrole::text from pg_namespace where nspname = 'rowtide');
+begin
+    if reader is not null then
+        execute format('grant usage on schema {SCHEMA} to %s', reader);
+        execute format('grant select on {SCHEMA}."MSorigins", {SCHEMA}."MSreplication_subscriptions" to %s', reader);
+    end if;
+end $$
+"""
+
+_MARK = f'call {SCHEMA}."sp_MSmarkorigin"(%s)'
+_IS_MADE = f"select to_regclass('{SCHEMA}.\"MSorigins\"') is not null"
+_RECEIVED = f"""
+select subscription_guid, originator, originators, tables from {SCHEMA}."MSorigins" where originators is not null
+"""
+_IS_READ = "select to_regclass('rowtide.members') is not null"
+_CREATE_ORIGIN = """
+select pg_replication_origin_create(%s) where not exists (select from pg_replication_origin where roname = %s)
+"""
+_HAS_ORIGIN = "select exists (select from pg_replication_origin where roname = %s)"
+_PATIENCE_S, _PAUSE_S = 5.0, 0.1
