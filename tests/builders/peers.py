@@ -8,7 +8,7 @@ from typing import Any
 from builders.captured_databases import LoggedDatabase
 from builders.replicated_databases import deliver_all
 from rowtide.handle import connect
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.sync_types import IfExists, SyncType
 
 PUBLICATION = "peers"
 
@@ -28,6 +28,14 @@ class Peer(LoggedDatabase):
     ) -> tuple[str, ...]:
         """Let another peer have this one's changes; by itself, with the tables and rows that it has."""
         return connect(self.url).replication.add_subscription(PUBLICATION, other.url, sync_type=sync_type, **options)
+
+    def unsubscribe(self, other: Peer) -> None:
+        """End another peer's subscription."""
+        connect(self.url).replication.drop_subscription(PUBLICATION, other.url)
+
+    def reinitialize(self, if_exists: IfExists) -> None:
+        """Copy the tables to all subscribers again."""
+        connect(self.url).replication.reinitialize(PUBLICATION, if_exists=if_exists)
 
     def deliver(self) -> int:
         """Deliver what is committed to all its subscribers; return the number of commands."""

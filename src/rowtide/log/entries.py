@@ -72,6 +72,7 @@ _EVENT_FIELDS: dict[str, TypeAdapter[Any]] = {
     "alteration": TypeAdapter(Alteration),
     "publication": TypeAdapter(str),
     "tracer_id": TypeAdapter(int),
+    "is_delivered": TypeAdapter(bool),
     "stored_at": TypeAdapter(UtcTime | None),
 }
 
@@ -87,9 +88,9 @@ def _print_event(event: Event) -> dict[str, object]:
 def _parse_event(values: dict[str, object]) -> Event:
     try:
         event = _EVENTS[str(values["event"])]
-        return event(
-            **{known.name: _EVENT_FIELDS[known.name].validate_python(values[known.name]) for known in fields(event)}
-        )
+        # An earlier build's entry lacks fields that have a default.
+        present = [known.name for known in fields(event) if known.name in values]
+        return event(**{name: _EVENT_FIELDS[name].validate_python(values[name]) for name in present})
     except (KeyError, TypeError) as error:
         raise ValueError(f"not an event: {values!r}") from error
 

@@ -70,10 +70,14 @@ class Reshaped:
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """A statement of this transaction altered a table; rows after it in the log have the altered shape."""
+    """A statement of this transaction altered a table; rows after it in the log have the altered shape.
+
+    `is_delivered`: rowtide's delivery ran it, for a schema change at the database's own publisher.
+    """
 
     commit_lsn: CommitLsn
     alteration: Alteration
+    is_delivered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

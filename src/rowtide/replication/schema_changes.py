@@ -80,12 +80,14 @@ SchemaChange = TableRenamed | ColumnRenamed | ColumnDropped | ColumnRetyped | Nu
 class Followed:
     """An article as it is after an alteration, and what that changes at a subscriber, in this order.
 
-    The article has another `left_out` too, where a column is left out.
+    The article has another `left_out` too, where a column is left out. `is_delivered`: delivery ran the alteration at
+    the publisher.
     """
 
     before: Article
     article: Article
     changes: tuple[SchemaChange, ...]
+    is_delivered: bool = False
 
     def leaving_out(self, column: PublishedColumn, reason: str) -> Followed:
         """Return it without an added column."""

@@ -22,7 +22,6 @@ from rowtide.replication.errors import (
     SubscriptionExists,
     TableDeliveredAlready,
     TableDeliveredBack,
-    TableDeliveredInRing,
 )
 from rowtide.replication.sync_types import IfExists, SyncType
 
@@ -126,14 +125,16 @@ def test_a_table_of_a_subscriber_is_delivered_by_one_publication(published: Repl
     published.require_equal("items")
 
 
-def test_a_table_is_not_delivered_both_ways(published: ReplicatedDatabase, tmp_path: Path) -> None:
+def test_a_table_is_not_delivered_both_ways_and_forwarded(published: ReplicatedDatabase, tmp_path: Path) -> None:
     published.replication.add_subscription(PUBLICATION, published.subscriber.url)
     published.deliver()
     back = connect(published.subscriber.url).replication
     back.add_publication("back", lake=str(tmp_path / "back"))
     back.add_article("back", "items")
     with pytest.raises(TableDeliveredBack, match=r"publishes public\.items to this database"):
-        back.add_subscription("back", published.publisher.url, sync_type=SyncType.REPLICATION_SUPPORT_ONLY)
+        back.add_subscription(
+            "back", published.publisher.url, sync_type=SyncType.REPLICATION_SUPPORT_ONLY, forward=True
+        )
 
 
 @pytest.mark.parametrize("name", ["published", "published_16"])
@@ -147,15 +148,13 @@ def test_a_table_is_not_delivered_in_a_ring(name: str, request: pytest.FixtureRe
         with psycopg.connect(third, autocommit=True) as session:
             session.execute(ITEMS)
         publish(second.url, tmp_path / "second").add_subscription(
-            "onward", third, sync_type=SyncType.REPLICATION_SUPPORT_ONLY
+            "onward", third, sync_type=SyncType.REPLICATION_SUPPORT_ONLY, forward=True
         )
         closing = publish(third, tmp_path / "third")
         for url in (published.publisher.url, respelled(published.publisher.url)):
-            with pytest.raises(TableDeliveredInRing) as raised:
-                closing.add_subscription("onward", url, sync_type=SyncType.REPLICATION_SUPPORT_ONLY)
-            assert str(raised.value).startswith(
-                f"RT-7171: public.items is delivered back to this database by way of {url}, {second.url}: "
-            )
+            with pytest.raises(TableDeliveredBack) as raised:
+                closing.add_subscription("onward", url, sync_type=SyncType.REPLICATION_SUPPORT_ONLY, forward=True)
+            assert str(raised.value).startswith(f"RT-7163: {url} publishes public.items to this database: ")
         closing.drop_publication("onward")
         first = published.replication
         first.drop_subscription(PUBLICATION, second.url)

@@ -78,7 +78,8 @@ def _follow_event(
         return Followed(article, leave_out_added(article, list_added(article, shape)), ())
     try:
         since = adds_none_since(state, article, replicates_ddl=replicates_ddl)
-        return follow(article, event.alteration, adds_none_since=since, has_no_rows=has_no_rows)
+        followed = follow(article, event.alteration, adds_none_since=since, has_no_rows=has_no_rows)
+        return replace(followed, is_delivered=event.is_delivered)
     except Unfollowed as error:
         raise SchemaChanged(table, str(event.commit_lsn), str(error)) from error
 
@@ -95,7 +96,7 @@ def _concerns(event: Event, state: ManifestState, article: Article) -> TypeGuard
 
 def _is_of_table(event: Event, state: ManifestState, article: Article) -> TypeGuard[Altered | Reshaped]:
     match event:
-        case Altered(_, alteration):
+        case Altered(_, alteration, _):
             return alteration.source_id == article.source_id
         case Reshaped(_, table_id):
             return state.tables[table_id].shape.source_id == article.source_id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -203,6 +203,8 @@ class _Reader:
             event = announced.read_event(found, lsn, time)
         except ValueError as error:
             raise self._unreadable(message, found, error) from error
+        if isinstance(event, Altered) and self.transactions.is_marked(message):
+            event = replace(event, is_delivered=True)
         self.control.last_row = later_row(self.control.last_row, found.row)
         if found.has_record:
             self.control.records.append((message, found))

@@ -54,6 +54,7 @@ class PostgresDelivery:
     ) -> None:
         self._skips = SkipErrors.parse(subscription.settings.skip_errors)
         self._subscriber = subscription.subscriber
+        self._forwards = subscription.forwards
         self._guid = subscription.guid.encode()
         self._progress = progress.take_over(connection, subscription.guid, describe_holder())
         has_origin = _set_origin(connection, subscription)
@@ -111,7 +112,8 @@ class PostgresDelivery:
         self._mode.flush()
         before, article = followed.before, followed.article
         table = (before.schema, before.table)
-        for change in followed.changes:
+        # Its own changes have come back: the tables there are altered already.
+        for change in () if followed.is_delivered and not self._forwards else followed.changes:
             self._alter(article, list(alterations.alter(table, change)), change)
             table = alterations.table_after(table, change)
         self._alter(article, list(alterations.renew(followed, self._guid.decode())), None)
