@@ -265,6 +265,20 @@ class ForwardingUndecided(Invalid):
 
 
 @numbered
+class TriggersUnsent(Invalid):
+    """What a subscriber's triggers write in delivered transactions is not sent by its own publications."""
+
+    number = 7249
+    fact = "{triggers} would write in delivered transactions, which the publications of {subscriber} do not send"
+    hint = (
+        "Add the subscription with --constraints not-for-replication, or drop the triggers. What the publisher's "
+        "triggers write is delivered."
+    )
+    triggers: str
+    subscriber: str
+
+
+@numbered
 class OriginMissing(RowtideError):
     """A session that delivers has no replication origin: PostgreSQL's own subscriptions take its changes for local."""
 

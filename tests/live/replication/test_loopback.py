@@ -16,8 +16,9 @@ from rowtide.replication.errors import (
     TableDeliveredBack,
     TableDeliveredInRing,
     TableDeliveredTwice,
+    TriggersUnsent,
 )
-from rowtide.replication.sync_types import IfExists, SyncType
+from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 
 ITEMS = "create table items (id int primary key, n int)"
 
@@ -57,6 +58,7 @@ def test_changes_go_to_the_other_side_and_not_back(name: str, request: pytest.Fi
     assert ["11", "1"] in brought
 
 
+@pytest.mark.exhaustive
 def test_copied_rows_do_not_come_back(peers: tuple[Peer, Peer]) -> None:
     first, second = peers
     begin(first, second)
@@ -83,6 +85,7 @@ def test_schema_changes_do_not_come_back(peers: tuple[Peer, Peer]) -> None:
     assert first.rows("items")[:3] == ["(1,0,none)", "(10,1,none)", "(11,1,)"]
 
 
+@pytest.mark.exhaustive
 def test_a_mark_without_the_secret_marks_nothing(peers: tuple[Peer, Peer], caplog: pytest.LogCaptureFixture) -> None:
     first, second = peers
     begin(first, second)
@@ -98,6 +101,7 @@ def test_a_mark_without_the_secret_marks_nothing(peers: tuple[Peer, Peer], caplo
     assert [line.message[:7] for line in caplog.records] == ["RT-7245"]
 
 
+@pytest.mark.exhaustive
 def test_marks_of_a_dropped_subscription_still_count(peers: tuple[Peer, Peer]) -> None:
     first, second = peers
     begin(first, second)
@@ -108,6 +112,7 @@ def test_marks_of_a_dropped_subscription_still_count(peers: tuple[Peer, Peer]) -
     assert second.deliver() == 0
 
 
+@pytest.mark.exhaustive
 def test_native_subscriptions_can_leave_delivered_changes_out(peers: tuple[Peer, Peer]) -> None:
     first, second = peers
     begin(first, second)
@@ -125,6 +130,7 @@ def test_native_subscriptions_can_leave_delivered_changes_out(peers: tuple[Peer,
     assert [data[-1:] for data in inserts] == [b"7"]
 
 
+@pytest.mark.exhaustive
 def test_a_chain_forwards_what_it_is_told_to(three: tuple[Peer, ...]) -> None:
     first, second, third = three
     first.subscribe(second)
@@ -164,3 +170,20 @@ def test_a_mesh_does_not_bring_a_change_twice(three: tuple[Peer, ...]) -> None:
     first.subscribe(third)
     with pytest.raises(TableDeliveredTwice, match="already receives the same changes"):
         second.subscribe(third, forward=True)
+
+
+@pytest.mark.exhaustive
+def test_triggers_whose_writes_would_not_travel_are_refused(three: tuple[Peer, ...]) -> None:
+    first, second, third = three
+    second.execute(
+        "create function act() returns trigger language plpgsql as 'begin return new; end'",
+        "create trigger acts after insert on items for each row execute function act()",
+    )
+    first.subscribe(second, constraints=Constraints.ENFORCE)
+    second.subscribe(third, forward=False)
+    with pytest.raises(TriggersUnsent, match="trigger acts on public.items would write in delivered transactions"):
+        first.deliver()
+    first.unsubscribe(second)
+    with pytest.raises(TriggersUnsent):
+        first.subscribe(second, constraints=Constraints.ENFORCE)
+    first.subscribe(second, constraints=Constraints.NOT_FOR_REPLICATION)

@@ -25,7 +25,7 @@ from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.independence import group_articles
 from rowtide.replication.targets.postgres.modes import Mode, RowByRow, SetBased, Skipping
 from rowtide.replication.targets.postgres.sender import Sender
-from rowtide.replication.targets.postgres.subscriber_constraints import read_cascades
+from rowtide.replication.targets.postgres.subscriber_constraints import read_cascades, require_nothing_unsent
 from rowtide.replication.targets.postgres.table_relations import MadeProcedures, read_relations
 
 log = logging.getLogger("rowtide.replication")
@@ -59,6 +59,7 @@ class PostgresDelivery:
         self._progress = progress.take_over(connection, subscription.guid, describe_holder())
         has_origin = _set_origin(connection, subscription)
         self._has_arrays, self._groups = _plan(connection, articles)
+        require_nothing_unsent(connection, subscription.subscriber, articles, subscription.constraints)
         self._cascades = read_cascades(connection, articles)
         self._cascaded: frozenset[str] = frozenset()
         self._sender = Sender(connection, subscription.subscriber, has_origin=has_origin)
@@ -68,7 +69,7 @@ class PostgresDelivery:
     def open(cls, subscription: Subscription, articles: Sequence[Article] = ()) -> PostgresDelivery:
         """Connect and take over from any earlier agent. Calls of articles that are not given are sent one by one.
 
-        Raises `ConnectionFailed`, `ReplicationRoleRefused`, `SubscriberUnprepared`.
+        Raises `ConnectionFailed`, `ReplicationRoleRefused`, `SubscriberUnprepared`, `TriggersUnsent`.
         """
         connection = connect(
             subscription.subscriber,

@@ -26,7 +26,7 @@ from rowtide.replication.targets.postgres.calls import array_procedures, procedu
 from rowtide.replication.targets.postgres.calls.custom_procedures import require_custom
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.new_snapshot import make_tables, record_snapshot
-from rowtide.replication.targets.postgres.subscriber_constraints import require_none_acting
+from rowtide.replication.targets.postgres.subscriber_constraints import require_none_acting, require_nothing_unsent
 
 _KINDS = (procedures, array_procedures)
 
@@ -44,7 +44,8 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
 
     Returns the unique constraints that its tables do not get: none. Raises `ArticleTableMissing`,
     `SubscriberTableExists`, `SubscriberTableConstrained`, `CopyRefused`, `ProcedureUnfit`, `ProcedureEndsTransaction`,
-    `ProcedureTaken`, `ProceduresMissing`, `ConstraintsFound`, `ReplicationRoleRefused`, `NameNotHeld`.
+    `ProcedureTaken`, `ProceduresMissing`, `ConstraintsFound`, `TriggersUnsent`, `ReplicationRoleRefused`,
+    `NameNotHeld`.
     """
     opened = connect(url, application_name="rowtide subscription", constraints=subscription.constraints)
     with opened as connection, connection.transaction():
@@ -61,6 +62,7 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
                 _require_own_procedures(connection, article)
         if subscription.constraints is None:
             require_none_acting(connection, subscription.articles)
+        require_nothing_unsent(connection, url, subscription.articles, subscription.constraints)
         with translated():
             for statement in () if subscription.has_procedures else _creations(subscription.articles):
                 connection.execute(sql.SQL(statement))

@@ -14,7 +14,9 @@ import psycopg
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
-from rowtide.replication.errors import ConstraintsFound
+from rowtide.replication.definitions import SCHEMA as DISTRIBUTION
+from rowtide.replication.errors import ConstraintsFound, TriggersUnsent
+from rowtide.replication.sync_types import Constraints
 
 
 def require_none_acting(connection: psycopg.Connection, articles: Sequence[Article]) -> None:
@@ -26,6 +28,26 @@ def require_none_acting(connection: psycopg.Connection, articles: Sequence[Artic
         rows = connection.execute(_ACTING, _given(articles)).fetchall()
     if rows:
         raise ConstraintsFound(", ".join(row[0] for row in rows))
+
+
+def require_nothing_unsent(
+    connection: psycopg.Connection, subscriber: str, articles: Iterable[Article], constraints: Constraints | None
+) -> None:
+    """Raise `TriggersUnsent` if triggers of articles act, and the database sends on its own changes alone."""
+    if constraints is Constraints.NOT_FOR_REPLICATION or not _sends_own_alone(connection):
+        return
+    with translated():
+        rows = connection.execute(_TRIGGERS, _given(articles)).fetchall()
+    if rows:
+        raise TriggersUnsent(", ".join(row[0] for row in rows), subscriber)
+
+
+def _sends_own_alone(connection: psycopg.Connection) -> bool:
+    """Whether a subscription to the database leaves out what it has received; false if this role may not read that."""
+    with translated():
+        if connection.execute(_IS_PUBLISHER).fetchone() != (True,):
+            return False
+        return connection.execute(_SENDS_OWN_ALONE).fetchone() == (True,)
 
 
 def read_cascades(connection: psycopg.Connection, articles: Sequence[Article]) -> Mapping[str, Set[str]]:
@@ -88,6 +110,24 @@ select found from (
     where not t.tgisinternal and t.tgenabled = 'O'
 ) own (found)
 order by 1
+"""
+
+_TRIGGERS = f"""
+with {_GIVEN}
+select format('trigger %%s on %%s', t.tgname, given.name)
+from pg_trigger t join given on given.id = t.tgrelid
+where not t.tgisinternal and t.tgenabled in ('O', 'A')
+order by 1
+"""
+
+_IS_PUBLISHER = f"""
+select coalesce(has_schema_privilege(c.relnamespace, 'usage') and has_table_privilege(c.oid, 'select'), false)
+from pg_class c
+where c.oid = to_regclass('{DISTRIBUTION}."MSdistribution_agents"')
+"""
+_SENDS_OWN_ALONE = f"""
+select exists (
+    select from {DISTRIBUTION}."MSdistribution_agents" g where (to_jsonb(g) ->> 'forwards')::boolean is false)
 """
 
 # Over tables that are not published too. The name of one that is not there, or not given, is its number.
