@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, insert, select, update
 
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Publication, SubscriberType
 from rowtide.merge.definitions import (
@@ -23,7 +23,10 @@ from rowtide.merge.errors import MergeArticleUnknown, MergePublicationUnknown
 
 def read_nickname(connection: Connection) -> int:
     """Return a node's own nickname."""
-    return int(connection.execute(select(replinfo.c.nickname)).scalar_one())
+    return int(connection.execute(_NICKNAME).scalar_one())
+
+
+_NICKNAME = select(replinfo.c.nickname)
 
 
 def renew_nickname(connection: Connection) -> int:
@@ -102,12 +105,8 @@ def select_articles(condition: ColumnElement[bool]) -> Select[Any]:
     return listed.order_by(articles.c.processing_order, articles.c.nickname)
 
 
-def select_hub_priority(publication: str) -> Select[Any]:
-    """Return the query of the weight of a publisher's own changes: its priority as a server that publishes again.
-
-    `hub_priority_of` reads its rows.
-    """
-    pubid = select(publications.c.pubid).where(publications.c.name == publication).scalar_subquery()
+def _select_hub_priority() -> Select[Any]:
+    pubid = select(publications.c.pubid).where(publications.c.name == bindparam("of_name")).scalar_subquery()
     own = select(replinfo.c.nickname).scalar_subquery()
     published = select(articles.c.nickname).where(articles.c.pubid == pubid)
     received = articles.alias()
@@ -125,8 +124,15 @@ def select_hub_priority(publication: str) -> Select[Any]:
     )
 
 
+SELECT_HUB_PRIORITY = _select_hub_priority()
+"""The query of the weight of a publisher's own changes: its priority as a server that publishes again.
+
+`hub_priority_of` reads its rows; the publication's name is the parameter `of_name`.
+"""
+
+
 def hub_priority_of(rows: Sequence[Mapping[Any, Any]]) -> float:
-    """Return the weight of a publisher's own changes from the rows of `select_hub_priority`."""
+    """Return the weight of a publisher's own changes from the rows of `SELECT_HUB_PRIORITY`."""
     found = [row["priority"] for row in rows if row["priority"] is not None]
     return float(found[0]) if found else PUBLISHER_PRIORITY
 
@@ -141,9 +147,11 @@ def find_article(publication: Publication, listed: Sequence[Article], name: str)
 
 def list_merged(connection: Connection) -> tuple[Article, ...]:
     """Return the articles of all publications, each table once, parents before their children."""
-    ordered = select(articles.c.definition).order_by(articles.c.processing_order, articles.c.nickname)
-    found = map(Article.decode, connection.execute(ordered).scalars())
+    found = map(Article.decode, connection.execute(_DEFINITIONS).scalars())
     return tuple({article.nickname: article for article in found}.values())
+
+
+_DEFINITIONS = select(articles.c.definition).order_by(articles.c.processing_order, articles.c.nickname)
 
 
 def put_article(
@@ -196,8 +204,10 @@ def was_rowguid_there(connection: Connection, nickname: int) -> bool:
 
 def read_purged(connection: Connection, nickname: int) -> bytes:
     """Return the encoded lineage of a table's rows that have no metadata."""
-    statement = select(articles.c.purged_lineage).where(articles.c.nickname == nickname).limit(1)
-    return bytes(connection.execute(statement).scalar_one())
+    return bytes(connection.execute(_PURGED, {"of_nickname": nickname}).scalar_one())
+
+
+_PURGED = select(articles.c.purged_lineage).where(articles.c.nickname == bindparam("of_nickname")).limit(1)
 
 
 def set_purged(connection: Connection, nickname: int, lineage: bytes) -> None:

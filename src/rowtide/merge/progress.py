@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, literal, select, update
+from sqlalchemy import ColumnElement, Connection, Insert, Select, bindparam, delete, func, insert, select, update
 
 from rowtide.merge.articles import Partition, SubscriberType, Subscription, Waiting
 from rowtide.merge.definitions import (
     genhistory,
     partition_groups,
+    publications,
     replinfo,
     retries,
     subscriptions,
@@ -68,12 +69,31 @@ def list_subscriptions(connection: Connection, pubid: str) -> tuple[Subscription
     return tuple(map(read_subscription, rows))
 
 
+def list_subids(connection: Connection, publication_name: str) -> tuple[str, ...]:
+    """Return the numbers of a publication's subscriptions that a node knows; none without the publication."""
+    return tuple(connection.execute(_SUBIDS, {"of_name": publication_name}).scalars())
+
+
+_SUBIDS = (
+    select(subscriptions.c.subid)
+    .join(publications, publications.c.pubid == subscriptions.c.pubid)
+    .where(publications.c.name == bindparam("of_name"))
+    .order_by(subscriptions.c.subid)
+)
+
+
 def select_subscriptions(condition: ColumnElement[bool]) -> Select[Any]:
     """Return the query of subscriptions; `read_subscription` reads its rows."""
     joined = subscriptions.outerjoin(partition_groups, partition_groups.c.partition_id == subscriptions.c.partition_id)
     functions = (partition_groups.c.HOST_NAME_FN, partition_groups.c.SUSER_NAME_FN)
     statement = select(subscriptions, *functions).select_from(joined).where(condition)
     return statement.order_by(subscriptions.c.subscriber_server)
+
+
+_OF_SUBID = subscriptions.c.subid == bindparam("of_subid")
+_SESSION = select(subscriptions.c.session).where(_OF_SUBID)
+_SET = update(subscriptions).where(_OF_SUBID)
+"""Statements made once: SQLAlchemy takes longer to make one than SQLite to run it."""
 
 
 def put_subscription(connection: Connection, subscription: Subscription, *, partition_id: int | None = None) -> None:
@@ -106,15 +126,14 @@ def remove_subscription(connection: Connection, subid: str) -> None:
 
 def require_session(connection: Connection, subscription: Subscription) -> None:
     """Raise `SessionReplaced` if another synchronisation of a subscription has begun, in the caller's transaction."""
-    of_subscription = subscriptions.c.subid == subscription.subid
-    session = connection.execute(select(subscriptions.c.session).where(of_subscription)).scalar_one()
+    session = connection.execute(_SESSION, {"of_subid": subscription.subid}).scalar_one()
     if session != subscription.session:
         raise SessionReplaced(subscription.subscriber)
 
 
 def set_subscription(connection: Connection, subid: str, **values: object) -> None:
     """Set columns of a subscription, in the caller's transaction."""
-    connection.execute(update(subscriptions).where(subscriptions.c.subid == subid).values(values))
+    connection.execute(_SET, {**values, "of_subid": subid})
 
 
 def read_last_validation(connection: Connection, subid: str) -> datetime | None:
@@ -142,13 +161,15 @@ def has_retries(connection: Connection, nickname: int) -> bool:
 
 def list_retries(connection: Connection, source: int) -> dict[int, list[str]]:
     """Return the refused rows to request again from a node, by the table's nickname."""
-    return group_retries(connection.execute(select_retries(source)).mappings())
+    return group_retries(connection.execute(SELECT_RETRIES, {"of_source": source}).mappings())
 
 
-def select_retries(source: int) -> Select[Any]:
-    """Return the query of the refused rows to request again from a node; `group_retries` reads its rows."""
-    statement = select(retries.c.tablenick, retries.c.rowguid).where(retries.c.source == source)
-    return statement.order_by(retries.c.rowguid)
+SELECT_RETRIES = (
+    select(retries.c.tablenick, retries.c.rowguid)
+    .where(retries.c.source == bindparam("of_source"))
+    .order_by(retries.c.rowguid)
+)
+"""The query of the refused rows to request again from a node, `of_source`; `group_retries` reads its rows."""
 
 
 def group_retries(rows: Iterable[Mapping[Any, Any]]) -> dict[int, list[str]]:
@@ -187,12 +208,19 @@ def drop_retries(connection: Connection, source: int, nickname: int, rowguids: S
 
 def put_received(connection: Connection, nickname: int, generation: int) -> None:
     """Record that a generation of another node was received, in the caller's transaction. Idempotent."""
-    known = genhistory.alias()
-    of_node = (known.c.nickname == nickname) & (known.c.generation == generation)
     values = {"nickname": nickname, "generation": generation, "guidsrc": str(uuid4()), "genstatus": 2}
-    row = select(*(literal(value, genhistory.c[name].type) for name, value in values.items()))
-    unless_known = row.where(~select(known.c.generation).where(of_node).exists())
-    connection.execute(insert(genhistory).from_select(list(values), unless_known, include_defaults=False))
+    connection.execute(_PUT_RECEIVED, values)
+
+
+def _put_received() -> Insert:
+    known, names = genhistory.alias(), ("nickname", "generation", "guidsrc", "genstatus")
+    values = {name: bindparam(name, type_=genhistory.c[name].type) for name in names}
+    of_node = (known.c.nickname == values["nickname"]) & (known.c.generation == values["generation"])
+    unless_known = select(*values.values()).where(~select(known.c.generation).where(of_node).exists())
+    return insert(genhistory).from_select(names, unless_known, include_defaults=False)
+
+
+_PUT_RECEIVED = _put_received()
 
 
 def read_subscription(row: Mapping[Any, Any]) -> Subscription:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
@@ -83,15 +83,6 @@ class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
         """Return a cursor that gives each value as the server's text; what waits is not sent before its statements."""
         return _TextCursor(self)
 
-    @cached_property
-    def text_adapters(self) -> AdaptersMap:
-        """What loads each value as the server's text: made once, as it takes longer than most statements."""
-        adapters = AdaptersMap(self.adapters)
-        for known in self.adapters.types:
-            for code in filter(None, (known.oid, known.array_oid)):
-                adapters.register_loader(code, TextLoader)
-        return adapters
-
     def commit_open(self, *statements: str) -> None:
         """Run statements at the end of a transaction of `begin`, and commit it."""
         self._waiting += [(each, None) for each in (*statements, "commit")]
@@ -127,12 +118,22 @@ class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
             yield transaction
 
 
+@lru_cache(maxsize=1)
+def _text_adapters() -> AdaptersMap:
+    """Return what loads each value as the server's text: made once, as it takes longer than most statements."""
+    adapters = AdaptersMap(psycopg.adapters)
+    for known in adapters.types:
+        for code in filter(None, (known.oid, known.array_oid)):
+            adapters.register_loader(code, TextLoader)
+    return adapters
+
+
 class _TextCursor(psycopg.Cursor[tuple[Any, ...]]):
     """Gives each value as the server's text."""
 
     @property
     def adapters(self) -> AdaptersMap:
-        return _batching(self).text_adapters
+        return _text_adapters()
 
 
 class _FlushingCursor(psycopg.Cursor[tuple[Any, ...]]):

@@ -8,9 +8,10 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
 from rowtide.core.failpoints import failpoint
@@ -34,18 +35,27 @@ def open_url(url: str | DatabaseUrl) -> sqlite3.Connection:
     return open_file(parse_url(url).database or IN_MEMORY)
 
 
-def open_engine(url: str | DatabaseUrl) -> Engine:
-    """Return an engine for the file that a URL names, in autocommit mode until a transaction is begun.
+def open_connection(url: str | DatabaseUrl) -> Connection:
+    """Return SQLAlchemy's connection to the file that a URL names, in autocommit mode until a transaction is begun.
 
-    Connecting raises as `open_url`.
+    All files share one engine, and with it the statements that were compiled before. Raises as `open_url`.
     """
-    return create_engine(
-        "sqlite+pysqlite://",
-        creator=lambda: open_url(url),
-        poolclass=NullPool,
-        isolation_level="AUTOCOMMIT",
-        hide_parameters=True,
-    )
+    opened = _OPENED.set(parse_url(url))
+    try:
+        return _ENGINE.connect()
+    finally:
+        _OPENED.reset(opened)
+
+
+_OPENED: ContextVar[DatabaseUrl] = ContextVar("opened")
+"""The file that a connection of the shared engine is opened for."""
+_ENGINE = create_engine(
+    "sqlite+pysqlite://",
+    creator=lambda: open_url(_OPENED.get()),
+    poolclass=NullPool,
+    isolation_level="AUTOCOMMIT",
+    hide_parameters=True,
+)
 
 
 def open_file(path: str) -> sqlite3.Connection:

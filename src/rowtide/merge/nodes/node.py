@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Select
@@ -219,13 +220,18 @@ class Node(Protocol):
     def rebuilt(self) -> RebuiltTables:
         """Works on tables that a program made or rebuilt."""
 
-    def read_together(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
+    def read_together(
+        self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
+    ) -> Sequence[Sequence[Mapping[str, Any]]]:
         """Return the rows of queries of the tables of `definitions`, in one round trip; none without such tables.
 
-        The queries have no list of values that is expanded; columns have the types of Python that the driver gives.
+        `values` are those of their parameters, by name. A query that is made once is compiled once; none has a list of
+        values that is expanded. Columns have the types of Python that the driver gives.
         """
 
-    def read_ahead(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
+    def read_ahead(
+        self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
+    ) -> Sequence[Sequence[Mapping[str, Any]]]:
         """Return the rows of queries as `read_together` does.
 
         A server is asked, in the same round trip, what the exchange that follows needs to know of all tables.

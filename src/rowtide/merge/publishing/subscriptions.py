@@ -18,6 +18,7 @@ from rowtide.merge.articles import (
     Subscription,
 )
 from rowtide.merge.catalogue import (
+    SELECT_HUB_PRIORITY,
     find_publication,
     get_publication,
     hub_priority_of,
@@ -26,7 +27,6 @@ from rowtide.merge.catalogue import (
     list_publications,
     read_nickname,
     renew_nickname,
-    select_hub_priority,
     set_publisher,
 )
 from rowtide.merge.errors import (
@@ -96,7 +96,7 @@ def add_subscription(
     require_fit(hub, subscriber, publication, articles)
     shared = _find_shared(subscriber, publication, articles)
     prepared = _find_prepared(subscriber, subscriber_name, articles, shared, takes_over=existing is not None)
-    (found,) = hub.read_together(select_hub_priority(publication_name))
+    (found,) = hub.read_together(SELECT_HUB_PRIORITY, values={"of_name": publication_name})
     hub_priority = hub_priority_of(found)
     if subscriber_type is SubscriberType.SERVER and not 0 <= priority < hub_priority:
         raise PriorityRefused(subscriber_name, priority, publication_name, hub_priority)

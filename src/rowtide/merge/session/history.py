@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from rowtide.merge.definitions import article_history, sessions
 from rowtide.merge.nodes.node import Node, UnsentColumn
@@ -116,34 +116,36 @@ def _record(hub: Node, subid: str, summary: Summary, began: datetime, status: in
     connection = hub.connection
     set_subscription(connection, subid, last_sync_status=status, last_sync_summary=message)
     connection.execute(
-        insert(sessions)
-        .inline()
-        .values(
-            subid=subid,
-            start_time=began,
-            duration=summary.seconds,
-            upload_time=summary.upload.seconds,
-            download_time=summary.download.seconds,
-            runstatus=status,
-            message=message,
-        )
+        _SESSION,
+        {
+            "subid": subid,
+            "start_time": began,
+            "duration": summary.seconds,
+            "upload_time": summary.upload.seconds,
+            "download_time": summary.download.seconds,
+            "runstatus": status,
+            "message": message,
+        },
     )
-    # Asked for within the statements below: a number that came back would be a round trip.
-    last = select(func.max(sessions.c.session_id)).where(sessions.c.subid == subid).scalar_subquery()
     for number, phase in ((_UPLOAD, summary.upload), (_DOWNLOAD, summary.download)):
         for name, counts in phase.articles.items():
             connection.execute(
-                insert(article_history)
-                .inline()
-                .values(
-                    session_id=last,
-                    article=name,
-                    phase=number,
-                    inserts=counts.inserts,
-                    updates=counts.updates,
-                    deletes=counts.deletes,
-                    conflicts=counts.conflicts,
-                    rows_retried=counts.retried,
-                    duration=counts.seconds,
-                )
+                _ARTICLE,
+                {
+                    "of_subid": subid,
+                    "article": name,
+                    "phase": number,
+                    "inserts": counts.inserts,
+                    "updates": counts.updates,
+                    "deletes": counts.deletes,
+                    "conflicts": counts.conflicts,
+                    "rows_retried": counts.retried,
+                    "duration": counts.seconds,
+                },
             )
+
+
+_SESSION = insert(sessions).inline()
+_LAST = select(func.max(sessions.c.session_id)).where(sessions.c.subid == bindparam("of_subid")).scalar_subquery()
+"""Asked for within the statement: a number that came back would be a round trip."""
+_ARTICLE = insert(article_history).inline().values(session_id=_LAST)

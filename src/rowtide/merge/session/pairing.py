@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, bindparam, false, or_, select
 
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Publication, Subscription
 from rowtide.merge.catalogue import (
-    find_publication,
+    SELECT_HUB_PRIORITY,
     hub_priority_of,
     list_articles,
     read_nickname,
     read_publication,
     select_articles,
-    select_hub_priority,
-    select_publication,
 )
 from rowtide.merge.definitions import articles, publications, schema_changes, subscriptions
 from rowtide.merge.errors import (
@@ -37,7 +37,13 @@ from rowtide.merge.errors import (
 )
 from rowtide.merge.nodes.node import Examination, Node, Original, UnsentColumn
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
-from rowtide.merge.progress import SELECT_NODE, list_subscriptions, read_subscription, select_subscriptions
+from rowtide.merge.progress import (
+    SELECT_NODE,
+    list_subids,
+    list_subscriptions,
+    read_subscription,
+    select_subscriptions,
+)
 from rowtide.merge.session.bridging import Bridge, bridges_of
 from rowtide.merge.session.purging import expiry
 
@@ -101,10 +107,12 @@ class Pairing:
 
 def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: str) -> Pairing:
     """Return what two nodes store about each other. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`."""
-    # Before the subscriber's: the mark that a synchronisation stores in between is one that the hub has by now.
-    publication, known, published, hub_nickname, schema, hub_priority = _read_hub(hub, publication_name)
+    is_prepared = subscriber.tables.is_prepared()
+    subids = list_subids(subscriber.connection, publication_name) if is_prepared else ()
+    # Before the rest of the subscriber's: the mark that a synchronisation stores in between is one that the hub has.
+    publication, known, published, hub_nickname, schema, hub_priority = _read_hub(hub, publication_name, subids)
     unknown = MergeSubscriptionUnknown(subscriber_name, publication_name)
-    if not subscriber.tables.is_prepared() or find_publication(subscriber.connection, publication_name) is None:
+    if not subids:
         raise unknown
     own = list_subscriptions(subscriber.connection, publication.pubid)
     at_hub = {one.subid: one for one in known}
@@ -125,19 +133,15 @@ def pair(hub: Node, subscriber: Node, publication_name: str, subscriber_name: st
 
 
 def _read_hub(
-    hub: Node, publication_name: str
+    hub: Node, publication_name: str, subids: Sequence[str]
 ) -> tuple[Publication, tuple[Subscription, ...], tuple[Article, ...], int, SchemaVersion, float]:
-    """Return a publication, its subscriptions and articles, its hub's nickname, last schema change and priority."""
-    pubid = select(publications.c.pubid).where(publications.c.name == publication_name).scalar_subquery()
-    changes = select(schema_changes.c.schemaversion, schema_changes.c.schemaguid)
-    of_publication = changes.where(schema_changes.c.pubid == pubid)
-    named, known, listed, node, schema, priority = hub.read_together(
-        select_publication(publication_name),
-        select_subscriptions(subscriptions.c.pubid == pubid),
-        select_articles(articles.c.pubid == pubid),
-        SELECT_NODE,
-        of_publication.order_by(schema_changes.c.schemaversion.desc()).limit(1),
-        select_hub_priority(publication_name),
+    """Return a publication, some of its subscriptions, its articles, its hub's nickname, last schema change and
+    priority.
+    """
+    known, named, listed, node, schema, priority = hub.read_together(
+        _subscriptions_of(len(subids)),
+        *_OF_HUB,
+        values={"of_name": publication_name, **{f"subid_{place}": subid for place, subid in enumerate(subids)}},
     )
     if not named:
         raise MergePublicationUnknown(publication_name)
@@ -149,6 +153,27 @@ def _read_hub(
         SchemaVersion(schema[0]["schemaversion"], schema[0]["schemaguid"]) if schema else SchemaVersion(0, None),
         hub_priority_of(priority),
     )
+
+
+_PUBID = select(publications.c.pubid).where(publications.c.name == bindparam("of_name")).scalar_subquery()
+_OF_HUB: tuple[Select[Any], ...] = (
+    select(publications).where(publications.c.name == bindparam("of_name")),
+    select_articles(articles.c.pubid == _PUBID),
+    SELECT_NODE,
+    select(schema_changes.c.schemaversion, schema_changes.c.schemaguid)
+    .where(schema_changes.c.pubid == _PUBID)
+    .order_by(schema_changes.c.schemaversion.desc())
+    .limit(1),
+    SELECT_HUB_PRIORITY,
+)
+"""A publication `of_name`, its articles, the hub, the last schema change and the hub's priority."""
+
+
+@lru_cache(maxsize=8)
+def _subscriptions_of(count: int) -> Select[Any]:
+    """Return the query of those of a publication's subscriptions that have one of some numbers."""
+    asked = or_(false(), *(subscriptions.c.subid == bindparam(f"subid_{place}") for place in range(count)))
+    return select_subscriptions(asked & (subscriptions.c.pubid == _PUBID))
 
 
 def require_ready(hub: Node, subscriber: Node, pairing: Pairing) -> Sequence[UnsentColumn]:

@@ -23,13 +23,13 @@ from rowtide.merge.partitions.links import find_record_types
 from rowtide.merge.partitions.partition_membership import confirm_members, mark, remove_members
 from rowtide.merge.progress import (
     SELECT_NODE,
+    SELECT_RETRIES,
     Purge,
     group_retries,
     list_retries,
     purge_of,
     put_received,
     read_purge,
-    select_retries,
     set_subscription,
 )
 from rowtide.merge.row_hashes import HashBatch
@@ -162,7 +162,7 @@ def _begin(hub: Node, subscriber: Node, pairing: Pairing) -> tuple[Pairing, HubS
     with _in_session(subscriber, pairing.at_subscriber):
         set_subscription(subscriber.connection, subid, session=session)
     at_hub = replace(pairing.at_hub, session=session, state=pairing.at_subscriber.state, next_state=mark)
-    (node,), refused = hub.read_ahead(SELECT_NODE, select_retries(pairing.at_hub.nickname))
+    (node,), refused = hub.read_ahead(SELECT_NODE, SELECT_RETRIES, values={"of_source": pairing.at_hub.nickname})
     begun = replace(pairing, at_hub=at_hub, at_subscriber=replace(pairing.at_subscriber, session=session))
     return begun, HubState(purge_of(node), group_retries(refused))
 

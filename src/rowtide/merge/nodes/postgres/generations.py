@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
@@ -47,7 +48,7 @@ class Generations:
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
-        self._snapshots: list[Snapshot] = []
+        self._snapshots: list[str] = []
         self._known: dict[int, int] = {}
 
     @property
@@ -65,22 +66,28 @@ class Generations:
     def add(self, number: int, snapshot: str) -> None:
         """Append the next generation."""
         self._numbers.append(number)
-        self._snapshots.append(Snapshot(snapshot))
+        self._snapshots.append(snapshot)
         self._known.clear()
 
     def snapshot_of(self, number: int) -> str | None:
         """Return the snapshot of the last generation up to a number; None if there is no such generation."""
         place = bisect_left(self._numbers, number + 1)
-        return self._snapshots[place - 1].text if place else None
+        return self._snapshots[place - 1] if place else None
 
     def number_of(self, stamp: int) -> int:
         """Return the generation of a transaction; the next generation if no closed one sees it."""
         found = self._known.get(stamp)
         if found is None:
-            place = bisect_left(self._snapshots, 1, key=lambda snapshot: snapshot.sees(stamp))
+            place = bisect_left(self._snapshots, 1, key=lambda written: _read(written).sees(stamp))
             found = self._numbers[place] if place < len(self._numbers) else self.last + 1
             self._known[stamp] = found
         return found
+
+
+@lru_cache(maxsize=1000)
+def _read(written: str) -> Snapshot:
+    """Read a snapshot; of the generations of a busy node, few are looked into."""
+    return Snapshot(written)
 
 
 def newer_generations(generations: Generations) -> str:

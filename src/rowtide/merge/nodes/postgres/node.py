@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import Connection, Engine, Select, literal_column, select, text, true
+from sqlalchemy import Connection, Engine, Select, bindparam, literal_column, select, text, true
+from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.alterations import Committing, rehearsing_on
@@ -19,7 +23,7 @@ from rowtide.databases.postgres.clock import taking_anchors
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES, load_texts
 from rowtide.databases.postgres.errors import describe, translate, translated
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
-from rowtide.databases.urls import DatabaseUrl
+from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import ROWGUID, Article, Subscription
 from rowtide.merge.catalogue import list_merged, read_nickname, read_purged, select_articles
 from rowtide.merge.definitions import SCHEMA, articles, genhistory, replinfo, subscriptions
@@ -93,6 +97,13 @@ _NOT_DURABLE = "set local synchronous_commit = off"
 SUBSCRIPTIONS, REPLINFO, ARTICLES = (
     quote_qualified(SCHEMA, table.name) for table in (subscriptions, replinfo, articles)
 )
+_LOGGED: Select[Any] = select(literal_column("tablenick")).select_from(text(LOG)).distinct()
+_CLOSED = (
+    select(genhistory.c.nickname, genhistory.c.generation, genhistory.c.snapshot)
+    .where((genhistory.c.generation > bindparam("known_generation")) & genhistory.c.snapshot.is_not(None))
+    .order_by(genhistory.c.generation)
+)
+_MERGED = select_articles(true())
 _BUSY = ("40001", "40P01", "55P03")
 """SQLSTATEs of conflicts with other sessions."""
 _REPLACED = "RT817"
@@ -105,8 +116,33 @@ class UnexpectedLines(Exception):
 
 def open_node(url: str | DatabaseUrl) -> PostgresNode:
     """Connect to the database that a URL names. Raises `ConnectionFailed`."""
+    return PostgresNode(_engine_of(parse_url(url)))
+
+
+@lru_cache(maxsize=8)
+def _engine_of(url: DatabaseUrl) -> Engine:
+    """Return a database's engine: without a pool, but with the statements that were compiled for earlier nodes."""
     settings = PINNED_SETTINGS | WHOLE_TABLES | _PLANNING
-    return PostgresNode(open_batching_engine(url, application_name="rowtide merge", settings=settings))
+    return open_batching_engine(url, application_name="rowtide merge", settings=settings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A statement as the driver takes it, with the names of its columns."""
+
+    statement: SQLCompiler
+    columns: tuple[str, ...]
+
+    def request(self, values: Mapping[str, object]) -> tuple[str, Mapping[str, Any]]:
+        return str(self.statement), self.statement.construct_params(values)
+
+
+@lru_cache(maxsize=100)
+def _compile(dialect: Dialect, statement: Select[Any]) -> _Compiled:
+    """Compile a statement, once if it is a constant: SQLAlchemy's cache is for what it executes, one at a time."""
+    compiled = statement.compile(dialect=dialect, schema_translate_map={None: SCHEMA}, render_schema_translate=True)
+    assert isinstance(compiled, SQLCompiler)
+    return _Compiled(compiled, tuple(str(column.key) for column in statement.selected_columns))
 
 
 class PostgresNode:
@@ -151,33 +187,38 @@ class PostgresNode:
     def failing(self) -> AbstractContextManager[None]:
         return translated()
 
-    def read_together(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
-        requests = [*map(self._compile, statements), *(() if self._is_complete else ((FORM, None),))]
+    def read_together(
+        self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
+    ) -> Sequence[Sequence[Mapping[str, Any]]]:
+        queries = [_compile(self.connection.dialect, each) for each in statements]
+        requests: list[tuple[str, Mapping[str, Any] | None]] = [each.request(values) for each in queries]
         try:
-            answers = self._session.read(*requests)
+            answers = self._session.read(*requests, *(() if self._is_complete else ((FORM, None),)))
         except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
             if self._is_complete or not self.tables.is_prepared():
                 return [[] for _ in statements]
             self._is_complete = True
-            return self.read_together(*statements)
+            return self.read_together(*statements, values=values)
         if not self._is_complete:
             (((written,),),) = answers[len(statements) :]
             self._is_complete = True
             if written != form():
                 self.tables.complete()
-        names = [[str(column.key) for column in each.selected_columns] for each in statements]
-        return [[dict(zip(keys, row, strict=True)) for row in rows] for keys, rows in zip(names, answers, strict=False)]
+        return [
+            [dict(zip(query.columns, row, strict=True)) for row in rows]
+            for query, rows in zip(queries, answers, strict=False)
+        ]
 
-    def read_ahead(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
-        logged: Select[Any] = select(literal_column("tablenick")).select_from(text(LOG)).distinct()
-        newer = (genhistory.c.generation > self._generations.last) & genhistory.c.snapshot.is_not(None)
-        generations = select(genhistory.c.nickname, genhistory.c.generation, genhistory.c.snapshot).where(newer)
+    def read_ahead(
+        self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
+    ) -> Sequence[Sequence[Mapping[str, Any]]]:
         *answers, (node,), listed, lines, closed = self.read_together(
             *statements,
             SELECT_NODE,
-            select_articles(true()),
-            logged,
-            generations.order_by(genhistory.c.generation),
+            _MERGED,
+            _LOGGED,
+            _CLOSED,
+            values={**values, "known_generation": self._generations.last},
         )
         self._own = int(node["nickname"])
         found = [Article.decode(row["definition"]) for row in listed]
@@ -192,12 +233,6 @@ class PostgresNode:
         )
         self._is_ahead = True
         return answers
-
-    def _compile(self, statement: Select[Any]) -> tuple[str, Mapping[str, Any] | None]:
-        compiled = statement.compile(
-            dialect=self.connection.dialect, schema_translate_map={None: SCHEMA}, render_schema_translate=True
-        )
-        return str(compiled), compiled.params
 
     def require_session(self, subscription: Subscription) -> None:
         self._session.put(_require_session(subscription))

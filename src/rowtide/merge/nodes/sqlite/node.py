@@ -9,14 +9,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Select
+from sqlalchemy import Connection, Select
 from sqlalchemy.exc import DBAPIError
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.sqlite import clock
-from rowtide.databases.sqlite.connect import begin_immediate, is_busy, open_engine, path_of, rehearsal
+from rowtide.databases.sqlite.connect import begin_immediate, is_busy, open_connection, path_of, rehearsal
 from rowtide.databases.sqlite.errors import FileBusy, FileFailed
 from rowtide.databases.sqlite.guarding import writing
 from rowtide.databases.sqlite.quoting import quote
@@ -70,7 +71,7 @@ _OF_ROWS = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_T
 
 def open_node(url: str | DatabaseUrl) -> SqliteNode:
     """Open the file that a URL names. Raises `FileNotOpened`, `SqliteTooOld`."""
-    return SqliteNode(open_engine(url))
+    return SqliteNode(open_connection(url))
 
 
 class SqliteNode:
@@ -79,8 +80,8 @@ class SqliteNode:
     tries_together = False
     numbers_above_all = True
 
-    def __init__(self, engine: Engine) -> None:
-        self.connection = engine.connect()
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
         self._session = _session_of(self.connection)
         self._session.text_factory = decode
         self._session.execute("pragma foreign_keys = on")
@@ -114,13 +115,17 @@ class SqliteNode:
     def __exit__(self, *_raised: object) -> None:
         self.close()
 
-    def read_together(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
+    def read_together(
+        self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
+    ) -> Sequence[Sequence[Mapping[str, Any]]]:
         if not self.tables.is_prepared():
             return [[] for _ in statements]
-        return [[dict(row) for row in self.connection.execute(each).mappings()] for each in statements]
+        return [[dict(row) for row in self.connection.execute(each, values).mappings()] for each in statements]
 
-    def read_ahead(self, *statements: Select[Any]) -> Sequence[Sequence[Mapping[str, Any]]]:
-        return self.read_together(*statements)
+    def read_ahead(
+        self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
+    ) -> Sequence[Sequence[Mapping[str, Any]]]:
+        return self.read_together(*statements, values=values)
 
     def require_session(self, subscription: Subscription) -> None:
         require_session(self.connection, subscription)

@@ -62,7 +62,8 @@ class SqliteTables:
                 completing.complete(self._connection, self._session)
 
     def is_prepared(self) -> bool:
-        return find_table(self._session, replinfo.name) is not None
+        found = "select 1 from main.sqlite_schema where type = 'table' and name = ?"
+        return self._session.execute(found, (replinfo.name,)).fetchone() is not None
 
     def read_documented(
         self, name: str, rowguids: Sequence[str] | None = None
@@ -111,7 +112,9 @@ class SqliteTables:
         )
 
     def find_damage(self, article: Article) -> str | None:
-        table = find_table(self._session, article.file_table)
+        return self._find_damage(article, find_table(self._session, article.file_table))
+
+    def _find_damage(self, article: Article, table: Table | None) -> str | None:
         if table is None:
             return "it is not there"
         named = "select name from main.sqlite_master where type = 'trigger' and tbl_name = ?"
@@ -123,9 +126,9 @@ class SqliteTables:
         )
 
     def examine(self, articles: Sequence[Article]) -> Examination:
-        found = {article.nickname: self.find_damage(article) for article in articles}
-        damages = {nickname: damage for nickname, damage in found.items() if damage is not None}
         tables = {article: find_table(self._session, article.file_table) for article in articles}
+        found = {article.nickname: self._find_damage(article, table) for article, table in tables.items()}
+        damages = {nickname: damage for nickname, damage in found.items() if damage is not None}
         return Examination(
             self.find_original(),
             damages,
