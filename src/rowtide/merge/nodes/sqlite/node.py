@@ -179,7 +179,6 @@ class SqliteNode:
     @contextmanager
     def enumerating(self) -> Iterator[SqliteEnumeration]:
         own = read_nickname(self.connection)
-        self.apply_log()
         with self._closing(own) as (reader, generation):
             merged = list_merged(self.connection)
             purged = {article.nickname: read_purged(self.connection, article.nickname) for article in merged}
