@@ -227,6 +227,31 @@ def test_a_kill_leaves_all_of_a_change_or_nothing(replicated: ReplicatedDatabase
     replicated.require_equal("orders")
 
 
+ALTERED_AT_ONCE = """
+alter table orders drop column customer; alter table orders add column note text;
+alter table orders rename column total to sum; alter table orders alter column sum type bigint;
+alter table orders rename column note to remark
+"""
+
+
+@pytest.mark.parametrize("change", ["at once", "dropped", "widened", "swapped"])
+def test_a_copy_waits_until_the_log_says_what_was_altered(replicated: ReplicatedDatabase, change: str) -> None:
+    replicated.publish(ORDERS, ROWS, orders={})
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.publisher.execute(*CHANGES.get(change, (ALTERED_AT_ONCE,)))
+    with replicated.open_agent() as agent:
+        for _ in range(2):
+            assert not agent.step()
+        replicated.publisher.read_log()
+        while agent.position is None:
+            agent.step()
+            replicated.publisher.read_log()
+    replicated.deliver()
+
+    assert replicated.subscriber.execute(COLUMNS) == replicated.publisher.execute(COLUMNS)
+    replicated.require_equal("orders")
+
+
 def list_left_out(replicated: ReplicatedDatabase) -> Sequence[LeftOutColumn]:
     (subscription,) = list_subscriptions(replicated.publisher)
     with open_engine(replicated.publisher.url).connect() as connection:

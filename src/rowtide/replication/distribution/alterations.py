@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TypeGuard
 
 from rowtide.core.lsn import CommitLsn, Position
@@ -44,17 +45,31 @@ def fold(
 ) -> Iterator[Followed]:
     """Yield what the log has changed of articles since they were defined and their delivery starts, in its order.
 
-    For tables without rows. Raises `SchemaChanged`.
+    For tables without rows. What a transaction changes last of a table is the end of it: before, an article is defined
+    at the transaction, behind it afterwards. Raises `SchemaChanged`.
     """
     known = {article.article_id: article for article in articles}
-    for event in events_between(state, min(starts.values()), state.position):
-        for article in known.values():
-            if starts[article.article_id].covers(event.commit_lsn) or not _concerns(event, state, article):
+    events = events_between(state, min(starts.values()), state.position)
+    for lsn, of_transaction in groupby(events, key=lambda event: event.commit_lsn):
+        altering = tuple(of_transaction)
+        for article in tuple(known.values()):
+            if starts[article.article_id].covers(lsn):
                 continue
+            steps = tuple(_steps(state, article, altering, replicates_ddl=replicates_ddl))
+            for followed in steps:
+                now = replace(followed.article, defined_at=lsn.value + (followed is steps[-1]))
+                yield replace(followed, article=now)
+                known[article.article_id] = now
+
+
+def _steps(
+    state: ManifestState, article: Article, events: Iterable[Event], *, replicates_ddl: bool
+) -> Iterator[Followed]:
+    for event in events:
+        if _concerns(event, state, article):
             followed = _follow_event(state, article, event, replicates_ddl=replicates_ddl, has_no_rows=True)
-            now = replace(followed.article, defined_at=event.commit_lsn.value + 1)
-            known = known | {article.article_id: now}
-            yield replace(followed, article=now)
+            yield followed
+            article = followed.article
 
 
 def adds_none_since(state: ManifestState, article: Article, *, replicates_ddl: bool) -> str | None:

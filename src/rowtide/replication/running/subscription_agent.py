@@ -23,7 +23,7 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.alterations import fold
 from rowtide.replication.distribution.context import DeliveryContext
-from rowtide.replication.errors import CopyUnreadable
+from rowtide.replication.errors import CopyRefused, CopyUnreadable
 from rowtide.replication.schema_changes import Unfollowed, as_alteration, bound, follow
 from rowtide.replication.snapshot.agent import SnapshotAgent
 from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
@@ -48,6 +48,7 @@ class SubscriptionAgent:
         self._manifest = manifest
         self._held = held
         self._snapshot: SnapshotAgent | None = None
+        self._failed_at: Position | None = None
         self._distribution: DistributionAgent | None = None
         self._target = self._open_target()
 
@@ -114,19 +115,27 @@ class SubscriptionAgent:
         self._snapshot = self._snapshot or self._open_snapshot()
         try:
             return self._snapshot.step()
-        except CopyUnreadable:
-            # The table may be another by now.
-            if not self._follow():
+        except (CopyUnreadable, CopyRefused):
+            if self._are_as_now():
                 raise
-            return True
+            # A table was altered meanwhile: how, the log says once it is read up to here.
+            self._failed_at = self._failed_at or Position.of(self._manifest.state.epoch, self._source.mark())
+            is_read = self._manifest.refresh().position >= self._failed_at
+            if self._follow():
+                self._failed_at = None
+                return True
+            if is_read:
+                raise
+            return False
 
     def _is_copied_as(self, end: Position) -> bool:
         """Whether no table was altered since its copy began; one that was is copied again, once the log says how."""
+        return self._are_as_now() or (self._manifest.refresh().position >= end and not self._follow())
+
+    def _are_as_now(self) -> bool:
+        """Whether all tables are as they are copied."""
         with translated(), self._context.engine.connect() as connection:
-            is_same = all(map(partial(_is_as_now, connection), self._articles))
-        if is_same:
-            return True
-        return self._manifest.refresh().position >= end and not self._follow()
+            return all(map(partial(_is_as_now, connection), self._articles))
 
     def _follow(self) -> bool:
         """Bring the tables that are copied through the schema changes in the log; return whether there were any."""

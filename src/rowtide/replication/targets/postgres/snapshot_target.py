@@ -30,6 +30,7 @@ from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import connect
 
 _CHARACTER_NOT_HELD = "22P05"
+_BINARY_FORM_TOO_SHORT = "08P01"
 _Connection = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -214,7 +215,8 @@ def _require(article: Article, result: pq.abc.PGresult, status: pq.ExecStatus) -
         return
     sqlstate = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
     reason = " ".join(result.error_message.decode(errors="replace").split())
-    if not sqlstate or sqlstate.startswith(("08", "57P")):
+    is_of_rows = sqlstate == _BINARY_FORM_TOO_SHORT
+    if not sqlstate or (sqlstate.startswith(("08", "57P")) and not is_of_rows):
         raise ConnectionFailed(reason)
     raise find_outage(sqlstate, reason) or CopyRefused(f"{article.schema}.{article.table}", sqlstate, reason)
 
