@@ -9,7 +9,7 @@ import typer
 from rowtide.cli.health import print_unwell
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed
-from rowtide.cli.replication_options import Publication, SomePublication
+from rowtide.cli.replication_options import Publication, SomePublication, SomeSubscriber
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 
@@ -156,20 +156,34 @@ def tracer_tokens(db: Db, publication: Publication, form: ListingFormat = Format
 def validate(
     db: Db,
     publication: Publication,
+    article: Annotated[str | None, typer.Option(help="Of this article, by its name or table; default: all.")] = None,
+    subscriber: SomeSubscriber = None,
+    wait: Annotated[
+        float,
+        typer.Option(help="Seconds to wait, while a process delivers, for what cannot be compared yet.", min=0),
+    ] = 10,
     form: ListingFormat = Format.TABLE,
     *,
     checksum: Annotated[bool, typer.Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
     wide: Wide = False,
 ) -> None:
-    """Compare subscribers' rows with the published ones (SQL Server: sp_publication_validation).
+    """Compare subscribers' rows with the published ones while both change (SQL Server: sp_publication_validation).
 
-    Stop writes and deliver everything first: undelivered changes count as differences. Exit code 1 if rows differ
-    (20574).
+    The published rows are compared as they were at the subscriber's position. If no process reads the log, this one
+    does for a moment. Exit code 1 if rows differ (20574) or could not be compared (7235).
     """
-    listed = connect(db).replication.validate(publication, checksum=checksum)
+    with notes.status("Comparing ...") as shown:
+        listed = connect(db).replication.validate(
+            publication,
+            checksum=checksum,
+            article=article,
+            subscriber=subscriber,
+            wait_s=wait,
+            on_compare=lambda where, table, number, of: shown.update(f"{table} at {where} ({number} of {of})"),
+        )
 
-    from rowtide.replication.errors import ValidationFailed
-    from rowtide.replication.inspection.validating import FAILED, ArticleValidation
+    from rowtide.replication.errors import ArticlesNotCompared, ValidationFailed
+    from rowtide.replication.inspection.validating import FAILED, ArticleValidation, reasons
 
     print_listed(ArticleValidation, listed, form, _ARTICLE_VALIDATION, wide=wide)
     for row in listed:
@@ -178,3 +192,6 @@ def validate(
     failed = [row for row in listed if row.message == FAILED]
     if failed:
         raise ValidationFailed(publication, len(failed), len(listed))
+    uncompared = list(reasons(listed))
+    if uncompared:
+        raise ArticlesNotCompared(publication, len(uncompared), "; ".join(uncompared))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rowtide.log.postgres.provision import OpenedSource
     from rowtide.replication.distribution.watchers import Watchers
     from rowtide.replication.inspection.browsing import BrowsedCommand
-    from rowtide.replication.inspection.validating import ArticleValidation
+    from rowtide.replication.inspection.validating import ArticleValidation, OnCompare
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.spark.backlogs import DeliveredBacklog
@@ -288,14 +288,28 @@ class TransactionalReplication(ArticlePublishing):
         """
         return tracers.list_tokens(self._engine, self._url, publication)
 
-    def validate(self, publication: str, *, checksum: bool = False) -> Sequence[ArticleValidation]:
+    def validate(
+        self,
+        publication: str,
+        *,
+        checksum: bool = False,
+        article: str | None = None,
+        subscriber: str | None = None,
+        wait_s: float = 10.0,
+        on_compare: OnCompare = lambda _subscriber, _table, _number, _of: None,
+    ) -> Sequence[ArticleValidation]:
         """Compare subscribers' rows with the published ones, by row counts or also by checksums of their values.
 
-        Undelivered changes count as differences. (SQL Server: sp_publication_validation.)
+        (SQL Server: sp_publication_validation.) Both may change meanwhile: the published rows are compared as they were
+        at the subscriber's position. Articles that cannot be compared, such as while they are copied, are tried again
+        for `wait_s` while a process delivers. Before each, `on_compare` is called with the subscriber, the article, its
+        number and the number of all.
         """
         from rowtide.replication.inspection import validating
+        from rowtide.replication.inspection.validating import ValidationRequest
 
-        return validating.validate(self._engine, self._url, publication, with_checksum=checksum)
+        request = ValidationRequest(checksum, article, subscriber, wait_s)
+        return validating.validate(self._engine, self._url, publication, request, on_compare)
 
     def deliver_backlogs(
         self, publication: str | None = None, *, spark: SparkSession | None = None, **settings: Unpack[SettingsChanges]

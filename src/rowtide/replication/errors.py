@@ -715,13 +715,33 @@ class ValidationFailed(RowtideError):
 
     number = 20574
     fact = "{failed} of {count} articles at subscribers of {publication} differ from the published rows"
-    hint = (
-        "Validate while there are no writes and everything is delivered. If rows still differ, correct them, "
-        "or run `rowtide replication reinitialize`."
-    )
+    hint = "Run `rowtide replication reinitialize`, which copies the tables again."
     publication: str
     failed: int
     count: int
+
+
+@numbered
+class ArticlesNotCompared(Retryable):
+    """Some articles could not be compared: the reasons are listed."""
+
+    number = 7235
+    fact = "{count} articles at subscribers of {publication} could not be compared with the published rows: {reasons}"
+    hint = "Validate again once everything is delivered; --wait waits for it."
+    publication: str
+    count: int
+    reasons: str
+
+
+@numbered
+class LogNotRead(Retryable):
+    """A process holds the right to read the log, but does not read it."""
+
+    number = 7236
+    fact = "the log was not read beyond LSN {position} for {seconds:.0f} s"
+    hint = "`rowtide replication status` tells what keeps it from being read."
+    position: str
+    seconds: float
 
 
 @numbered

@@ -67,3 +67,16 @@ def test_commit_waiting_while_chunks_are_copied_is_delivered(waiting: Replicated
     waiting.deliver()
 
     waiting.require_equal("orders")
+
+
+def test_commit_that_waits_counts_where_it_is_delivered(waiting: ReplicatedDatabase) -> None:
+    waiting.begin("create table orders (id int primary key, qty int)", orders={})
+    waiting.publisher.execute("insert into orders values (1, 1), (2, 2)")
+    waiting.deliver()
+    with waiting_commit(waiting.publisher, "update orders set qty = 100 where id = 1"):
+        waiting.deliver()
+        assert waiting.publisher.execute("select qty from orders where id = 1") == [(1,)]
+        assert waiting.subscriber.execute("select qty from orders where id = 1") == [(100,)]
+
+        (found,) = waiting.replication.validate("shop", checksum=True)
+    assert found.result == "passed"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
 
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.urls import parse_url
@@ -12,27 +12,21 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.snapshot.target import SnapshotTarget
-from rowtide.replication.targets.fingerprints import Fingerprint
+from rowtide.replication.targets.fingerprints import SubscribedRows
 from rowtide.replication.targets.identity import DatabaseIdentity
 from rowtide.replication.targets.new_subscription import NewSubscription
+from rowtide.replication.targets.postgres import compared_rows as postgres_rows
 from rowtide.replication.targets.postgres import delivery as postgres_delivery
-from rowtide.replication.targets.postgres import fingerprints as postgres_fingerprints
 from rowtide.replication.targets.postgres import identity as postgres_identity
 from rowtide.replication.targets.postgres import sequences as postgres_sequences
 from rowtide.replication.targets.postgres import snapshot_target as postgres_snapshot
 from rowtide.replication.targets.postgres import subscriber as postgres_subscriber
 from rowtide.replication.targets.sequences import PublishedSequence, SyncedSequence
+from rowtide.replication.targets.sqlite import compared_rows as sqlite_rows
 from rowtide.replication.targets.sqlite import delivery as sqlite_delivery
-from rowtide.replication.targets.sqlite import fingerprints as sqlite_fingerprints
 from rowtide.replication.targets.sqlite import identity as sqlite_identity
 from rowtide.replication.targets.sqlite import snapshot_target as sqlite_snapshot
 from rowtide.replication.targets.sqlite import subscriber as sqlite_subscriber
-
-
-class ReadFingerprints(Protocol):
-    """Returns row counts, and optionally checksums, of a subscriber's tables."""
-
-    def __call__(self, url: str, articles: Sequence[Article], *, with_checksum: bool) -> Sequence[Fingerprint]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +44,7 @@ class SubscriberKind:
     creations: Callable[[Iterable[Article]], Sequence[str]]
     open_delivery: Callable[[Subscription, Sequence[Article]], Delivery]
     open_snapshot: Callable[[Subscription], SnapshotTarget]
-    read_fingerprints: ReadFingerprints
+    open_rows: Callable[[Subscription, Sequence[Article]], AbstractContextManager[SubscribedRows]]
     move_sequences: Callable[[str, Sequence[PublishedSequence]], Sequence[SyncedSequence]]
 
 
@@ -63,7 +57,7 @@ KINDS: Mapping[DatabaseKind, SubscriberKind] = {
         postgres_subscriber.creations,
         postgres_delivery.PostgresDelivery.open,
         postgres_snapshot.PostgresSnapshotTarget.open,
-        postgres_fingerprints.read_subscribed,
+        postgres_rows.open_subscribed,
         postgres_sequences.move,
     ),
     DatabaseKind.SQLITE: SubscriberKind(
@@ -74,7 +68,7 @@ KINDS: Mapping[DatabaseKind, SubscriberKind] = {
         sqlite_subscriber.creations,
         sqlite_delivery.SqliteDelivery.open,
         sqlite_snapshot.SqliteSnapshotTarget.open,
-        sqlite_fingerprints.read_subscribed,
+        sqlite_rows.open_subscribed,
         # A file numbers its rows behind those that it has.
         lambda _url, _published: (),
     ),

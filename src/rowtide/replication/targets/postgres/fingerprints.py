@@ -1,73 +1,70 @@
-"""Row counts and checksums of an article's rows, for comparing two databases.
-
-A row's text consists of its published values' texts, under fixed settings and with the published types, each preceded
-by its length in bytes; NULL has its own sign, and a floating point number is represented by its bits. The row's hash is
-the first 64 bits of that text's SHA-256. The sum of hashes does not depend on row order, and counts duplicates.
-"""
+"""Statements that read a table's rows to compare them; see the canonical text of `targets.fingerprints`. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-import psycopg
-from psycopg import sql
-
-from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES
-from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.replication.articles import Article, PublishedColumn
-from rowtide.replication.filters import as_sql
-from rowtide.replication.targets.fingerprints import FLOATING, Fingerprint
-from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.databases.postgres.quoting import quote
+from rowtide.replication.targets.postgres.read_tables import ReadColumn, ReadTable
 
 
-def read_published(url: str, articles: Sequence[Article], *, with_checksum: bool) -> Sequence[Fingerprint]:
-    """Return the fingerprints of the published rows, in one snapshot."""
-    return _read(url, [query(article, _published(article), with_checksum=with_checksum) for article in articles])
+def fingerprints(table: ReadTable, buckets: int, *, with_checksum: bool) -> str:
+    """Return the statement that counts rows and sums their hashes by bucket."""
+    bucket = f"{_hash(table.key)} & {buckets - 1}" if buckets > 1 else "0"
+    checksum = f"sum({_hash(table.columns)})::text" if with_checksum else "null"
+    return f"select {bucket}, count(*), {checksum} from {table.source}{_where(table)} group by 1"
 
 
-def read_subscribed(url: str, articles: Sequence[Article], *, with_checksum: bool) -> Sequence[Fingerprint]:
-    """Return the fingerprints of all rows of a subscriber's tables, in one snapshot."""
-    return _read(url, [query(article, None, with_checksum=with_checksum) for article in articles])
+def hashed_rows(table: ReadTable, buckets: int, chosen: Collection[int]) -> str:
+    """Return the statement that lists the rows of some buckets: hashes of key and row, and the key's texts.
+
+    Their order is that of numbers, the same in every database.
+    """
+    key_hash = _hash(table.key)
+    keys = "".join(f", {_text(column)}" for column in table.key)
+    is_chosen = f"{key_hash} & {buckets - 1} in ({', '.join(map(str, sorted(chosen)))})"
+    return f"select {key_hash}, {_hash(table.columns)}{keys} from {table.source}{_where(table, is_chosen)} order by 1"
 
 
-def query(article: Article, condition: str | None, *, with_checksum: bool) -> str:
-    """Return the statement that counts rows and sums their hashes."""
-    values = ", ".join(map(_value, article.columns))
-    row_hash = (
-        f"('x' || encode(substring(sha256(convert_to(concat({values}), 'UTF8')) from 1 for 8), 'hex'))::bit(64)::bigint"
-    )
-    checksum = f"coalesce(sum({row_hash}), 0)::text" if with_checksum else "null"
-    where = f" where {condition}" if condition is not None else ""
-    return f"select count(*), {checksum} from {quote_qualified(article.schema, article.table)}{where}"
+def rows_by_key(table: ReadTable, *, is_locked: bool) -> str:
+    """Return the statement that reads the texts of the rows with some keys; it takes an array per column of the key.
+
+    `is_locked`: nobody else writes them until the transaction ends.
+    """
+    values = ", ".join(map(_text, table.columns))
+    arrays = ", ".join(f"${place}::text[]" for place in range(1, len(table.key) + 1))
+    names = ", ".join(f"k{place}" for place in range(len(table.key)))
+    given = ", ".join(f"k{place}::{column.type_text}" for place, column in enumerate(table.key))
+    key = ", ".join(quote(column.name) for column in table.key)
+    wanted = f"({key}) in (select {given} from unnest({arrays}) as wanted({names}))"
+    return f"select {values} from {table.source}{_where(table, wanted)}{' for update' if is_locked else ''}"
 
 
-def _value(column: PublishedColumn) -> str:
-    typed = f"{quote(column.name)}::{column.type_text}"
-    if column.value_type_text in FLOATING:
+def _where(table: ReadTable, *others: str) -> str:
+    conditions = [*([f"({table.condition})"] if table.condition is not None else []), *others]
+    return f" where {' and '.join(conditions)}" if conditions else ""
+
+
+def _hash(columns: Sequence[ReadColumn]) -> str:
+    text = f"concat({', '.join(map(_canonical, columns))})"
+    return f"('x' || encode(substring(sha256(convert_to({text}, 'UTF8')) from 1 for 8), 'hex'))::bit(64)::bigint"
+
+
+def _canonical(column: ReadColumn) -> str:
+    if column.is_floating:
         # As SQLite keeps it: the number that the text of a real names; and minus zero is zero.
-        text = f"encode(float8send({typed}::text::double precision + 0.0), 'hex')"
+        text = f"encode(float8send({column.value}::text::double precision + 0.0), 'hex')"
     else:
-        # What the log has: a cast would write true for t, and leave the blanks behind a char(n) away.
-        text = f"format('%s', {typed})"
+        text = _printed(column)
     # A composite value whose parts are null is no null.
-    return f"case num_nulls({typed}) when 0 then octet_length(convert_to({text}, 'UTF8')) || ':' || {text} else '-' end"
+    is_there = f"num_nulls({column.value})"
+    return f"case {is_there} when 0 then octet_length(convert_to({text}, 'UTF8')) || ':' || {text} else '-' end"
 
 
-def _published(article: Article) -> str | None:
-    condition = article.condition
-    return as_sql(condition) if condition is not None else None
+def _text(column: ReadColumn) -> str:
+    return f"case num_nulls({column.value}) when 0 then {_printed(column)} end"
 
 
-def _read(url: str, queries: Sequence[str]) -> Sequence[Fingerprint]:
-    opened = connect(url, application_name="rowtide validation", settings=PINNED_SETTINGS | WHOLE_TABLES)
-    with opened as connection, translated():
-        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        with connection.transaction():
-            return [_read_one(connection, text) for text in queries]
-
-
-def _read_one(connection: psycopg.Connection, text: str) -> Fingerprint:
-    row = connection.execute(sql.SQL(text)).fetchone()
-    assert row is not None
-    return Fingerprint(int(row[0]), row[1])
+def _printed(column: ReadColumn) -> str:
+    """Return a value's text as the log has it: a cast would write true for t, and drop the blanks behind a char(n)."""
+    return f"format('%s', {column.value})"

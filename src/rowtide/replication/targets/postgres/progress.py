@@ -19,6 +19,7 @@ from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.errors import SubscriberUnprepared
 from rowtide.replication.targets.identity import Originators
 from rowtide.replication.targets.postgres import origins
+from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.postgres.calls.procedures import RAISE_ERROR, SCHEMA, TRUNCATE
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
@@ -162,6 +163,20 @@ def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress
     if row is None:
         raise SubscriberUnprepared(guid)
     return Progress(Position(row[0]), int(row[1]), int(row[2]))
+
+
+def read(connection: psycopg.Connection, guid: str, *, for_update: bool = False) -> tuple[Progress, SnapshotStatus]:
+    """Return a subscription's progress and that of its snapshot; `for_update`: no batch begins until the transaction
+    ends. Raises `SubscriberUnprepared`.
+    """
+    statement = sql.SQL(
+        "select transaction_timestamp, batch, epoch, snapshot_status from {} where subscription_guid = %s{}"
+    ).format(_TABLE, sql.SQL(" for update" if for_update else ""))
+    with translated():
+        row = connection.execute(statement, (guid,)).fetchone() if _is_made(connection) else None
+    if row is None:
+        raise SubscriberUnprepared(guid)
+    return Progress(Position(row[0]), int(row[1]), int(row[2])), SnapshotStatus(row[3])
 
 
 def read_articles(connection: psycopg.Connection, guid: str, articles: Sequence[Article]) -> tuple[Article, ...]:

@@ -13,6 +13,7 @@ from rowtide.core.lsn import Position
 from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.errors import SubscriberUnprepared
+from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.new_subscription import NewSubscription
 
 SUBSCRIPTIONS = "MSreplication_subscriptions"
@@ -99,6 +100,18 @@ def record_altered(connection: sqlite3.Connection, guid: str, article: Article) 
         f"update {OBJECTS} set article = ?, object_name = ? where subscription_guid = ? and article_id = ?",
         (f"{article.schema}.{article.table}", article.table, guid, article.article_id),
     )
+
+
+def read(connection: sqlite3.Connection, guid: str) -> tuple[Progress, SnapshotStatus]:
+    """Return a subscription's progress and that of its snapshot. Raises `SubscriberUnprepared`."""
+    statement = (
+        f"select transaction_timestamp, batch, epoch, snapshot_status from {SUBSCRIPTIONS} where subscription_guid = ?"
+    )
+    row = connection.execute(statement, (guid,)).fetchone() if _is_made(connection) else None
+    if row is None:
+        raise SubscriberUnprepared(guid)
+    position, batch, epoch, status = row
+    return Progress(Position(position), batch, epoch), SnapshotStatus(status)
 
 
 def read_articles(connection: sqlite3.Connection, guid: str, articles: Sequence[Article]) -> tuple[Article, ...]:

@@ -1,0 +1,124 @@
+"""One comparison of a subscriber with its publisher: both read in a snapshot each, neither locked nor stopped.
+
+The subscriber is read first: what it has is then visible at the publisher.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from sqlalchemy import Engine
+
+from rowtide.core.lsn import Position
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import read_source
+from rowtide.log.errors import LeaseHeld
+from rowtide.log.manifest import Manifest
+from rowtide.log.opening import open_log_reader
+from rowtide.log.ownership import open_own_manifest
+from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.lease import find_holder
+from rowtide.log.segments import read_segment
+from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.distribution.delivery import resume_position
+from rowtide.replication.errors import LogNotRead
+from rowtide.replication.inspection.moving import Move, NotComparable, find_position, require_between
+from rowtide.replication.schema_changes import bound
+from rowtide.replication.snapshot.target import SnapshotStatus
+from rowtide.replication.targets.fingerprints import Buckets, ComparedRows, Row, SubscribedRows
+from rowtide.replication.targets.kinds import kind_of
+from rowtide.replication.targets.postgres.compared_rows import PublishedRows, open_published
+
+_PATIENCE_S = 60.0
+_POLL_S = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A subscriber and its publisher, read in a snapshot each; `end`: the log has what the publisher's sees below."""
+
+    subscription: Subscription
+    published: PublishedRows
+    subscribed: SubscribedRows
+    manifest: Manifest
+    end: Position
+    articles: tuple[Article, ...]
+    """As the subscriber has them."""
+
+    def plan(self, article: Article) -> Move:
+        """Return how the publisher's rows come to the article's position. Raises `NotComparable`."""
+        state, subscription = self.manifest.state, self.subscription
+        if self.subscribed.status is not SnapshotStatus.DELIVERED:
+            raise NotComparable("its rows are being copied to the subscriber")
+        for obstacles in (self.subscribed.obstacles, self.published.obstacles):
+            if article.article_id in obstacles:
+                raise NotComparable(obstacles[article.article_id])
+        reader, recorded = state.readers.get(subscription.reader), self.subscribed.progress
+        resumed = recorded.position if reader is None else resume_position(recorded, reader)
+        position, _ = find_position(state, subscription, article, resumed)
+        require_between(state, subscription, article, position, self.end)
+        return Move(article, self.published.snapshot, position, self.end, self.published.unseen_since)
+
+    def list_changes(self, move: Move, *, with_values: bool) -> Iterator[tuple[Row, int]]:
+        """Yield the rows that come and go on the move, a segment in memory at a time. Raises `NotComparable`."""
+        state, store = self.manifest.state, self.manifest.store
+        for segment in move.find_segments(state):
+            yield from move.list_changes(state, read_segment(store, segment.path), with_values=with_values)
+
+    def read_buckets(self, article: Article, buckets: int, *, with_checksum: bool) -> tuple[Buckets, Buckets]:
+        """Return the fingerprints of the publisher's rows in its snapshot, and of the subscriber's, read at once."""
+
+        def read(rows: ComparedRows) -> Buckets:
+            return rows.read_buckets(article, buckets, with_checksum=with_checksum)
+
+        with ThreadPoolExecutor(1) as beside:
+            # The file of a SQLite subscriber stays in the thread that opened it.
+            published = beside.submit(read, self.published.rows)
+            present = read(self.subscribed.rows)
+            return published.result(), present
+
+
+@contextmanager
+def open_comparison(
+    engine: Engine, url: str, subscription: Subscription, articles: Sequence[Article]
+) -> Iterator[Comparison]:
+    """Read a subscriber and its publisher in a snapshot each, and the log as far as the publisher's sees.
+
+    Raises what opening a subscriber raises, `LogNotRead`, and what reading the log raises.
+    """
+    with translated(), engine.connect() as connection:
+        manifest = open_own_manifest(read_source(connection, url))
+    with kind_of(subscription.subscriber).open_rows(subscription, articles) as subscribed:
+        held = tuple(map(bound, subscribed.articles, articles))
+        with open_published(url, held) as published:
+            with translated(), engine.begin() as connection:
+                mark = mark_log(connection)
+            read_log(engine, url, manifest, mark)
+            end = Position.of(manifest.state.epoch, mark + 1)
+            yield Comparison(subscription, published, subscribed, manifest, end, held)
+
+
+def read_log(engine: Engine, url: str, manifest: Manifest, target: int) -> None:
+    """Wait until the log store has the log beyond a position; read it here if no process does. Raises `LogNotRead`."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while manifest.refresh().position.log <= target:
+        _require_time(manifest, deadline)
+        with translated(), engine.connect() as connection:
+            is_read = find_holder(connection, "log") is not None
+        if is_read:
+            time.sleep(_POLL_S)
+            continue
+        with suppress(LeaseHeld), open_log_reader(url) as reader:
+            while manifest.refresh().position.log <= target:
+                _require_time(manifest, deadline)
+                reader.step()
+
+
+def _require_time(manifest: Manifest, deadline: float) -> None:
+    if time.monotonic() >= deadline:
+        raise LogNotRead(str(manifest.state.position), _PATIENCE_S)

@@ -1,0 +1,201 @@
+"""The rows of a PostgreSQL database in one snapshot, as they are compared: a subscriber's, or the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.copying.chunk_statements import locking_name
+from rowtide.copying.visibility import TransactionSnapshot, parse_snapshot
+from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
+from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.targets.fingerprints import Buckets, Fingerprint, HashedRow, Row, SubscribedRows
+from rowtide.replication.targets.postgres import fingerprints, progress
+from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.postgres.read_tables import (
+    PresentTable,
+    ReadTable,
+    as_published,
+    as_subscribed,
+    find_by_id,
+    find_by_name,
+)
+
+_Connection = psycopg.Connection[tuple[Any, ...]]
+_APPLICATION_NAME = "rowtide validation"
+_ROWS_FETCHED = 5000
+_XID_MASK = 0xFFFFFFFF
+"""Sessions show only the lower 32 bits of transaction ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresRows:
+    """See `ComparedRows`. `tables` are the articles' by id; with `is_locked`, nobody else writes the rows found."""
+
+    connection: _Connection
+    tables: Mapping[str, ReadTable]
+    is_locked: bool = False
+
+    def read_buckets(self, article: Article, buckets: int, *, with_checksum: bool) -> Buckets:
+        """See `ComparedRows`."""
+        statement = fingerprints.fingerprints(self.tables[article.article_id], buckets, with_checksum=with_checksum)
+        with translated():
+            rows = self.connection.execute(sql.SQL(statement)).fetchall()
+        return {int(row[0]): Fingerprint(int(row[1]), None if row[2] is None else int(row[2])) for row in rows}
+
+    def list_rows(self, article: Article, buckets: int, chosen: Collection[int]) -> Iterator[HashedRow]:
+        """See `ComparedRows`."""
+        statement = fingerprints.hashed_rows(self.tables[article.article_id], buckets, chosen)
+        with translated(), self.connection.cursor(name="listed") as cursor:
+            cursor.itersize = _ROWS_FETCHED
+            for key_hash, row_hash, *key in cursor.execute(sql.SQL(statement)):
+                yield HashedRow(key_hash, row_hash, _as_row(key))
+
+    def find_rows(self, article: Article, keys: Sequence[Row]) -> Sequence[Row]:
+        """See `ComparedRows`."""
+        statement = fingerprints.rows_by_key(self.tables[article.article_id], is_locked=self.is_locked)
+        arrays = [[_as_text(value) for value in values] for values in zip(*keys, strict=True)]
+        with translated():
+            rows = psycopg.RawCursor(self.connection).execute(sql.SQL(statement), arrays).fetchall()
+        return [_as_row(row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRows:
+    """The published rows in one snapshot of the publisher.
+
+    `obstacles` say why an article's rows cannot be read as the subscriber has them, by id. Commits that the snapshot
+    does not see may have been in the log since `unseen_since`; None if there are none.
+    """
+
+    rows: PostgresRows
+    snapshot: TransactionSnapshot
+    unseen_since: datetime | None
+    obstacles: Mapping[str, str]
+
+
+@contextmanager
+def open_subscribed(subscription: Subscription, articles: Sequence[Article]) -> Iterator[SubscribedRows]:
+    """Read a subscriber in one snapshot. Raises `ConnectionFailed`, `SubscriberUnprepared`."""
+    opened = connect(
+        subscription.subscriber, application_name=_APPLICATION_NAME, settings=STREAM_SETTINGS | WHOLE_TABLES
+    )
+    with closing(opened) as connection:
+        with translated():
+            connection.execute("begin isolation level repeatable read read only")
+        yield read_subscribed(connection, subscription, articles)
+
+
+def read_subscribed(
+    connection: _Connection, subscription: Subscription, articles: Sequence[Article], *, for_update: bool = False
+) -> SubscribedRows:
+    """Return a subscriber's rows, within a transaction; `for_update`: neither a batch nor others write them."""
+    known, status = progress.read(connection, subscription.guid, for_update=for_update)
+    held = progress.read_articles(connection, subscription.guid, articles)
+    tables: dict[str, ReadTable] = {}
+    obstacles: dict[str, str] = {}
+    with translated():
+        for article in held:
+            present = find_by_name(connection, article.schema, article.table)
+            read = "the subscriber has no such table" if present is None else as_subscribed(article, present)
+            _sort(article, read, tables, obstacles)
+    return SubscribedRows(PostgresRows(connection, tables, is_locked=for_update), known, status, held, obstacles)
+
+
+@contextmanager
+def open_published(url: str, articles: Sequence[Article]) -> Iterator[PublishedRows]:
+    """Read a publisher in one snapshot, in which the articles' tables cannot be truncated or altered."""
+    settings = STREAM_SETTINGS | WHOLE_TABLES | {"lock_timeout": f"{LOCK_TIMEOUT_S}s"}
+    with closing(open_url(url, application_name=_APPLICATION_NAME, settings=settings)) as connection:
+        tables: dict[str, ReadTable] = {}
+        obstacles: dict[str, str] = {}
+        with translated():
+            found = _lock(connection, articles, obstacles)
+            row = connection.execute("select pg_current_snapshot()::text").fetchone()
+            assert row is not None
+            snapshot = parse_snapshot(row[0])
+            running = [xid & _XID_MASK for xid in snapshot.in_progress]
+            since = connection.execute(_UNSEEN_SINCE, {"xids": running}).fetchone()
+        for article in articles:
+            if article.article_id not in obstacles:
+                _sort(article, as_published(article, found[article.article_id]), tables, obstacles)
+        yield PublishedRows(
+            PostgresRows(connection, tables), snapshot, since[0] if since is not None else None, obstacles
+        )
+
+
+def _sort(article: Article, read: ReadTable | str, tables: dict[str, ReadTable], obstacles: dict[str, str]) -> None:
+    if isinstance(read, str):
+        obstacles[article.article_id] = read
+    else:
+        tables[article.article_id] = read
+
+
+def _lock(
+    connection: _Connection, articles: Sequence[Article], obstacles: dict[str, str]
+) -> Mapping[str, PresentTable]:
+    """Begin a transaction in which tables stay as they are returned, except those with an obstacle.
+
+    They are locked before its snapshot is taken: one from before a truncate would find the table empty all the same.
+    """
+    while True:
+        found = _find(connection, articles, obstacles)
+        connection.execute("begin isolation level repeatable read read only")
+        if _try_locks(connection, found, obstacles) and _find(connection, articles, obstacles) == found:
+            return found
+        connection.execute("rollback")
+
+
+def _find(
+    connection: _Connection, articles: Sequence[Article], obstacles: dict[str, str]
+) -> Mapping[str, PresentTable]:
+    found: dict[str, PresentTable] = {}
+    for article in articles:
+        if article.article_id in obstacles:
+            continue
+        present = find_by_id(connection, article.source_id)
+        if present is None:
+            obstacles[article.article_id] = "it was dropped at the publisher"
+        else:
+            found[article.article_id] = present
+    return found
+
+
+def _try_locks(connection: _Connection, found: Mapping[str, PresentTable], obstacles: dict[str, str]) -> bool:
+    """Lock tables by the names that they had; return whether all could be."""
+    for article_id, present in found.items():
+        locking = locking_name(present.schema, present.table, is_partitioned=present.is_partitioned)
+        try:
+            connection.execute(sql.SQL(locking))
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            return False
+        except psycopg.errors.LockNotAvailable:
+            obstacles[article_id] = f"another session has it locked at the publisher for {LOCK_TIMEOUT_S} s"
+            return False
+    return True
+
+
+def _as_row(values: Sequence[str | None]) -> Row:
+    return tuple(None if value is None else value.encode() for value in values)
+
+
+def _as_text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
+
+
+# What is seen idle can only commit after everything that is in the log now. Other roles' times may be hidden.
+_UNSEEN_SINCE = """
+select min(coalesce(xact_start, clock_timestamp() - interval '10 minutes')) - interval '1 minute'
+from pg_stat_activity
+where datname = current_database() and backend_xid::text::bigint = any(%(xids)s)
+  and state is distinct from 'idle in transaction' and state is distinct from 'idle in transaction (aborted)'
+"""
