@@ -39,7 +39,9 @@ def results(replicated: ReplicatedDatabase | ReplicatedFile) -> list[str]:
 @pytest.fixture(params=["postgresql", "sqlite"])
 def subscribed(request: pytest.FixtureRequest) -> ReplicatedDatabase | ReplicatedFile:
     """A publisher with a subscriber of each kind."""
-    return request.getfixturevalue({"postgresql": "replicated", "sqlite": "replicated_file"}[request.param])
+    name = {"postgresql": "replicated", "sqlite": "replicated_file"}[request.param]
+    found: ReplicatedDatabase | ReplicatedFile = request.getfixturevalue(name)
+    return found
 
 
 def test_undelivered_changes_are_no_differences(subscribed: ReplicatedDatabase | ReplicatedFile) -> None:
@@ -116,7 +118,8 @@ def test_rows_being_copied_are_not_compared(replicated: ReplicatedDatabase) -> N
 
 def test_rows_are_compared_beside_writers_and_delivery(subscribed: ReplicatedDatabase | ReplicatedFile) -> None:
     begin(subscribed)
-    stop, found = threading.Event(), []
+    stop = threading.Event()
+    found: list[ArticleValidation] = []
 
     def write() -> None:
         with psycopg.connect(subscribed.publisher.url, autocommit=True) as session:

@@ -62,7 +62,8 @@ class Comparison:
         resumed = recorded.position if reader is None else resume_position(recorded, reader)
         position, _ = find_position(state, subscription, article, resumed)
         require_between(state, subscription, article, position, self.end)
-        return Move(article, self.published.snapshot, position, self.end, self.published.unseen_since)
+        published = self.published
+        return Move(article, subscription.forwards, published.snapshot, position, self.end, published.unseen_since)
 
     def list_changes(self, move: Move, *, with_values: bool) -> Iterator[tuple[Row, int]]:
         """Yield the rows that come and go on the move, a segment in memory at a time. Raises `NotComparable`."""

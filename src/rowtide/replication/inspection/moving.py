@@ -24,6 +24,7 @@ from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.alterations import AlteringTransaction, find_altering
 from rowtide.replication.distribution.encoding import Calls, encode
+from rowtide.replication.distribution.origins import are_local
 from rowtide.replication.errors import SchemaChanged
 from rowtide.replication.schema_changes import ColumnDropped, ColumnRetyped
 from rowtide.replication.targets.fingerprints import EMPTY, Buckets, Fingerprint, Row, hash_row, key_of
@@ -45,9 +46,11 @@ class Move:
     """From a snapshot of the publisher to an article's position; the log has all that the snapshot sees before `end`.
 
     Commits that the snapshot does not see may have been in the log since `unseen_since`; None if there are none.
+    Without `forwards`, changes that the publisher received from others are in place: the subscriber has them of itself.
     """
 
     article: Article
+    forwards: bool
     snapshot: TransactionSnapshot
     position: Position
     end: Position
@@ -69,10 +72,11 @@ class Move:
         lsns, table_ids = records["commit_lsn"].to_numpy(), records["table_id"].to_numpy()
         is_seen = self.snapshot.sees(records["xid"].to_numpy())
         is_below = lsns < self.position.value
+        is_sent = np.ones(len(lsns), np.bool_) if self.forwards else are_local(records)
         whole = replace(self.article, insert=_CALL, update=_XCALL, delete=_XCALL, key_updates=KeyUpdates.UPDATE)
         for table_id, shape in self._list_shapes(state):
             for sign, chosen in ((1, is_below & ~is_seen), (-1, ~is_below & is_seen)):
-                changes = records.filter(chosen & (table_ids == table_id))
+                changes = records.filter(chosen & is_sent & (table_ids == table_id))
                 if changes.num_rows:
                     _require_movable(changes, with_values=with_values)
                     # Columns that the subscriber has and these rows lack were added later, without a value.

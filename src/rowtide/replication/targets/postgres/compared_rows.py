@@ -90,6 +90,9 @@ def open_subscribed(subscription: Subscription, articles: Sequence[Article]) -> 
         subscription.subscriber, application_name=_APPLICATION_NAME, settings=STREAM_SETTINGS | WHOLE_TABLES
     )
     with closing(opened) as connection:
+        if progress.list_recorded(connection):
+            # It may be of an earlier build, and no agent has opened it since.
+            progress.make_current(connection)
         with translated():
             connection.execute("begin isolation level repeatable read read only")
         yield read_subscribed(connection, subscription, articles)

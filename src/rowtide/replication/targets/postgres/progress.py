@@ -17,9 +17,9 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles import Article, decode_article
 from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.errors import SubscriberUnprepared
+from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.identity import Originators
 from rowtide.replication.targets.postgres import origins
-from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.postgres.calls.procedures import RAISE_ERROR, SCHEMA, TRUNCATE
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")

@@ -62,6 +62,11 @@ def make_current(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def is_current(connection: sqlite3.Connection) -> bool:
+    """Return whether the file has all of delivery's tables."""
+    return all(has_table(connection, table) for table in OWN_TABLES)
+
+
 def record(connection: sqlite3.Connection, subscription: NewSubscription) -> None:
     """Record a new subscription and its tables, in the caller's transaction.
 
