@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from builders.captured_databases import wait_until
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.core.errors import RowtideError
-from rowtide.replication.distribution.watchers import Trouble, Watchers
+from rowtide.replication.distribution.watchers import DeliveredElsewhere, Trouble, Watchers
 
 
 class ReplicationRun:
     """A run, from its start to whatever ends it."""
 
-    def __init__(self, replicated: ReplicatedDatabase, skip_errors: str) -> None:
+    def __init__(self, replicated: ReplicatedDatabase, skip_errors: str, subscribers: Sequence[Subscriber]) -> None:
         self._replication = replicated.replication
         self._skip_errors = skip_errors
+        self._subscribers = [subscriber.url for subscriber in subscribers]
         self.stop = threading.Event()
         self.troubles: list[Trouble] = []
+        self.elsewhere: list[DeliveredElsewhere] = []
         self.error: RowtideError | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -44,16 +46,20 @@ class ReplicationRun:
 
     def _run(self) -> None:
         try:
-            watchers = Watchers(on_trouble=self.troubles.append)
-            self._replication.run(stop=self.stop, watchers=watchers, skip_errors=self._skip_errors)
+            watchers = Watchers(on_trouble=self.troubles.append, on_elsewhere=self.elsewhere.append)
+            self._replication.run(
+                subscribers=self._subscribers, stop=self.stop, watchers=watchers, skip_errors=self._skip_errors
+            )
         except RowtideError as error:
             self.error = error
 
 
 @contextmanager
-def running(replicated: ReplicatedDatabase, *, skip_errors: str = "") -> Iterator[ReplicationRun]:
-    """Run replication while the block lasts."""
-    run = ReplicationRun(replicated, skip_errors)
+def running(
+    replicated: ReplicatedDatabase, *subscribers: Subscriber, skip_errors: str = ""
+) -> Iterator[ReplicationRun]:
+    """Run replication while the block lasts; to these subscribers, or to all."""
+    run = ReplicationRun(replicated, skip_errors, subscribers)
     try:
         yield run
     finally:

@@ -64,6 +64,10 @@ def deliver_backlogs(
 def run(
     db: Db,
     publication: SomePublication = None,
+    subscriber: Annotated[
+        list[str] | None,
+        typer.Option(help="Deliver to this subscriber alone; may be repeated. Default: all.", show_default=False),
+    ] = None,
     commit_batch_size: CommitBatchSize = None,
     commit_batch_threshold: CommitBatchThreshold = None,
     *,
@@ -72,12 +76,19 @@ def run(
 ) -> None:
     """Read the log, unless another process does, and deliver until Ctrl-C (SQL Server: Distribution Agent).
 
-    Options that are given replace the settings of the subscriptions.
+    Options that are given replace the settings of the subscriptions. A subscription that another process delivers, on
+    any machine, is left to it until that process ends.
     """
     prepare_log_reader()
     replication = connect(db).replication
 
-    from rowtide.replication.distribution.watchers import DroppedTable, SkippedCommand, Trouble, Watchers
+    from rowtide.replication.distribution.watchers import (
+        DeliveredElsewhere,
+        DroppedTable,
+        SkippedCommand,
+        Trouble,
+        Watchers,
+    )
 
     with stopping() as stop, progress("Starting the log reader ...", describe_reports) as on_report:
 
@@ -98,9 +109,15 @@ def run(
             gone, error = dropped.subscription, dropped.error
             notes.print(f"{gone.publication} to {gone.subscriber}: {error}", soft_wrap=True)
 
-        watchers = Watchers(on_report, on_trouble, on_retry, on_report, on_skipped, on_dropped)
+        def on_elsewhere(elsewhere: DeliveredElsewhere) -> None:
+            found = elsewhere.subscription
+            line = f"{found.publication} to {found.subscriber} is delivered by {elsewhere.holder}."
+            notes.print(f"{line} This process takes over when that one ends.", soft_wrap=True)
+
+        watchers = Watchers(on_report, on_trouble, on_retry, on_report, on_skipped, on_dropped, on_elsewhere)
         settings = given_settings(commit_batch_size, commit_batch_threshold, skip_errors)
-        replication.run(publication, once=once, stop=stop, watchers=watchers, **settings)
+        named = subscriber or ()
+        replication.run(publication, subscribers=named, once=once, stop=stop, watchers=watchers, **settings)
 
 
 @app.command(epilog="Example: rowtide replication restart-log --yes --db postgresql://localhost/shop")

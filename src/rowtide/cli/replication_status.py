@@ -20,6 +20,7 @@ _SUBSCRIPTION_STATUS = {
     "subscriber": "subscriber",
     "state": "state",
     "agent": "agent",
+    "delivered_by": "delivered_by",
     "latency_s": "latency_s",
     "queued": "undelivered_commands",
 }

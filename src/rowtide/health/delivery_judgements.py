@@ -56,12 +56,14 @@ def _describe(subscription: SubscriptionDelivery, facts: DeliveryStatus) -> tupl
     if subscription.runstatus == RunStatus.RETRY.words:
         advice = "Do what the error asks for: it is tried again while `rowtide replication run` runs."
         return State.WARNING, f"its agent tries again after {_sentence(subscription)}; {waiting}", Advice(advice)
-    if subscription.runstatus is None and not facts.is_running:
+    if subscription.runstatus is None and subscription.delivered_by is None:
         return State.WARNING, f"its agent has never run; {waiting}", run
     if subscription.oldest_waiting is not None and waits_s > LATE_S:
-        runs = "its agent runs, late" if facts.is_running else "no agent runs"
-        return State.WARNING, f"{runs}: {waiting}", run if not facts.is_running else _look_again()
-    return State.WELL, f"{'delivered to' if facts.is_running else 'no agent runs'}; {waiting}", None
+        if subscription.delivered_by is None:
+            return State.WARNING, f"no agent runs: {waiting}", run
+        return State.WARNING, f"its agent runs on {subscription.delivered_by}, late: {waiting}", _look_again()
+    runs = f"delivered by {subscription.delivered_by}" if subscription.delivered_by is not None else "no agent runs"
+    return State.WELL, f"{runs}; {waiting}", None
 
 
 def _go_on(subscription: SubscriptionDelivery, run: Command) -> Command:

@@ -70,7 +70,7 @@ class ManifestMissing(NotFound):
 
     number = 2211
     fact = 'the log store at "{url}" has no manifest'
-    hint = "Check the path, or run `rowtide cdc enable-db`."
+    hint = "Check the path, which each machine that runs rowtide has to reach, or run `rowtide cdc enable-db`."
     url: str
 
 

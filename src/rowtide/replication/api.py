@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Unpack
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.kinds import DatabaseKind
@@ -21,6 +21,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import find_source, read_source
 from rowtide.replication import definitions, history, retention, tracers
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
+from rowtide.replication.claims import APPLICATION_NAME
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.history import HistoricError, HistoricState
 from rowtide.replication.inspection import listings
@@ -324,12 +325,13 @@ class TransactionalReplication(ArticlePublishing):
         with translated(), self._engine.connect() as connection:
             read_source(connection, self._url)  # before Spark is started for nothing
         session = spark if spark is not None else build_session()
-        return deliver_backlogs(session, self._engine, self._url, publication, settings)
+        return deliver_backlogs(session, _open_claiming_engine(self._url), self._url, publication, settings)
 
     def run(
         self,
         publication: str | None = None,
         *,
+        subscribers: Sequence[str] = (),
         once: bool = False,
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
@@ -337,27 +339,36 @@ class TransactionalReplication(ArticlePublishing):
     ) -> None:
         """Read the log, unless another process does, and deliver to all subscribers of a publication, or of all.
 
-        (SQL Server: the Log Reader Agent and the Distribution Agents.) Each subscription has a thread. If one stops
+        (SQL Server: the Log Reader Agent and the Distribution Agents.) With `subscribers`, to these alone. Each
+        subscription has a thread; one that another process delivers is left to it while that process runs. If one stops
         with an error, `watchers` is called and the others continue. The run ends when `stop` is set; with `once`, when
         everything committed before is delivered. Raises the error if all subscriptions have stopped with one, or with
         `once` if any has; `SubscriptionsFailed` for several. `settings` replace those of the subscriptions.
         `skip_errors` lists SQL Server error numbers or SQLSTATEs, separated by colons; a command with such an error is
         skipped and reported to `watchers`. Raises `SkipErrorsInvalid`, `SettingOutOfRange` at once.
         """
-        from rowtide.log.postgres.lease import describe_holder
         from rowtide.replication.distribution.context import DeliveryContext
         from rowtide.replication.distribution.watchers import Watchers
         from rowtide.replication.running.run import run_replication
+        from rowtide.replication.running.scope import RunScope
 
         SkipErrors.parse(SubscriptionSettings(**settings).skip_errors)
+        scope = RunScope.of(publication, subscribers)
         context = DeliveryContext(
             self._url,
-            open_engine(self._url, application_name=f"{definitions.APPLICATION_NAME} {describe_holder()}"),
+            _open_claiming_engine(self._url),
             stop or threading.Event(),
             watchers or Watchers(),
             settings,
         )
-        run_replication(context, publication, once=once)
+        run_replication(context, scope, once=once)
+
+
+def _open_claiming_engine(url: str) -> Engine:
+    """Return an engine whose sessions say which process they are of."""
+    from rowtide.log.postgres.lease import describe_holder
+
+    return open_engine(url, application_name=f"{APPLICATION_NAME} {describe_holder()}")
 
 
 def _require_publication(connection: Connection, publication: str | None) -> None:

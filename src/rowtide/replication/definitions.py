@@ -51,10 +51,6 @@ SCHEMA = "distribution"
 metadata = MetaData(schema=SCHEMA)
 
 
-APPLICATION_NAME = "rowtide replication on"
-"""Prefix of the application_name of a run's session at the publisher."""
-
-
 class SubscriptionState(IntEnum):
     """Whether a subscription is delivered (SQL Server: MSsubscriptions.status)."""
 

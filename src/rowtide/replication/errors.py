@@ -170,6 +170,16 @@ class SubscriptionUnknown(NotFound):
 
 
 @numbered
+class SubscriberUnknown(NotFound):
+    """No publication of the database is delivered to this subscriber."""
+
+    number = 7260
+    fact = "{subscriber} subscribes to no publication"
+    hint = "`rowtide replication status` lists subscribers, as they have to be written."
+    subscriber: str
+
+
+@numbered
 class SubscriptionExists(AlreadyExists):
     """A subscriber can subscribe to a publication only once (SQL Server: 14058)."""
 
@@ -331,7 +341,7 @@ class AgentReplaced(RowtideError):
 
     number = 7113
     fact = "another agent has taken over delivery to {subscriber} ({found})"
-    hint = "Run one agent per publication."
+    hint = "`rowtide replication status` lists the process that delivers it; a run continues once that one has ended."
     subscriber: str
     found: str
 

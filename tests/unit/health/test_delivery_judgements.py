@@ -23,9 +23,9 @@ DELIVERED = SubscriptionDelivery(
 )
 
 
-def judge(*, is_running: bool = False, **changes: Any) -> Judgement:
+def judge(**changes: Any) -> Judgement:
     subscription = replace(DELIVERED, **changes)
-    (judgement,) = judge_delivery(DeliveryStatus(NOW, is_running, 72 * HOUR, ("shop",), (subscription,)))
+    (judgement,) = judge_delivery(DeliveryStatus(NOW, 72 * HOUR, ("shop",), (subscription,)))
     return judgement
 
 
@@ -72,10 +72,11 @@ def test_what_keeps_it_from_being_delivered_is_said(
 
 
 def test_an_agent_that_runs_is_late_when_changes_wait() -> None:
-    assert judge(is_running=True, oldest_waiting=NOW - timedelta(seconds=60)).state is State.WELL
-    assert "its agent runs, late" in judge(is_running=True, oldest_waiting=NOW - HOUR).fact
+    at_work = {"delivered_by": "west pid 812"}
+    assert judge(**at_work, oldest_waiting=NOW - timedelta(seconds=60)).state is State.WELL
+    assert "its agent runs on west pid 812, late" in judge(**at_work, oldest_waiting=NOW - HOUR).fact
 
 
 def test_a_publication_that_nobody_subscribes_to_is_named() -> None:
-    (judgement,) = judge_delivery(DeliveryStatus(NOW, False, 72 * HOUR, ("shop",), ()))  # noqa: FBT003
+    (judgement,) = judge_delivery(DeliveryStatus(NOW, 72 * HOUR, ("shop",), ()))
     assert (judgement.state, judgement.fact) == (State.WELL, "nobody subscribes to shop")

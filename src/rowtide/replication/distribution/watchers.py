@@ -54,6 +54,14 @@ class DroppedTable:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveredElsewhere:
+    """Another process (`holder`: its host and id) delivers a subscription; this run takes over when that one ends."""
+
+    subscription: Subscription
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
 class Watchers:
     """Called from the threads of a run, several at once. `on_retry` is of the publisher and its log."""
 
@@ -63,3 +71,4 @@ class Watchers:
     on_snapshot: Callable[[SnapshotReport], None] = ignore
     on_skipped: Callable[[SkippedCommand], None] = ignore
     on_dropped: Callable[[DroppedTable], None] = ignore
+    on_elsewhere: Callable[[DeliveredElsewhere], None] = ignore

@@ -1,9 +1,9 @@
-"""Running replication: the log reader, unless another process has it, and an agent for each subscription."""
+"""Running replication: the log reader, and an agent for each subscription, unless another process has them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
@@ -21,12 +21,15 @@ from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.replication import definitions, history, tracers
+from rowtide.replication.claims import Claims, list_claims
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.context import DeliveryContext
+from rowtide.replication.distribution.watchers import DeliveredElsewhere
 from rowtide.replication.errors import SubscriptionDeactivated, SubscriptionsFailed
 from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.retention import deactivate_expired
-from rowtide.replication.running.agent_history import LogReaderErrors
+from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors
+from rowtide.replication.running.scope import EVERYTHING, RunScope
 from rowtide.replication.running.subscription_runs import SubscriptionRuns
 from rowtide.replication.subscribing.readers import remove_lost_readers
 
@@ -37,14 +40,15 @@ _READERS_S = 10.0
 _ROWS_FORGOTTEN = 1000
 
 
-def run_replication(context: DeliveryContext, publication: str | None = None, *, once: bool = False) -> None:
+def run_replication(context: DeliveryContext, scope: RunScope = EVERYTHING, *, once: bool = False) -> None:
     """Read the log and deliver until the run is stopped; `once`: until all that was committed before is delivered.
 
+    A subscription that another process delivers is left to it while that one runs; with `once` this one waits for it.
     A subscription that stops with an error is reported, and the others continue. Raises when all have stopped so, with
     `once` at the end if one has: the error, or `SubscriptionsFailed` if there are several. An error that
     ends the log reader is raised at once.
     """
-    agent = ReplicationAgent(context, publication, is_once=once)
+    agent = ReplicationAgent(context, scope, is_once=once)
     try:
         run_agent(agent.open, stop=context.stop, idle_s=_POLL_S, on_retry=context.watchers.on_retry)
     finally:
@@ -57,11 +61,14 @@ class ReplicationAgent:
 
     _connection: Connection
     _reader: LogReaderProcess
+    _claims: Claims
 
-    def __init__(self, context: DeliveryContext, publication: str | None, *, is_once: bool) -> None:
+    def __init__(self, context: DeliveryContext, scope: RunScope, *, is_once: bool) -> None:
         self._context = context
-        self._publication = publication
+        self._scope = scope
         self._is_once = is_once
+        self._target: int | None = None
+        self._elsewhere: dict[int, str] = {}
         self._reading_errors = LogReaderErrors(context.engine)
         self._runs: SubscriptionRuns | None = None
         self._first: frozenset[int] = frozenset()
@@ -76,6 +83,7 @@ class ReplicationAgent:
         """Connect to the publisher, and read its log if no other process does."""
         with translated(), self._context.engine.connect() as opened:
             self._connection = opened.execution_options(isolation_level="AUTOCOMMIT")
+            self._claims = Claims(self._connection)
             # First: it opens the log while this process reads the subscriptions.
             with LogReaderProcess(self._context.url, self._retry_reading, has_run=self._runs is not None) as reader:
                 self._reader = reader
@@ -114,9 +122,9 @@ class ReplicationAgent:
 
         Return whether to be called again at once: with `once`, after waiting for the subscriptions to end.
         """
-        present = definitions.list_subscriptions(connection, self._publication)
-        runs.follow(self._wanted(present))
-        is_over = runs.have_all_failed or (self._is_once and runs.have_ended)
+        present = definitions.list_subscriptions(connection, self._scope.publication)
+        elsewhere = self._assign(connection, runs, list(self._wanted(present)))
+        is_over = not elsewhere and (runs.have_all_failed or (self._is_once and runs.have_ended))
         if present and (is_over or time.monotonic() >= self._next_expiry):
             self._deactivate_expired(connection, runs, present)
         self._forget_old_history(connection)
@@ -127,6 +135,34 @@ class ReplicationAgent:
             runs.wait(_POLL_S)
         return self._is_once
 
+    def _assign(
+        self, connection: Connection, runs: SubscriptionRuns, wanted: Sequence[Subscription]
+    ) -> list[Subscription]:
+        """Run the agents that no other process runs; return the subscriptions that are left to others."""
+        over = {subscription.agent_id for subscription in wanted if runs.is_over(subscription)}
+        claimed = self._claims.take({subscription.agent_id for subscription in wanted} - over)
+        runs.follow(found for found in wanted if found.agent_id in over | claimed)
+        self._claims.keep(runs.at_work)
+        left = [found for found in wanted if found.agent_id not in over | claimed]
+        self._tell_elsewhere(connection, left)
+        return [found for found in left if not self._is_delivered(found)]
+
+    def _tell_elsewhere(self, connection: Connection, left: Sequence[Subscription]) -> None:
+        holders = list_claims(connection) if left else {}
+        known = {found.agent_id: holders[found.agent_id] for found in left if found.agent_id in holders}
+        for found in left:
+            holder = known.get(found.agent_id)
+            if holder is not None and self._elsewhere.get(found.agent_id) != holder:
+                self._context.watchers.on_elsewhere(DeliveredElsewhere(found, holder))
+        self._elsewhere = known
+
+    def _is_delivered(self, subscription: Subscription) -> bool:
+        """Whether another process has delivered the target, as far as it has recorded."""
+        if self._target is None or self._manifest is None:
+            return False
+        reader = self._manifest.refresh().readers.get(subscription.reader)
+        return reader is None or reader.position.log > self._target
+
     def _retry_reading(self, error: RowtideError, pause_s: float) -> None:
         self._reading_errors.retry(error)
         self._context.watchers.on_retry(error, pause_s)
@@ -135,12 +171,13 @@ class ReplicationAgent:
         source = read_source(connection, self._context.url)
         self._manifest = open_own_manifest(source)
         verify_provenance(connection, self._manifest)
-        if self._publication is not None:
-            definitions.get_publication(connection, self._publication)
-        present = definitions.list_subscriptions(connection, self._publication)
+        if self._scope.publication is not None:
+            definitions.get_publication(connection, self._scope.publication)
+        present = definitions.list_subscriptions(connection, self._scope.publication)
+        self._scope.require_known(present)
         self._first = frozenset(subscription.agent_id for subscription in present)
-        target = mark_log(connection) if self._is_once else None
-        return SubscriptionRuns(self._context, target)
+        self._target = mark_log(connection) if self._is_once else None
+        return SubscriptionRuns(self._context, self._target)
 
     def _deactivate_expired(
         self, connection: Connection, runs: SubscriptionRuns, present: Iterable[Subscription]
@@ -155,7 +192,11 @@ class ReplicationAgent:
             if not is_early or subscription.state is SubscriptionState.INACTIVE or subscription.agent_id in failed
         ]
         for expired in deactivate_expired(connection, self._manifest, expirable, read_server_time(connection)):
-            runs.give_up(expired, SubscriptionDeactivated(expired.publication, expired.subscriber))
+            error = SubscriptionDeactivated(expired.publication, expired.subscriber)
+            if self._scope.includes(expired):
+                runs.give_up(expired, error)
+            else:
+                AgentHistory(self._context.engine, expired).fail(error)
         self._next_expiry = time.monotonic() + _EXPIRY_S
 
     def _keep_log_store_small(self, connection: Connection) -> None:
@@ -176,8 +217,8 @@ class ReplicationAgent:
             self._next_cleanup = time.monotonic() + (0 if any(has_more) else _CLEANUP_S)
 
     def _wanted(self, present: Iterable[Subscription]) -> Iterator[Subscription]:
-        """Return those that are not paused; with `once`, of those that existed when the run began."""
-        for subscription in present:
+        """Return the run's that are not paused; with `once`, of those that existed when the run began."""
+        for subscription in filter(self._scope.includes, present):
             is_meant = not self._is_once or subscription.agent_id in self._first
             if is_meant and subscription.state is SubscriptionState.ACTIVE:
                 yield subscription

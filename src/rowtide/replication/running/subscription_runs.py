@@ -15,6 +15,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand, Trouble
+from rowtide.replication.errors import AgentReplaced
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 
@@ -34,9 +35,15 @@ class _SubscriptionThread:
     is_reported: bool = False
 
     def is_restarted(self, now: Subscription) -> bool:
-        """Tell whether a run that has ended is followed by another: it was wanted again, or resumed after an error."""
+        """Tell whether a run that has ended is followed by another.
+
+        It was wanted again, or resumed after an error, or another process had taken over meanwhile: while this one
+        could not reach the distribution database, say.
+        """
+        if self.run.outcome is RunOutcome.STOPPED:
+            return True
         is_resumed = now.resumptions > self.subscription.resumptions
-        return self.run.outcome is RunOutcome.STOPPED or (self.run.outcome is RunOutcome.FAILED and is_resumed)
+        return self.run.outcome is RunOutcome.FAILED and (is_resumed or isinstance(self.run.error, AgentReplaced))
 
 
 class SubscriptionRuns:
@@ -64,6 +71,7 @@ class SubscriptionRuns:
             if now is None or now.settings != thread.subscription.settings:
                 thread.run.request_stop()
             if _has_ended(thread) and (now is None or thread.is_restarted(now)):
+                self._report_replaced(thread, now)
                 del self._threads[agent_id]
         for agent_id, subscription in by_id.items():
             if agent_id not in self._threads:
@@ -72,11 +80,21 @@ class SubscriptionRuns:
                 self._threads[agent_id] = _SubscriptionThread(subscription, history, run)
         self._report_failures()
 
+    def is_over(self, subscription: Subscription) -> bool:
+        """Whether its agent has delivered what was wanted, or failed and was not resumed."""
+        thread = self._threads.get(subscription.agent_id)
+        return thread is not None and _has_ended(thread) and not thread.is_restarted(subscription)
+
     def give_up(self, subscription: Subscription, error: RowtideError) -> None:
         """Report a subscription that stays stopped because it cannot be delivered."""
         self._given_up.append((subscription, error))
         AgentHistory(self._context.engine, subscription).fail(error)
         self._context.watchers.on_trouble(Trouble(subscription, error, None))
+
+    @property
+    def at_work(self) -> frozenset[int]:
+        """The agents that have not ended."""
+        return frozenset(agent_id for agent_id, thread in self._threads.items() if not _has_ended(thread))
 
     @property
     def failures(self) -> tuple[tuple[Subscription, Exception], ...]:
@@ -113,6 +131,13 @@ class SubscriptionRuns:
         deadline = time.monotonic() + patience_s
         for thread in self._threads.values():
             thread.run.wait(max(0.0, deadline - time.monotonic()))
+
+    def _report_replaced(self, thread: _SubscriptionThread, now: Subscription | None) -> None:
+        """Report that another process took over a subscription which is now delivered here again."""
+        error = thread.run.error
+        if now is not None and isinstance(error, AgentReplaced):
+            thread.history.retry(error)
+            self._context.watchers.on_trouble(Trouble(now, error, 0.0))
 
     def _report_failures(self) -> None:
         for thread in self._threads.values():

@@ -26,6 +26,7 @@ from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.replication import definitions
+from rowtide.replication.claims import Claims
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
@@ -63,22 +64,25 @@ def deliver_backlogs(
     """Deliver what the log store has now to subscriptions that lack much of it; wait until that is done.
 
     Workers reach the publisher, the log store and the subscribers by the same names and with the same passwords;
-    subscribers that only this machine can reach, such as SQLite files, are skipped. Raises `DatabaseNotEnabled`,
-    `SparkLost`.
+    subscribers that only this machine can reach, such as SQLite files, are skipped, and so are subscriptions that a run
+    delivers. Raises `DatabaseNotEnabled`, `SparkLost`.
     """
-    with translated(), engine.connect() as connection:
+    with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         source = read_source(connection, url)
         subscriptions = definitions.list_subscriptions(connection, publication)
         manifest = open_own_manifest(source)
         verify_provenance(connection, manifest)
-    state = manifest.state
-    chosen = [subscription for subscription in subscriptions if _is_worth_a_task(subscription, state, least_rows)]
-    if not chosen:
-        return ()
-    require_reachable(source.log_store)
-    return _deliver_in_tasks(
-        spark, len(chosen), lambda place: deliver_backlog(url, chosen[place], state.position, settings)
-    )
+        state = manifest.state
+        worthwhile = [found for found in subscriptions if _is_worth_a_task(found, state, least_rows)]
+        # Held by this process while its tasks deliver.
+        claimed = Claims(connection).take(found.agent_id for found in worthwhile)
+        chosen = [found for found in worthwhile if found.agent_id in claimed]
+        if not chosen:
+            return ()
+        require_reachable(source.log_store)
+        return _deliver_in_tasks(
+            spark, len(chosen), lambda place: deliver_backlog(url, chosen[place], state.position, settings)
+        )
 
 
 def _deliver_in_tasks(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, column, select, table, text
+from sqlalchemy import Connection, column, select, table
 
 from rowtide.databases.postgres.catalogue import has_table, read_server_time
 from rowtide.log.commit_times import find_oldest_waiting
@@ -13,7 +13,8 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
 from rowtide.replication import definitions, history
-from rowtide.replication.definitions import APPLICATION_NAME, Subscription, SubscriptionState
+from rowtide.replication.claims import list_claims
+from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.history import HistoricState
 from rowtide.replication.retention import read_max_retention
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
@@ -24,8 +25,9 @@ from rowtide.storage.store import Store
 class SubscriptionDelivery:
     """How a transactional subscription is delivered.
 
-    `runstatus` and `comments` are those of the newest row of its agent's history, None before the first. Changes since
-    `oldest_waiting` wait in the log store, None where none does; the log store keeps them for the retention.
+    `runstatus` and `comments` are those of the newest row of its agent's history, None before the first; `delivered_by`
+    is the host and process that it runs in, None while it runs in none. Changes since `oldest_waiting` wait in the log
+    store, None where none does; the log store keeps them for the retention.
     """
 
     publication: str
@@ -35,14 +37,14 @@ class SubscriptionDelivery:
     runstatus: str | None
     comments: str | None
     oldest_waiting: datetime | None
+    delivered_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryStatus:
-    """The publications of a database, their subscriptions, and whether `replication run` is at work."""
+    """The publications of a database and their subscriptions."""
 
     now: datetime
-    is_running: bool
     retention: timedelta
     publications: tuple[str, ...]
     subscriptions: tuple[SubscriptionDelivery, ...]
@@ -56,22 +58,17 @@ def read_delivery_status(
     if not publications:
         return None
     last = history.list_last(connection)
+    claims = list_claims(connection)
     now, store = read_server_time(connection), open_store(source.log_store)
     return DeliveryStatus(
         now=now,
-        is_running=is_running(connection),
         retention=read_max_retention(connection),
         publications=publications,
         subscriptions=tuple(
-            _describe(subscription, store, state, last.get(subscription.agent_id))
+            _describe(subscription, store, state, last.get(subscription.agent_id), claims.get(subscription.agent_id))
             for subscription in definitions.list_subscriptions(connection)
         ),
     )
-
-
-def is_running(connection: Connection) -> bool:
-    """Tell whether `replication run` is at work on the database."""
-    return connection.execute(text(_RUNS), {"name": f"{APPLICATION_NAME}%"}).first() is not None
 
 
 def list_delivered_here(connection: Connection) -> tuple[str, ...]:
@@ -82,7 +79,11 @@ def list_delivered_here(connection: Connection) -> tuple[str, ...]:
 
 
 def _describe(
-    subscription: Subscription, store: Store, state: ManifestState, last: HistoricState | None
+    subscription: Subscription,
+    store: Store,
+    state: ManifestState,
+    last: HistoricState | None,
+    delivered_by: str | None,
 ) -> SubscriptionDelivery:
     reader = state.readers.get(subscription.reader)
     return SubscriptionDelivery(
@@ -93,8 +94,8 @@ def _describe(
         runstatus=last.runstatus if last is not None else None,
         comments=last.comments if last is not None else None,
         oldest_waiting=find_oldest_waiting(store, state, reader.position) if reader is not None else None,
+        delivered_by=delivered_by,
     )
 
 
-_RUNS = "select 1 from pg_stat_activity where datname = current_database() and application_name like :name"
 _PROGRESS = table("MSreplication_subscriptions", column("publication"), schema=SUBSCRIBER_SCHEMA)

@@ -20,10 +20,10 @@ from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import open_store
 from rowtide.replication import definitions, history
 from rowtide.replication.articles import Article
+from rowtide.replication.claims import list_claims
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.errors import ArticleEnded, ArticleSuspended, PublishedTableDropped
 from rowtide.replication.history import HistoricState, RunStatus
-from rowtide.replication.status.delivery import is_running
 from rowtide.replication.status.pending import count_pending
 
 
@@ -31,7 +31,8 @@ from rowtide.replication.status.pending import count_pending
 class SubscriptionStatus:
     """A subscription: active, paused or deactivated. Its reported progress is at most ten seconds old.
 
-    `agent` describes its agent's last state, or that the agent was killed; `latency_s` is the latency then, from commit
+    `agent` describes its agent's last state, or that the agent was killed; `delivered_by` is the host and process that
+    it runs in, None while it runs in none; `latency_s` is the latency then, from commit
     to commit; None before the first delivery. `last_error` is the error that stopped it or that it retries after; else
     the error that keeps the log from being read, or why a published table has ended. `undelivered_commands` counts
     changes of its articles that wait in the log store, including those that a row filter will leave out;
@@ -44,6 +45,7 @@ class SubscriptionStatus:
     articles: int
     state: str
     agent: str | None
+    delivered_by: str | None
     last_error: str | None
     latency_s: float | None
     delivered: Position | None
@@ -65,7 +67,7 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
         articles = [definitions.list_subscribed(connection, found.agent_id) for found in subscriptions]
         last = history.list_last(connection) if subscriptions else {}
         dropped = definitions.list_dropped(connection)
-        runs = is_running(connection)
+        claims = list_claims(connection)
         # Before the position, which a log reader moves before it confirms it.
         seen = slot.find_slot(connection, source.slot)
         store = open_store(source.log_store)
@@ -78,7 +80,7 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
             last.get(subscription.agent_id),
             count_pending(store, state, subscription, subscribed),
             _find_ended(subscription, subscribed, dropped, state),
-            is_running=runs,
+            delivered_by=claims.get(subscription.agent_id),
             reading_error=reading_error,
         )
         for subscription, subscribed in zip(subscriptions, articles, strict=True)
@@ -92,12 +94,13 @@ def describe(
     undelivered_commands: int,
     ended: Sequence[ArticleEnded] = (),
     *,
-    is_running: bool,
+    delivered_by: str | None = None,
     reading_error: str | None = None,
 ) -> SubscriptionStatus:
     """Build the status of a subscription from what was read. Pure.
 
-    `ended` are tables that ended, with reasons; `reading_error` is why the log cannot be read.
+    `ended` are tables that ended, with reasons; `delivered_by` is where its agent runs; `reading_error` is why the log
+    cannot be read.
     """
     reader = state.readers.get(subscription.reader)
     undelivered = segments_between(state, reader.position if reader is not None else state.low, state.position)
@@ -108,7 +111,8 @@ def describe(
         subscriber=redact(subscription.subscriber),
         articles=len(subscription.starts),
         state=_describe_state(subscription, is_read=reader is not None),
-        agent=_describe_agent(last, is_running=is_running) if last is not None else None,
+        agent=_describe_agent(last, is_running=delivered_by is not None) if last is not None else None,
+        delivered_by=delivered_by,
         last_error=last.comments if last is not None and has_error else reading_error or _describe_ended(ended),
         latency_s=latency_ms / 1000 if latency_ms is not None else None,
         delivered=reader.position if reader is not None else None,

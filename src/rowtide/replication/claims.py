@@ -1,0 +1,54 @@
+"""Which process delivers a subscription: session-level advisory locks in the distribution database.
+
+A run claims a subscription before it starts its agent. Other runs, on any machine, leave it alone while the session
+lasts, and claim it once that has ended. Exactness does not depend on it: the epoch at the subscriber fences agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, text
+
+_CLASS = 0x726F7776
+
+APPLICATION_NAME = "rowtide replication on"
+"""Prefix of the application_name of a run's session at the distribution database."""
+
+
+class Claims:
+    """The claims of one session, which commits each statement by itself."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._held: set[int] = set()
+
+    def take(self, agent_ids: Iterable[int]) -> frozenset[int]:
+        """Claim the subscriptions of these agents that no other session has; return those that this one has."""
+        wanted = frozenset(agent_ids)
+        free = sorted(wanted - self._held)
+        if free:
+            query = "select id from unnest(cast(:ids as int[])) id where pg_try_advisory_lock(:class, id)"
+            self._held.update(self._connection.execute(text(query), {"ids": free, "class": _CLASS}).scalars())
+        return wanted & self._held
+
+    def keep(self, agent_ids: Iterable[int]) -> None:
+        """Give up all claims but those of these agents."""
+        for agent_id in self._held.difference(agent_ids):
+            query = "select pg_advisory_unlock(:class, :id)"
+            self._connection.execute(text(query), {"class": _CLASS, "id": agent_id})
+            self._held.discard(agent_id)
+
+
+def list_claims(connection: Connection) -> dict[int, str]:
+    """Return the host and process that deliver each claimed subscription, by agent id."""
+    rows = connection.execute(text(_CLAIMS), {"class": _CLASS, "place": len(APPLICATION_NAME) + 2})
+    return {row.agent_id: row.holder for row in rows}
+
+
+_CLAIMS = """
+select l.objid::bigint::int as agent_id, substr(a.application_name, :place) as holder
+from pg_locks l join pg_stat_activity a on a.pid = l.pid
+where l.locktype = 'advisory' and l.granted and l.classid = :class
+  and l.database = (select oid from pg_database where datname = current_database())
+"""
