@@ -17,11 +17,11 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
+from rowtide.replication.claims import list_claims
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.errors import ArticleUnknown
 from rowtide.replication.inspection.comparing import Comparison, open_comparison
 from rowtide.replication.inspection.moving import NotComparable, add_to_buckets, total
-from rowtide.replication.status.delivery import is_running
 from rowtide.replication.targets.fingerprints import Fingerprint
 
 PASSED, FAILED = 20575, 20574
@@ -141,7 +141,7 @@ def _is_delivered(engine: Engine, subscription: Subscription) -> bool:
     if subscription.state is not SubscriptionState.ACTIVE:
         return False
     with translated(), engine.connect() as connection:
-        return is_running(connection)
+        return subscription.agent_id in list_claims(connection)
 
 
 def _compare(comparison: Comparison, article: Article, *, with_checksum: bool) -> ArticleValidation:
