@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from rowtide.copying.visibility import TransactionSnapshot
 
@@ -45,6 +45,15 @@ def cut(member_id: str, bounds: Sequence[Key]) -> tuple[Chunk, ...]:
     highs: list[Key | None] = [*bounds, None]
     pairs = enumerate(zip(lows, highs, strict=True))
     return tuple(Chunk(member_id, number, low, high) for number, (low, high) in pairs)
+
+
+def uncut(chunks: Sequence[Chunk], member_ids: Collection[str]) -> tuple[Chunk, ...]:
+    """Return chunks with all those of some members replaced by one, in their place."""
+    return tuple(
+        replace(chunk, low=None, high=None) if chunk.member_id in member_ids else chunk
+        for chunk in chunks
+        if chunk.number == 0 or chunk.member_id not in member_ids
+    )
 
 
 def is_torn(copied: Sequence[CopiedChunk]) -> bool:

@@ -832,17 +832,42 @@ class SubscriberTableExists(AlreadyExists):
 
 
 @numbered
-class SubscriberTableConstrained(Invalid):
-    """A constraint of the subscriber's table may be violated while rows are copied in chunks."""
+class SubscriberTablesUnfit(Invalid):
+    """Tables that the subscriber keeps do not take the published rows; all that is unfit is listed."""
 
-    number = 7133
-    fact = "the subscriber's table {table} has {constraints}, which may be violated while rows are copied"
+    number = 7225
+    fact = "the subscriber's tables do not fit the published ones: {reasons}"
     hint = (
-        "Drop them there, and add them again once the snapshot is delivered; "
-        "or let rowtide create the table with --if-exists drop."
+        "Alter them there, or leave columns out with --columns. Foreign keys are not checked with --constraints "
+        "not-for-replication. --if-exists drop lets rowtide create the tables."
     )
-    table: str
-    constraints: str
+    reasons: str
+
+
+@numbered
+class SubscriberTableBusy(RowtideError):
+    """A subscriber's own table is in use, so that its foreign keys and triggers cannot be switched off."""
+
+    number = 7226
+    fact = "a table at subscriber {subscriber} is in use and cannot be prepared for the subscription: {reason}"
+    hint = "End the subscriber's long transactions, or repeat the command at a quieter time: nothing has changed."
+    subscriber: str
+    reason: str
+
+
+@numbered
+class RestorationRefused(RowtideError):
+    """The subscriber refuses to have back what was switched off during a copy."""
+
+    number = 7227
+    fact = "the subscriber refuses `{statement}`, which was switched off during the copy ({sqlstate}): {reason}"
+    hint = (
+        "Correct the rows, or empty the tables if their copy is to be given up, and repeat or resume. "
+        'What is still switched off is listed in the subscriber\'s table rowtide_subscriber."MSrestorations".'
+    )
+    statement: str
+    sqlstate: str
+    reason: str
 
 
 @numbered

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rowtide.databases.lake_types import can_widen
 from rowtide.databases.postgres.type_codes import NUMBERS
 from rowtide.databases.postgres.values import lake_type
@@ -10,6 +12,22 @@ _FLOATS = frozenset({700, 701})
 _TEXTS = frozenset({25, 1042, 1043})
 _DATES = frozenset({1082, 1114})
 _JSON = (114, 3802)
+
+_INTEGER_DIGITS = {"smallint": 5, "integer": 10, "bigint": 19}
+_WIDER = {
+    "smallint": ("integer", "bigint", "numeric"),
+    "integer": ("bigint", "numeric"),
+    "bigint": ("numeric",),
+    "real": ("double precision",),
+    "character": ("character varying", "text"),
+    "character varying": ("text",),
+    "text": ("character varying",),
+    "bit": ("bit varying",),
+    "date": ("timestamp without time zone",),
+}
+_FIXED = ("character", "bit")
+"""Types whose values are padded to their length."""
+_MODIFIER = re.compile(r" ?\((-?\d+)(?:,(-?\d+))?\)")
 
 
 def is_wider_number(old: tuple[int, str], new: tuple[int, str]) -> bool:
@@ -24,3 +42,39 @@ def is_cast_alike(old: int, new: int) -> bool:
     return (
         old == new or any(pair <= family for family in (NUMBERS, _TEXTS, _DATES)) or is_printed or (old, new) == _JSON
     )
+
+
+def can_hold(declared: str, published: str) -> bool:
+    """Return whether a column of one type takes every value of another unchanged; types as `format_type` writes them.
+
+    Only between types that the server converts implicitly, so that one statement may have both.
+    """
+    if declared == published:
+        return True
+    (name, size), (wanted, wanted_size) = _parse(declared), _parse(published)
+    if name != wanted:
+        if name not in _WIDER.get(wanted, ()):
+            return False
+        if wanted in _INTEGER_DIGITS:
+            wanted_size = (_INTEGER_DIGITS[wanted], 0)
+    elif name in _FIXED:
+        return False
+    return _is_as_long(name, size, wanted_size)
+
+
+def _parse(type_text: str) -> tuple[str, tuple[int, int] | None]:
+    """Return a type's name and its modifier, None without one."""
+    found = _MODIFIER.search(type_text)
+    if found is None:
+        return type_text, None
+    return type_text[: found.start()] + type_text[found.end() :], (int(found[1]), int(found[2] or 0))
+
+
+def _is_as_long(name: str, size: tuple[int, int] | None, wanted: tuple[int, int] | None) -> bool:
+    if size is None or size == wanted:
+        return True
+    if wanted is None:
+        return False
+    if name == "numeric":
+        return size[1] >= wanted[1] and size[0] - size[1] >= wanted[0] - wanted[1]
+    return size[0] >= wanted[0]

@@ -84,7 +84,7 @@ class DistributionAgent:
 
     @property
     def has_altered(self) -> bool:
-        """Whether it has altered tables: then both it and its delivery have to be opened again."""
+        """Whether tables were altered, or got their constraints: then both it and its delivery are to be opened again."""
         return self._has_altered
 
     @property
@@ -102,7 +102,8 @@ class DistributionAgent:
         require_here(state)
         gap = self._find_bridged(state)
         self._require_kept(state, self._position)
-        self._end_hand_over()
+        if self._end_hand_over():
+            return True
         last = gap.after if gap is not None else state.position
         if last <= self._position:
             self._advance_now_and_then()
@@ -126,13 +127,13 @@ class DistributionAgent:
         for dropped in find_dropped(state, self._articles, begin, end):
             self._tell_dropped(dropped)
         self._position = max(self._position, end)
-        self._end_hand_over()
+        has_ended = self._end_hand_over()
         self._advance_now_and_then()
         if lost is not None:
             raise ChangesLost(str(CommitLsn(lost.after.value)), lost.reason)
-        if altering is not None:
+        if altering is not None and not has_ended:
             self._alter(state, altering)
-        return has_delivered or end < state.position
+        return has_delivered or has_ended or end < state.position
 
     def _find_bridged(self, state: ManifestState) -> Gap | None:
         """Return the gap behind the position's epoch, None in the log's. Raises `ChangesLost` unless the log has what
@@ -156,16 +157,21 @@ class DistributionAgent:
         """End the batch at the hand-over's end: after it, the copies no longer matter."""
         return end if self._hand_over is None else min(end, self._hand_over.until)
 
-    def _end_hand_over(self) -> None:
-        """Advance the subscriber past the hand-over, even if nothing was delivered, before it deletes its chunks."""
+    def _end_hand_over(self) -> bool:
+        """Advance the subscriber past the hand-over, even if nothing was delivered, before it deletes its chunks.
+
+        Returns whether it has ended now.
+        """
         hand_over = self._hand_over
         if hand_over is None or self._position < hand_over.until:
-            return
+            return False
         if self._delivery.progress.position < hand_over.until:
             self._delivery.begin(one_by_one=True)
             self._delivery.end(hand_over.until)
         hand_over.finish()
         self._hand_over = None
+        self._has_altered = True
+        return True
 
     def advance(self) -> None:
         """Let the log store remove what was delivered, and what was not for this subscription."""

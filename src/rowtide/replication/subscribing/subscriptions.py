@@ -163,11 +163,10 @@ def _plan_snapshot(
 def _find_bounds(source: PostgresCopySource, article: Article, wanted: SubscriptionRequest) -> Sequence[Key]:
     """Return a table's chunk bounds.
 
-    None if an update that moves a row between chunks might be logged without the old row. Also none if the table has
-    rows already: a copy interrupted by a truncate discards all rows.
+    None if an update that moves a row between chunks might be logged without the old row.
     """
     is_cuttable = article.key_columns and article.before_images is BeforeImages.FULL and not article.is_partitioned
-    if not is_cuttable or wanted.if_exists is IfExists.KEEP:
+    if not is_cuttable:
         return []
     return source.find_bounds(as_copied(article), wanted.chunk_bytes)
 
@@ -190,11 +189,18 @@ def change_subscription(
 
 
 def drop_subscription(
-    engine: Engine, database: str, publication: str, subscriber: str, *, ignore_subscriber: bool
+    engine: Engine,
+    database: str,
+    publication: str,
+    subscriber: str,
+    *,
+    ignore_subscriber: bool,
+    is_added_again: bool = False,
 ) -> None:
-    """End a subscription, and remove delivery's objects from the subscriber; its tables stay as they are.
+    """End a subscription, and remove delivery's objects from the subscriber; its tables stay as they were.
 
-    With `ignore_subscriber`, the subscriber is not contacted. Raises `DatabaseKindUnknown`, `PublicationUnknown`,
+    With `ignore_subscriber`, the subscriber is not contacted. With `is_added_again`, its tables stay prepared for a
+    copy that was not finished. Raises `DatabaseKindUnknown`, `PublicationUnknown`,
     `SubscriptionUnknown`, `SubscriberNotCleared`. A repeat after a crash completes it.
     """
     kind = kind_of(subscriber)
@@ -210,7 +216,7 @@ def drop_subscription(
         definitions.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
     if not ignore_subscriber:
         try:
-            kind.forget(subscriber, subscription.guid, articles)
+            kind.forget(subscriber, subscription.guid, articles, is_added_again=is_added_again)
         except RowtideError as error:
             raise SubscriberNotCleared(subscriber, publication, error.filled_fact) from error
     manifest.append(ReaderLeft(subscription.reader))
@@ -238,6 +244,6 @@ def reinitialize(
         again = SubscriptionRequest(
             if_exists=if_exists, constraints=found.constraints, settings=found.settings, forward=found.forwards
         )
-        drop_subscription(engine, database, publication, found.subscriber, ignore_subscriber=False)
+        drop_subscription(engine, database, publication, found.subscriber, ignore_subscriber=False, is_added_again=True)
         add_subscription(engine, database, publication, found.subscriber, again)
     return tuple(found.subscriber for found in chosen)

@@ -29,6 +29,12 @@ from rowtide.replication.targets.sqlite import snapshot_target as sqlite_snapsho
 from rowtide.replication.targets.sqlite import subscriber as sqlite_subscriber
 
 
+class Forget(Protocol):
+    """Removes a subscription's objects; with `is_added_again`, what another to the same tables needs to know stays."""
+
+    def __call__(self, url: str, guid: str, articles: Iterable[Article], *, is_added_again: bool) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class SubscriberKind:
     """What a kind of subscriber offers; subscribers are identified by URL, subscriptions by guid.
@@ -40,7 +46,7 @@ class SubscriberKind:
     address: Callable[[str], str]
     identify: Callable[[str], DatabaseIdentity]
     prepare: Callable[[str, NewSubscription], Sequence[str]]
-    forget: Callable[[str, str, Iterable[Article]], None]
+    forget: Forget
     creations: Callable[[Iterable[Article]], Sequence[str]]
     open_delivery: Callable[[Subscription, Sequence[Article]], Delivery]
     open_snapshot: Callable[[Subscription], SnapshotTarget]

@@ -2,55 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
+from rowtide.copying.chunks import uncut
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
-from rowtide.replication.errors import CopyRefused, SubscriberTableConstrained, SubscriberTableExists
+from rowtide.replication.errors import CopyRefused, SubscriberTableExists
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sync_types import IfExists
-from rowtide.replication.targets.new_subscription import NewSnapshot
+from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+from rowtide.replication.targets.postgres.kept_tables import find_whole, require_fitting
+from rowtide.replication.targets.postgres.own_objects import switch_off
+from rowtide.replication.targets.postgres.restorations import Restoration
 from rowtide.replication.targets.postgres.tables import clear_tables, constrain, create_schema, create_table
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-def make_tables(connection: _Connection, articles: Sequence[Article], snapshot: NewSnapshot) -> None:
-    """Create the tables, or empty existing ones, in the caller's transaction.
+@dataclass(frozen=True, slots=True)
+class MadeTables:
+    """Tables that are ready to be copied to.
 
-    Raises `SubscriberTableExists`, `SubscriberTableConstrained`, `CopyRefused`.
+    `statements` and `restorations` are run when they are copied; `whole` are copied in one chunk, by article id.
     """
-    present = [article for article in articles if _exists(connection, article)]
+
+    statements: Sequence[str]
+    restorations: Sequence[Restoration]
+    whole: Set[str]
+
+
+def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnapshot, subscriber: str) -> MadeTables:
+    """Create the tables, or empty existing ones and switch off what may not hold during the copy.
+
+    In the caller's transaction. Raises `SubscriberTableExists`, `SubscriberTablesUnfit`, `SubscriberTableBusy`,
+    `CopyRefused`.
+    """
+    present = [article for article in new.articles if _exists(connection, article)]
     if present and snapshot.if_exists is IfExists.FAIL:
-        raise SubscriberTableExists(_name(present[0]))
-    is_kept = snapshot.if_exists is not IfExists.DROP
-    for article in present if is_kept else ():
-        _require_unconstrained(connection, article)
+        raise SubscriberTableExists(", ".join(map(_name, present)))
+    kept = [] if snapshot.if_exists is IfExists.DROP else present
+    require_fitting(connection, kept, new.articles, new.constraints)
+    restorations = switch_off(connection, kept, new.constraints, subscriber)
     for statement in clear_tables(present, snapshot.if_exists):
         _run(connection, ", ".join(map(_name, present)), statement)
-    for article, details in zip(articles, snapshot.details, strict=True):
-        if article not in present or not is_kept:
+    pairs = list(zip(new.articles, snapshot.details, strict=True))
+    for article, details in pairs:
+        if article not in kept:
             _run(connection, _name(article), create_schema(article))
             _run(connection, _name(article), create_table(article, details))
+    return MadeTables(constrain(pairs, kept), restorations, find_whole(connection, kept))
 
 
-def record_snapshot(connection: _Connection, guid: str, articles: Sequence[Article], snapshot: NewSnapshot) -> None:
+def record_snapshot(connection: _Connection, guid: str, snapshot: NewSnapshot, made: MadeTables) -> None:
     """Record the chunks to copy, and the statements to run afterwards, in the caller's transaction."""
-    is_kept = snapshot.if_exists in (IfExists.KEEP, IfExists.DELETE, IfExists.TRUNCATE)
-    statements = [] if is_kept else constrain(list(zip(articles, snapshot.details, strict=True)))
+    chunks = uncut(snapshot.chunks, made.whole)
     with translated():
         connection.execute(_BEGIN, [SnapshotStatus.COPYING, guid])
-        _insert_all(connection, _ADD_STATEMENT, ((guid, place, text) for place, text in enumerate(statements)))
+        _insert_all(connection, _ADD_STATEMENT, ((guid, place, text) for place, text in enumerate(made.statements)))
         _insert_all(
             connection,
             _ADD_CHUNK,
-            ((guid, chunk.member_id, chunk.number, _array(chunk.low), _array(chunk.high)) for chunk in snapshot.chunks),
+            ((guid, chunk.member_id, chunk.number, _array(chunk.low), _array(chunk.high)) for chunk in chunks),
         )
 
 
@@ -66,13 +85,6 @@ def _exists(connection: _Connection, article: Article) -> bool:
     with translated():
         row = connection.execute("select to_regclass(%s)", [quote_qualified(article.schema, article.table)]).fetchone()
     return row is not None and row[0] is not None
-
-
-def _require_unconstrained(connection: _Connection, article: Article) -> None:
-    with translated():
-        rows = connection.execute(_CONSTRAINTS, {"table": quote_qualified(article.schema, article.table)}).fetchall()
-    if rows:
-        raise SubscriberTableConstrained(_name(article), ", ".join(row[0] for row in rows))
 
 
 def _run(connection: _Connection, table: str, statement: str) -> None:
@@ -93,16 +105,4 @@ _ADD_STATEMENT = (
 )
 _ADD_CHUNK = f"""
 insert into {SCHEMA}."MSsnapshot_chunks" (subscription_guid, article_id, chunk, low, high) values (%s, %s, %s, %s, %s)
-"""
-
-_CONSTRAINTS = """
-select case c.contype when 'f' then 'foreign key ' else 'unique constraint ' end || c.conname
-from pg_constraint c where c.conrelid = to_regclass(%(table)s) and (
-    c.contype in ('u', 'x') or c.contype = 'f' and current_setting('session_replication_role') <> 'replica')
-union all
-select 'unique index ' || x.relname
-from pg_index i join pg_class x on x.oid = i.indexrelid
-where i.indrelid = to_regclass(%(table)s) and i.indisunique and not i.indisprimary
-  and not exists (select from pg_constraint k where k.conindid = i.indexrelid)
-order by 1
 """

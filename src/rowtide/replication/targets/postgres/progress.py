@@ -19,7 +19,7 @@ from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.errors import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.identity import Originators
-from rowtide.replication.targets.postgres import origins
+from rowtide.replication.targets.postgres import origins, restorations
 from rowtide.replication.targets.postgres.calls.procedures import RAISE_ERROR, SCHEMA, TRUNCATE
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
@@ -56,6 +56,7 @@ create table if not exists {SCHEMA}."MSreplication_articles" (
     primary key (subscription_guid, article_id))
 """,
     *origins.OBJECTS,
+    restorations.CREATION,
     RAISE_ERROR,
     TRUNCATE,
     f"""
@@ -142,6 +143,16 @@ def list_recorded(connection: psycopg.Connection) -> frozenset[str]:
         return frozenset(
             guid for (guid,) in connection.execute(sql.SQL("select subscription_guid from {}").format(_TABLE))
         )
+
+
+def is_unfinished(connection: psycopg.Connection, guid: str) -> bool:
+    """Return whether a subscription's snapshot is not delivered yet."""
+    query = "select from {} where subscription_guid = %s and snapshot_status <> %s"
+    with translated():
+        if not _is_made(connection):
+            return False
+        found = connection.execute(sql.SQL(query).format(_TABLE), (guid, SnapshotStatus.DELIVERED)).fetchone()
+    return found is not None
 
 
 def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress:

@@ -25,9 +25,10 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors import AgentReplaced, CopyRefused
 from rowtide.replication.schema_changes import Followed
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
-from rowtide.replication.targets.postgres import alterations, origins, progress
+from rowtide.replication.targets.postgres import alterations, origins, progress, restorations
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.postgres.restorations import Until
 
 _CHARACTER_NOT_HELD = "22P05"
 _BINARY_FORM_TOO_SHORT = "08P01"
@@ -76,7 +77,7 @@ class PostgresSnapshotTarget:
             with self._connection.transaction(), translated():
                 self._require_own(self._connection)
                 origins.mark(self._connection, self._guid)
-                self._connection.execute(sql.SQL(f"truncate {_table(before)}"))
+                self._empty(before)
                 self._connection.execute(_FORGET_CHUNKS, [self._guid, article.article_id])
                 for statement in alterations.follow(followed, self._guid):
                     self._connection.execute(sql.SQL(statement))
@@ -123,7 +124,7 @@ class PostgresSnapshotTarget:
         with self._connection.transaction(), translated():
             self._require_own(self._connection)
             origins.mark(self._connection, self._guid)
-            self._connection.execute(sql.SQL(f"truncate {_table(article)}"))
+            self._empty(article)
             self._connection.execute(_FORGET_CHUNKS, [self._guid, article.article_id])
 
     def begin_hand_over(self, end: Position) -> None:
@@ -141,6 +142,7 @@ class PostgresSnapshotTarget:
             for (statement,) in statements:
                 self._constrain(statement)
             if due is not None:
+                restorations.restore(self._connection, self._guid, Until.COPIED)
                 with translated():
                     for forgetting in _FORGET:
                         self._connection.execute(sql.SQL(forgetting), [self._guid])
@@ -149,6 +151,10 @@ class PostgresSnapshotTarget:
 
     def close(self) -> None:
         self._connection.close()
+
+    def _empty(self, article: Article) -> None:
+        # Foreign keys may reference a table that was there.
+        self._connection.execute(_TRUNCATE, [_table(article)])
 
     def _constrain(self, statement: str) -> None:
         try:
@@ -249,6 +255,7 @@ _DUE = f"""
 select from {_SUBSCRIPTIONS}
 where subscription_guid = %s and snapshot_status = %s and transaction_timestamp >= snapshot_end for update
 """
+_TRUNCATE = f'select {SCHEMA}."sp_MStruncate"(%s)'
 _STATEMENTS = f'select statement from {SCHEMA}."MSsnapshot_statements" where subscription_guid = %s order by place'
 _FORGET = (
     f'delete from {SCHEMA}."MSsnapshot_statements" where subscription_guid = %s',

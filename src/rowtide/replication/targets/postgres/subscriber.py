@@ -8,6 +8,7 @@ from itertools import product
 import psycopg
 from psycopg import sql
 
+from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.encodings import find_codec, holds, server_encoding
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
@@ -20,12 +21,15 @@ from rowtide.replication.errors import (
     ProceduresMissing,
     ProcedureTaken,
 )
+from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.new_subscription import NewSubscription
-from rowtide.replication.targets.postgres import origins, progress
+from rowtide.replication.targets.postgres import origins, progress, restorations
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
 from rowtide.replication.targets.postgres.calls.custom_procedures import require_custom
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.new_snapshot import make_tables, record_snapshot
+from rowtide.replication.targets.postgres.own_objects import adapt
+from rowtide.replication.targets.postgres.restorations import Until
 from rowtide.replication.targets.postgres.subscriber_constraints import require_none_acting, require_nothing_unsent
 
 _KINDS = (procedures, array_procedures)
@@ -43,31 +47,18 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
     """Create delivery's objects at a subscriber, and its tables for a snapshot, in one transaction.
 
     Returns the unique constraints that its tables do not get: none. Raises `ArticleTableMissing`,
-    `SubscriberTableExists`, `SubscriberTableConstrained`, `CopyRefused`, `ProcedureUnfit`, `ProcedureEndsTransaction`,
-    `ProcedureTaken`, `ProceduresMissing`, `ConstraintsFound`, `TriggersUnsent`, `ReplicationRoleRefused`,
-    `NameNotHeld`.
+    `SubscriberTableExists`, `SubscriberTablesUnfit`, `SubscriberTableBusy`, `CopyRefused`, `ProcedureUnfit`,
+    `ProcedureEndsTransaction`, `ProcedureTaken`, `ProceduresMissing`, `ConstraintsFound`, `TriggersUnsent`,
+    `ReplicationRoleRefused`, `NameNotHeld`.
     """
     opened = connect(url, application_name="rowtide subscription", constraints=subscription.constraints)
-    with opened as connection, connection.transaction():
-        _require_names(connection, subscription.articles)
-        _record(connection, subscription)
-        if subscription.snapshot is not None:
-            make_tables(connection, subscription.articles, subscription.snapshot)
-        for article in subscription.articles:
-            _require_columns(connection, article)
-            require_custom(connection, article)
-            if subscription.has_procedures:
-                _require_procedures(connection, article)
-            else:
-                _require_own_procedures(connection, article)
-        if subscription.constraints is None:
-            require_none_acting(connection, subscription.articles)
-        require_nothing_unsent(connection, url, subscription.articles, subscription.constraints)
-        with translated():
-            for statement in () if subscription.has_procedures else _creations(subscription.articles):
-                connection.execute(sql.SQL(statement))
-        if subscription.snapshot is not None:
-            record_snapshot(connection, subscription.guid, subscription.articles, subscription.snapshot)
+    with opened as connection:
+        with connection.transaction():
+            _require_names(connection, subscription.articles)
+            _record(connection, subscription)
+            _make(connection, subscription, url)
+            failpoint("subscriber_preparation.before")
+        failpoint("subscriber_preparation.after")
     return ()
 
 
@@ -83,6 +74,36 @@ def _record(connection: psycopg.Connection, subscription: NewSubscription) -> No
         subscription.originators,
     )
     origins.mark(connection, subscription.guid)
+    restorations.adopt(connection, subscription.guid, [article.article_id for article in subscription.articles])
+
+
+def _make(connection: psycopg.Connection, subscription: NewSubscription, url: str) -> None:
+    snapshot, articles, guid = subscription.snapshot, subscription.articles, subscription.guid
+    creates_all = snapshot is not None and snapshot.if_exists in (IfExists.DROP, IfExists.FAIL)
+    if creates_all:
+        restorations.discard(connection, guid)
+    else:
+        if subscription.constraints is None:
+            require_none_acting(connection, articles)
+        require_nothing_unsent(connection, url, articles, subscription.constraints)
+    if snapshot is None:
+        restorations.restore(connection, guid, Until.COPIED)
+    else:
+        made = make_tables(connection, subscription, snapshot, url)
+        restorations.record(connection, guid, made.restorations)
+        record_snapshot(connection, guid, snapshot, made)
+    for article in articles:
+        _require_columns(connection, article)
+        require_custom(connection, article)
+        if subscription.has_procedures:
+            _require_procedures(connection, article)
+        else:
+            _require_own_procedures(connection, article)
+    if not subscription.has_procedures:
+        restorations.record(connection, guid, adapt(connection, articles, subscription.constraints, url))
+        with translated():
+            for statement in _creations(articles):
+                connection.execute(sql.SQL(statement))
 
 
 def creations(articles: Iterable[Article]) -> Sequence[str]:
@@ -96,19 +117,24 @@ def _creations(articles: Iterable[Article]) -> Iterator[str]:
         yield from kind.creations(article, operation)
 
 
-def forget(url: str, guid: str, articles: Iterable[Article]) -> None:
-    """Remove a subscription's progress and procedures from a subscriber; its rows stay. Idempotent."""
-    with (
-        connect(url, application_name="rowtide subscription") as connection,
-        connection.transaction(),
-        translated(),
-    ):
-        for article in articles:
-            for operation in procedures.OPERATIONS:
-                for kind in _KINDS:
+def forget(url: str, guid: str, articles: Iterable[Article], *, is_added_again: bool) -> None:
+    """Remove a subscription's progress and procedures from a subscriber; its rows stay. Idempotent.
+
+    What was switched off or altered in its tables is restored; in the middle of a copy that `is_added_again`, it stays
+    recorded for that. Raises `RestorationRefused`.
+    """
+    with connect(url, application_name="rowtide subscription") as connection:
+        with connection.transaction():
+            with translated():
+                for article, operation, kind in product(articles, procedures.OPERATIONS, _KINDS):
                     name = sql.Identifier(procedures.SCHEMA, kind.name_of(article, operation))
                     connection.execute(sql.SQL("drop procedure if exists {}").format(name))
-        progress.forget(connection, guid)
+            if not (is_added_again and progress.is_unfinished(connection, guid)):
+                for until in Until:
+                    restorations.restore(connection, guid, until)
+                progress.forget(connection, guid)
+            failpoint("subscriber_removal.before")
+        failpoint("subscriber_removal.after")
 
 
 def _require_names(connection: psycopg.Connection, articles: Iterable[Article]) -> None:

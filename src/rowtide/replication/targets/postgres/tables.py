@@ -7,7 +7,7 @@ action at the publisher are in its log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles import Article
@@ -52,15 +52,17 @@ def clear_tables(articles: Sequence[Article], if_exists: IfExists) -> list[str]:
             return []
 
 
-def constrain(details: Sequence[tuple[Article, TableDetails]]) -> list[str]:
+def constrain(details: Sequence[tuple[Article, TableDetails]], kept: Collection[Article] = ()) -> list[str]:
     """Return the statements that add the tables' constraints, unique ones first: foreign keys may reference them.
 
-    A foreign key is left out unless all of its rows, and all that they reference, are published.
+    A foreign key is left out unless all of its rows, and all that they reference, are published. Tables that are kept
+    have their own.
     """
     by_table = {article.source_id: (article, found) for article, found in details}
+    made = [(article, found) for article, found in details if article not in kept]
     return [
-        *(statement for article, found in details for statement in _unique(article, found)),
-        *(statement for article, found in details for statement in _foreign_keys(article, found, by_table)),
+        *(statement for article, found in made for statement in _unique(article, found)),
+        *(statement for article, found in made for statement in _foreign_keys(article, found, by_table)),
     ]
 
 

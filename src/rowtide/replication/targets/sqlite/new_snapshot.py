@@ -9,16 +9,18 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 
-from rowtide.copying.chunks import Key
+from rowtide.copying.chunks import Chunk, Key, uncut
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import stored_type
 from rowtide.replication.articles import Article
-from rowtide.replication.errors import SubscriberTableConstrained, SubscriberTableExists
+from rowtide.replication.errors import SubscriberTableExists
 from rowtide.replication.snapshot.table_details import TableDetails, UniqueConstraint
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sync_types import IfExists
-from rowtide.replication.targets.new_subscription import NewSnapshot
+from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
+from rowtide.replication.targets.sqlite import restorations
+from rowtide.replication.targets.sqlite.kept_tables import find_whole, require_fitting, switch_off
 from rowtide.replication.targets.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS
 
 _CLEARING = {
@@ -28,26 +30,30 @@ _CLEARING = {
 }
 
 
-def make_tables(connection: sqlite3.Connection, articles: Sequence[Article], snapshot: NewSnapshot) -> None:
-    """Create the tables, or empty existing ones, in the caller's transaction.
+def make_tables(connection: sqlite3.Connection, new: NewSubscription, snapshot: NewSnapshot) -> None:
+    """Create the tables, or empty existing ones and drop their triggers for the copy; record what is to be copied.
 
-    Raises `SubscriberTableExists`, `SubscriberTableConstrained`.
+    In the caller's transaction. Raises `SubscriberTableExists`, `SubscriberTablesUnfit`.
     """
-    for article in articles:
-        is_present = find_table(connection, article.table) is not None
-        if is_present:
-            _clear(connection, article, snapshot.if_exists)
-        if not is_present or snapshot.if_exists is IfExists.DROP:
-            connection.execute(create_table(article))
-
-
-def record_snapshot(
-    connection: sqlite3.Connection, guid: str, articles: Sequence[Article], snapshot: NewSnapshot
-) -> None:
-    """Record the chunks to copy, and the statements to run afterwards, in the caller's transaction."""
-    is_kept = snapshot.if_exists in (IfExists.KEEP, IfExists.DELETE, IfExists.TRUNCATE)
-    pairs = [] if is_kept else zip(articles, snapshot.details, strict=True)
+    articles, if_exists = new.articles, snapshot.if_exists
+    present = [article for article in articles if find_table(connection, article.table) is not None]
+    if present and if_exists is IfExists.FAIL:
+        raise SubscriberTableExists(", ".join(f"{article.schema}.{article.table}" for article in present))
+    kept = [] if if_exists is IfExists.DROP else present
+    require_fitting(connection, kept)
+    if if_exists in (IfExists.DROP, IfExists.FAIL):
+        restorations.discard(connection, new.guid)
+    restorations.record(connection, new.guid, switch_off(connection, kept))
+    for article in present if if_exists in _CLEARING else ():
+        connection.execute(_CLEARING[if_exists].format(quote(article.table)))
+    pairs = [pair for pair in zip(articles, snapshot.details, strict=True) if pair[0] not in kept]
+    for article, _ in pairs:
+        connection.execute(create_table(article))
     statements = [statement for article, details in pairs for statement in constrain(article, details)]
+    _record(connection, new.guid, uncut(snapshot.chunks, find_whole(connection, kept)), statements)
+
+
+def _record(connection: sqlite3.Connection, guid: str, chunks: Sequence[Chunk], statements: Sequence[str]) -> None:
     connection.execute(
         f"update {SUBSCRIPTIONS} set snapshot_status = ? where subscription_guid = ?", (SnapshotStatus.COPYING, guid)
     )
@@ -57,10 +63,7 @@ def record_snapshot(
     )
     connection.executemany(
         f"insert into {CHUNKS} (subscription_guid, article_id, chunk, low, high) values (?, ?, ?, ?, ?)",
-        [
-            (guid, chunk.member_id, chunk.number, encode_key(chunk.low), encode_key(chunk.high))
-            for chunk in snapshot.chunks
-        ],
+        [(guid, chunk.member_id, chunk.number, encode_key(chunk.low), encode_key(chunk.high)) for chunk in chunks],
     )
 
 
@@ -110,18 +113,3 @@ def encode_key(key: Key | None) -> str | None:
 def decode_key(text: str | None) -> Key | None:
     """Read a bound stored by `encode_key`."""
     return None if text is None else tuple(json.loads(text))
-
-
-def _clear(connection: sqlite3.Connection, article: Article, if_exists: IfExists) -> None:
-    name = f"{article.schema}.{article.table}"
-    if if_exists is IfExists.FAIL:
-        raise SubscriberTableExists(name)
-    if if_exists is not IfExists.DROP:
-        found = connection.execute(_UNIQUE, (article.table,)).fetchall()
-        if found:
-            raise SubscriberTableConstrained(name, ", ".join(f"unique index {row[0]}" for row in found))
-    if if_exists in _CLEARING:
-        connection.execute(_CLEARING[if_exists].format(quote(article.table)))
-
-
-_UNIQUE = "select name from pragma_index_list(?) where \"unique\" and origin <> 'pk' order by name"

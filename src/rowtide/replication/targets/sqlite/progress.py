@@ -15,13 +15,14 @@ from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.errors import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.new_subscription import NewSubscription
+from rowtide.replication.targets.sqlite import restorations
 
 SUBSCRIPTIONS = "MSreplication_subscriptions"
 OBJECTS = "MSreplication_objects"
 CHUNKS = "MSsnapshot_chunks"
 STATEMENTS = "MSsnapshot_statements"
 ARTICLES = "MSreplication_articles"
-OWN_TABLES = (SUBSCRIPTIONS, OBJECTS, CHUNKS, STATEMENTS, ARTICLES)
+OWN_TABLES = (SUBSCRIPTIONS, OBJECTS, CHUNKS, STATEMENTS, ARTICLES, restorations.RESTORATIONS)
 """Names that no published table may have."""
 
 CREATIONS = (
@@ -52,6 +53,7 @@ create table if not exists {ARTICLES} (
     subscription_guid text not null, article_id text not null, definition text not null,
     primary key (subscription_guid, article_id))
 """,
+    restorations.CREATION,
 )
 """The statements that create delivery's tables at a subscriber. Idempotent."""
 
@@ -71,11 +73,12 @@ def record(connection: sqlite3.Connection, subscription: NewSubscription) -> Non
     """Record a new subscription and its tables, in the caller's transaction.
 
     A file can subscribe to an article only once: an older record of the same article is deleted. Its subscription was
-    interrupted while being added, or was dropped without contacting the file.
+    interrupted while being added, or was dropped without contacting the file; what it left to be restored is kept.
     """
     for article in subscription.articles:
         lost = f"select subscription_guid from {OBJECTS} where article_id = ?"
         for (guid,) in connection.execute(lost, (article.article_id,)).fetchall():
+            restorations.adopt(connection, subscription.guid, guid)
             _remove(connection, guid)
     connection.execute(
         f"insert into {SUBSCRIPTIONS} (subscription_guid, publication, publisher_system, transaction_timestamp) "
@@ -141,6 +144,12 @@ def find_other(connection: sqlite3.Connection, article: Article) -> str | None:
         f"select article from {OBJECTS} where object_name = ? and article_id <> ?", (article.table, article.article_id)
     ).fetchone()
     return other[0] if other is not None else None
+
+
+def is_unfinished(connection: sqlite3.Connection, guid: str) -> bool:
+    """Return whether a subscription's snapshot is not delivered yet."""
+    query = f"select 1 from {SUBSCRIPTIONS} where subscription_guid = ? and snapshot_status <> ?"
+    return _is_made(connection) and connection.execute(query, (guid, SnapshotStatus.DELIVERED)).fetchone() is not None
 
 
 def take_over(connection: sqlite3.Connection, guid: str, agent: str) -> Progress:

@@ -21,7 +21,7 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors import AgentReplaced, CopyRefused
 from rowtide.replication.schema_changes import Followed
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
-from rowtide.replication.targets.sqlite import progress
+from rowtide.replication.targets.sqlite import progress, restorations
 from rowtide.replication.targets.sqlite.altering import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
 from rowtide.replication.targets.sqlite.new_snapshot import decode_key
@@ -125,6 +125,7 @@ class SqliteSnapshotTarget:
             if connection.execute(_DUE, (self._guid, SnapshotStatus.HANDING_OVER)).fetchone() is not None:
                 for (text,) in connection.execute(_STATEMENTS, (self._guid,)).fetchall():
                     self._constrain(connection, text)
+                restorations.restore(connection, self._guid)
                 for forgetting in _FORGET:
                     connection.execute(forgetting, (self._guid,))
                 connection.execute(_FINISHED, (SnapshotStatus.DELIVERED, self._guid))

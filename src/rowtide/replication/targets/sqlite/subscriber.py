@@ -28,9 +28,9 @@ from rowtide.replication.errors import (
     SubscriberWithoutFile,
 )
 from rowtide.replication.targets.new_subscription import NewSubscription
-from rowtide.replication.targets.sqlite import progress
+from rowtide.replication.targets.sqlite import progress, restorations
 from rowtide.replication.targets.sqlite.files import SubscriberFile, path_of
-from rowtide.replication.targets.sqlite.new_snapshot import find_unmade, make_tables, record_snapshot
+from rowtide.replication.targets.sqlite.new_snapshot import find_unmade, make_tables
 
 _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 _NO_FILES = (IN_MEMORY, ":memory:")
@@ -55,7 +55,7 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
 
     Returns the unique constraints that its tables do not get. A file that does not exist is created, but only for a
     snapshot. Raises `ArticleTableMissing`, `ColumnAlters`, `NameShared`, `ProceduresUnsupported`,
-    `ConstraintsUnsupported`, `SubscriberTableExists`, `SubscriberTableConstrained`, `FileNotOpened`, `FileBusy`,
+    `ConstraintsUnsupported`, `SubscriberTableExists`, `SubscriberTablesUnfit`, `FileNotOpened`, `FileBusy`,
     `SubscriberFileFailed`.
     """
     _require_own_places(subscription.articles)
@@ -66,17 +66,18 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
     if snapshot is not None:
         _make_file(url)
     with closing(SubscriberFile(url)) as file, file.transaction() as connection:
-        if snapshot is not None:
-            make_tables(connection, subscription.articles, snapshot)
+        progress.make_current(connection)
         for article in subscription.articles:
-            _require_columns(connection, article)
             other = progress.find_other(connection, article)
             if other is not None:
                 raise NameShared(article.table, f"{article.schema}.{article.table}", f"another subscription's {other}")
-        progress.make_current(connection)
         progress.record(connection, subscription)
-        if snapshot is not None:
-            record_snapshot(connection, subscription.guid, subscription.articles, snapshot)
+        if snapshot is None:
+            restorations.restore(connection, subscription.guid)
+        else:
+            make_tables(connection, subscription, snapshot)
+        for article in subscription.articles:
+            _require_columns(connection, article)
     return () if snapshot is None else find_unmade(subscription.articles, snapshot)
 
 
@@ -85,10 +86,16 @@ def creations(_articles: Iterable[Article]) -> Sequence[str]:
     return progress.CREATIONS
 
 
-def forget(url: str, guid: str, _articles: Iterable[Article]) -> None:
-    """Remove a subscription's record from a file; its tables stay. Idempotent."""
+def forget(url: str, guid: str, articles: Iterable[Article], *, is_added_again: bool) -> None:
+    """Remove a subscription's record from a file; its tables stay, with the triggers that they had. Idempotent.
+
+    In the middle of a copy that `is_added_again`, the triggers stay recorded for that. Raises `RestorationRefused`.
+    """
+    del articles  # A file has no procedures.
     with closing(SubscriberFile(url)) as file, file.transaction() as connection:
-        progress.forget(connection, guid)
+        if not (is_added_again and progress.is_unfinished(connection, guid)):
+            restorations.restore(connection, guid)
+            progress.forget(connection, guid)
 
 
 def _make_file(url: str) -> None:
