@@ -51,6 +51,8 @@ LOG_RESTART_FAILPOINTS = (
     "epoch_opening.after",
 )
 SUBSCRIPTION_FAILPOINTS = ("subscription_reader.before", "subscription_reader.after")
+PREPARATION_FAILPOINTS = ("subscriber_preparation.before", "subscriber_preparation.after")
+SUBSCRIBER_REMOVAL_FAILPOINTS = ("subscriber_removal.before", "subscriber_removal.after")
 CAPTURE_ADDITION_FAILPOINTS = ("capture_addition.before", "capture_addition.after")
 SUSPENSION_FAILPOINTS = ("article_suspension.before", "article_suspension.after")
 LEAVING_OUT_FAILPOINTS = ("transaction_left_out.before", "transaction_left_out.after")

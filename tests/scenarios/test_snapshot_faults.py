@@ -12,7 +12,12 @@ import pytest
 from builders.capture_processes import DELIVERY, CaptureProcess
 from builders.captured_databases import wait_until
 from builders.command_lines import rowtide_process
-from builders.failpoints import SNAPSHOT_FAILPOINTS, SQLITE_DELIVERY_FAILPOINTS
+from builders.failpoints import (
+    PREPARATION_FAILPOINTS,
+    SNAPSHOT_FAILPOINTS,
+    SQLITE_DELIVERY_FAILPOINTS,
+    SUBSCRIBER_REMOVAL_FAILPOINTS,
+)
 from builders.replicated_databases import ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile
 from builders.transfers import DEFINITIONS, FIRST_ROWS, read_file, read_state, require_sum, transfers
@@ -87,3 +92,41 @@ def is_handed_over(path: Path) -> bool:
     with closing(sqlite3.connect(path, timeout=60)) as session:
         (status,) = session.execute("select snapshot_status from MSreplication_subscriptions").fetchone()
     return bool(status == "delivered")
+
+
+@pytest.mark.exhaustive
+def test_a_kept_schema_is_restored_after_a_kill_at_any_step(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
+    """The foreign keys and triggers of a subscriber are there, to the letter, whatever was killed between."""
+    noting = (
+        "create function note() returns trigger language plpgsql as $$begin raise 'acts'; end$$",
+        "create trigger note after insert or update on account for each row execute function note()",
+    )
+    replicated.publish(*DEFINITIONS, FIRST_ROWS, account={}, transfer={})
+    replicated.subscriber.execute(*DEFINITIONS, *noting)
+    keys = "alter table transfer add foreign key (giver) references account, add foreign key (taker) references account"
+    replicated.publisher.execute(keys)
+    replicated.subscriber.execute(keys)
+    before = replicated.subscriber.execute(OWN_OBJECTS)
+    url = replicated.publisher.url
+    adding = ("replication", "add-subscription", "shop", "--subscriber", replicated.subscriber.url)
+    keeping = ("--if-exists", "keep", "--constraints", "enforce", "--db", url)
+    for failpoint in PREPARATION_FAILPOINTS:
+        assert rowtide_process(*adding, *keeping, environment={"ROWTIDE_FAILPOINT": failpoint}).code == -9
+    assert rowtide_process(*adding, *keeping).code == 0
+    for failpoint in SNAPSHOT_FAILPOINTS:
+        with CaptureProcess(url, tmp_path, DELIVERY) as process:
+            process.arm(failpoint)
+            process.wait_killed()
+    dropping = ("replication", "drop-subscription", "shop", "--subscriber", replicated.subscriber.url, "--db", url)
+    for failpoint in SUBSCRIBER_REMOVAL_FAILPOINTS:
+        assert rowtide_process(*dropping, environment={"ROWTIDE_FAILPOINT": failpoint}).code == -9
+    assert rowtide_process(*dropping).code == 0
+
+    assert replicated.subscriber.execute(OWN_OBJECTS) == before
+    replicated.require_equal("account", "transfer")
+
+
+OWN_OBJECTS = """
+select conname::text, pg_get_constraintdef(oid) from pg_constraint where contype = 'f'
+union all select tgname, tgenabled::text from pg_trigger where not tgisinternal order by 1
+"""

@@ -8,7 +8,7 @@ import pytest
 
 from builders.replicated_databases import open_only_agent
 from builders.replicated_files import FileSubscriber, ReplicatedFile
-from rowtide.replication.errors import CopyRefused, SubscriberTableConstrained, SubscriberTableExists
+from rowtide.replication.errors import CopyRefused, SubscriberTableExists
 from rowtide.replication.sync_types import IfExists, SyncType
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text unique)"
@@ -78,16 +78,6 @@ def test_what_becomes_of_a_table_that_is_there_is_said(
     replicated_file.deliver()
 
     assert replicated_file.subscriber.execute("select count(*) from orders") == [(rows,)]
-
-
-def test_unique_index_that_a_copy_might_break_is_refused_by_name(replicated_file: ReplicatedFile) -> None:
-    replicated_file.publish(ORDERS, orders={})
-    replicated_file.subscriber.execute(
-        "create table orders (id integer primary key, qty integer, note text)",
-        "create unique index one on orders (qty)",
-    )
-    with pytest.raises(SubscriberTableConstrained, match="unique index one"):
-        replicated_file.subscribe(SyncType.AUTOMATIC, if_exists=IfExists.DELETE)
 
 
 def test_a_refused_row_is_reported_and_the_copy_continues(replicated_file: ReplicatedFile) -> None:

@@ -84,7 +84,7 @@ class DistributionAgent:
 
     @property
     def has_altered(self) -> bool:
-        """Whether tables were altered, or got their constraints: then both it and its delivery are to be opened again."""
+        """Whether tables were altered, or got constraints: then both it and its delivery have to be opened again."""
         return self._has_altered
 
     @property
