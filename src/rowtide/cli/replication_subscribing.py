@@ -161,8 +161,13 @@ def reinitialize(
     publication: Publication,
     subscriber: SomeSubscriber = None,
     if_exists: Annotated[
-        IfExists, typer.Option(help="What becomes of the tables that are there: keep, delete, truncate or drop.")
-    ] = IfExists.DROP,
+        IfExists | None,
+        typer.Option(
+            help="What becomes of the tables that are there: keep, delete, truncate or drop; by default drop, and "
+            "truncate where the subscription kept tables.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Copy the tables again to a subscriber, or to all (SQL Server: sp_reinitsubscription).
 

@@ -178,9 +178,12 @@ class TransactionalReplication(ArticlePublishing):
         )
 
     def reinitialize(
-        self, publication: str, subscriber: str | None = None, *, if_exists: IfExists = IfExists.DROP
+        self, publication: str, subscriber: str | None = None, *, if_exists: IfExists | None = None
     ) -> tuple[str, ...]:
-        """Copy the tables again to a subscriber, or to all; return which (SQL Server: sp_reinitsubscription)."""
+        """Copy the tables again to a subscriber, or to all; return which (SQL Server: sp_reinitsubscription).
+
+        `if_exists` None: tables are dropped first, or emptied where the subscription kept what was there.
+        """
         from rowtide.replication.subscribing import subscriptions
 
         return subscriptions.reinitialize(self._engine, self._url, publication, subscriber, if_exists)

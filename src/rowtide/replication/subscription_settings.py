@@ -25,12 +25,14 @@ class SubscriptionSettings:
     """The settings of a subscription; `replication run` may replace them. Raises `SettingOutOfRange`.
 
     A batch ends with the source transaction that reaches `commit_batch_size` transactions or `commit_batch_threshold`
-    commands; None: the default. `skip_errors` lists errors as `SkipErrors.parse` takes them.
+    commands; None: the default. `skip_errors` lists errors as `SkipErrors.parse` takes them. `keeps_tables`: the
+    subscriber's tables are its own, so that they are emptied, not dropped, when they are copied again.
     """
 
     commit_batch_size: int | None = None
     commit_batch_threshold: int | None = None
     skip_errors: str = ""
+    keeps_tables: bool = False
 
     def __post_init__(self) -> None:
         for name in ("commit_batch_size", "commit_batch_threshold"):

@@ -63,6 +63,12 @@ class SubscriptionRequest:
         if (self.sync_type is SyncType.FROM_LSN) != (self.lsn is not None):
             raise LsnNotGiven(self.sync_type.value, "needs" if self.lsn is None else "takes no")
 
+    @property
+    def keeps_tables(self) -> bool:
+        """Whether rows are copied to tables that the subscriber has already."""
+        is_kept = self.if_exists in (IfExists.KEEP, IfExists.DELETE, IfExists.TRUNCATE)
+        return is_kept and self.sync_type is SyncType.AUTOMATIC
+
 
 class SubscriptionOptions(TypedDict, total=False):
     """The fields of a `SubscriptionRequest`, as arguments."""

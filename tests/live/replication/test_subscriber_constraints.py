@@ -11,7 +11,7 @@ from builders.articles import commands
 from builders.replicated_databases import ReplicatedDatabase, list_subscriptions
 from builders.replicated_files import ReplicatedFile
 from rowtide.replication.errors import (
-    CommandRefused,
+    BatchRefused,
     ConstraintsFound,
     ConstraintsUnsupported,
     ReplicationRoleRefused,
@@ -182,7 +182,7 @@ def test_row_with_a_dangling_reference_is_refused_by_default(replicated: Replica
     begin(replicated, Constraints.ENFORCE)
     replicated.publisher.execute("alter table children drop constraint children_of_fkey")
     replicated.publisher.execute("insert into children values (40, 4)")
-    with pytest.raises(CommandRefused, match="23503"):
+    with pytest.raises(BatchRefused, match="23503"):
         replicated.deliver()
 
 

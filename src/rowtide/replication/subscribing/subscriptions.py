@@ -86,7 +86,7 @@ def add_subscription(
                 guid,
                 starts,
                 constraints=wanted.constraints,
-                settings=wanted.settings,
+                settings=replace(wanted.settings, keeps_tables=wanted.keeps_tables),
                 forwards=bool(wanted.forward),
             )
             definitions.add_subscription(connection, publication_id, subscription, wanted.sync_type)
@@ -225,12 +225,13 @@ def drop_subscription(
 
 
 def reinitialize(
-    engine: Engine, database: str, publication: str, subscriber: str | None, if_exists: IfExists
+    engine: Engine, database: str, publication: str, subscriber: str | None, if_exists: IfExists | None
 ) -> tuple[str, ...]:
     """Copy a publication's tables again to one subscriber or all; return which (SQL Server: sp_reinitsubscription).
 
-    Drops the subscription and adds it again, which resolves any error, including a schema change. If a step fails, the
-    subscription remains dropped. Raises what dropping and adding raise.
+    Drops the subscription and adds it again, which resolves any error, including a schema change. `if_exists` None: the
+    tables are dropped, or emptied where the subscriber had them before. If a step fails, the subscription remains
+    dropped. Raises what dropping and adding raise.
     """
     with translated(), engine.connect() as connection:
         read_source(connection, database)
@@ -241,8 +242,9 @@ def reinitialize(
             definitions.get_subscription(connection, publication, wanted)
     chosen = [found for found in known if wanted in (None, found.subscriber)]
     for found in chosen:
+        usual = IfExists.TRUNCATE if found.settings.keeps_tables else IfExists.DROP
         again = SubscriptionRequest(
-            if_exists=if_exists, constraints=found.constraints, settings=found.settings, forward=found.forwards
+            if_exists=if_exists or usual, constraints=found.constraints, settings=found.settings, forward=found.forwards
         )
         drop_subscription(engine, database, publication, found.subscriber, ignore_subscriber=False, is_added_again=True)
         add_subscription(engine, database, publication, found.subscriber, again)
