@@ -871,6 +871,19 @@ class RestorationRefused(RowtideError):
 
 
 @numbered
+class SubscriberLacks(NotFound):
+    """The subscriber lacks what published tables need and rowtide does not create; all of it is listed."""
+
+    number = 7228
+    fact = "the subscriber lacks {objects}"
+    hint = (
+        "Create them there; `pg_dump --schema-only` of the publisher has the statements of functions. Schemas, enums, "
+        "domains, composite and range types and collations are created by rowtide."
+    )
+    objects: str
+
+
+@numbered
 class LsnNotKept(DataLoss):
     """The log store does not have all changes from the requested LSN on."""
 

@@ -267,7 +267,7 @@ def test_files_triggers_are_off_during_the_copy_alone(replicated_file: Replicate
     assert file.execute("select * from noted") == [(999,)]
 
 
-def test_a_files_unfit_columns_are_listed_and_its_triggers_come_back(replicated_file: ReplicatedFile) -> None:
+def test_a_files_unfit_columns_are_listed(replicated_file: ReplicatedFile) -> None:
     replicated_file.publish(
         "create table orders (id int primary key, price numeric, note text)",
         "insert into orders values (1, 1)",

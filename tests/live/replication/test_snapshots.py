@@ -315,16 +315,6 @@ def test_refused_copy_keeps_earlier_chunks_and_can_resume(replicated: Replicated
     replicated.require_equal("orders")
 
 
-def test_a_type_that_the_subscriber_lacks_is_named(replicated: ReplicatedDatabase) -> None:
-    replicated.publish(
-        "create type mood as enum ('sad')", "create table people (id int primary key, feels mood)", people={}
-    )
-    with pytest.raises(CopyRefused, match='public.people .42704.: type "public.mood" does not exist'):
-        automatic(replicated)
-
-    assert replicated.subscriber.execute("select to_regclass('people')") == [(None,)]
-
-
 def test_progress_is_reported_chunk_by_chunk(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ORDERS, FILLED, orders={})
     automatic(replicated, chunk_bytes=ONE_PAGE)

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
 from rowtide.replication.articles import Article
+from rowtide.replication.snapshot.needs import Need, read_table_needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,16 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class TableDetails:
-    """What creating a published table needs besides the article; `collations` are those that differ from the type's."""
+    """What creating a published table needs besides the article; `collations` are those that differ from the type's.
+
+    `needs` must be there first.
+    """
 
     collations: dict[str, str]
     generated: tuple[GeneratedColumn, ...]
     unique: tuple[UniqueConstraint, ...]
     foreign_keys: tuple[ForeignKey, ...]
+    needs: tuple[Need, ...] = ()
 
 
 def read_table_details(connection: Connection, article: Article) -> TableDetails:
@@ -64,6 +69,7 @@ def read_table_details(connection: Connection, article: Article) -> TableDetails
             ForeignKey(name, tuple(columns), referenced, tuple(referenced_columns))
             for name, columns, referenced, referenced_columns in connection.execute(text(_FOREIGN_KEYS), table)
         ),
+        needs=read_table_needs(connection, article),
     )
 
 

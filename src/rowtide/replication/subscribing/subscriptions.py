@@ -38,6 +38,7 @@ from rowtide.replication.errors import (
     SubscriptionExists,
 )
 from rowtide.replication.schema_changes import NOT_REPORTED, Unfollowed, as_alteration, follow
+from rowtide.replication.snapshot.needs import read_type_needs
 from rowtide.replication.snapshot.table_details import read_table_details
 from rowtide.replication.subscribing.other_databases import plan_originators
 from rowtide.replication.subscribing.readers import keeping
@@ -100,6 +101,7 @@ def add_subscription(
                 has_procedures=wanted.sync_type is SyncType.NONE,
                 constraints=wanted.constraints,
                 snapshot=_plan_snapshot(connection, tables, articles, wanted),
+                needs=read_type_needs(connection, articles),
             )
             return tuple(kind.prepare(subscriber, new))
 

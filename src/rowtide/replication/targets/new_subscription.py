@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rowtide.copying.chunks import Chunk
 from rowtide.core.lsn import Position
 from rowtide.replication.articles import Article
+from rowtide.replication.snapshot.needs import Need
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.sync_types import Constraints, IfExists
 from rowtide.replication.targets.identity import Originators
@@ -25,7 +26,8 @@ class NewSnapshot:
 class NewSubscription:
     """A subscription whose changes start at `position` of the publisher's log.
 
-    `has_procedures`: the user created them. `snapshot` None: the subscriber already has the tables and their rows.
+    `has_procedures`: the user created them. `needs` is what the columns' types need. `snapshot` None: the subscriber
+    already has the tables and their rows.
     """
 
     guid: str
@@ -37,3 +39,4 @@ class NewSubscription:
     has_procedures: bool = False
     constraints: Constraints | None = None
     snapshot: NewSnapshot | None = None
+    needs: tuple[Need, ...] = ()

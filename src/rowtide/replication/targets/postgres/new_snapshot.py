@@ -19,9 +19,10 @@ from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.kept_tables import find_whole, require_fitting
+from rowtide.replication.targets.postgres.needed_objects import make_schema, provide
 from rowtide.replication.targets.postgres.own_objects import switch_off
 from rowtide.replication.targets.postgres.restorations import Restoration
-from rowtide.replication.targets.postgres.tables import clear_tables, constrain, create_schema, create_table
+from rowtide.replication.targets.postgres.tables import clear_tables, constrain, create_table
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -41,22 +42,23 @@ class MadeTables:
 def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnapshot, subscriber: str) -> MadeTables:
     """Create the tables, or empty existing ones and switch off what may not hold during the copy.
 
-    In the caller's transaction. Raises `SubscriberTableExists`, `SubscriberTablesUnfit`, `SubscriberTableBusy`,
-    `CopyRefused`.
+    In the caller's transaction. Raises `SubscriberTableExists`, `SubscriberLacks`, `SubscriberTablesUnfit`,
+    `SubscriberTableBusy`, `CopyRefused`.
     """
     present = [article for article in new.articles if _exists(connection, article)]
     if present and snapshot.if_exists is IfExists.FAIL:
         raise SubscriberTableExists(", ".join(map(_name, present)))
     kept = [] if snapshot.if_exists is IfExists.DROP else present
+    pairs = list(zip(new.articles, snapshot.details, strict=True))
+    made = [(article, details) for article, details in pairs if article not in kept]
+    provide(connection, [*new.needs, *(need for _, details in made for need in details.needs)])
     require_fitting(connection, kept, new.articles, new.constraints)
     restorations = switch_off(connection, kept, new.constraints, subscriber)
     for statement in clear_tables(present, snapshot.if_exists):
         _run(connection, ", ".join(map(_name, present)), statement)
-    pairs = list(zip(new.articles, snapshot.details, strict=True))
-    for article, details in pairs:
-        if article not in kept:
-            _run(connection, _name(article), create_schema(article))
-            _run(connection, _name(article), create_table(article, details))
+    for article, details in made:
+        make_schema(connection, article.schema)
+        _run(connection, _name(article), create_table(article, details))
     return MadeTables(constrain(pairs, kept), restorations, find_whole(connection, kept))
 
 

@@ -27,6 +27,7 @@ from rowtide.replication.targets.postgres import origins, progress, restorations
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
 from rowtide.replication.targets.postgres.calls.custom_procedures import require_custom
 from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.postgres.needed_objects import provide
 from rowtide.replication.targets.postgres.new_snapshot import make_tables, record_snapshot
 from rowtide.replication.targets.postgres.own_objects import adapt
 from rowtide.replication.targets.postgres.restorations import Until
@@ -47,9 +48,9 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
     """Create delivery's objects at a subscriber, and its tables for a snapshot, in one transaction.
 
     Returns the unique constraints that its tables do not get: none. Raises `ArticleTableMissing`,
-    `SubscriberTableExists`, `SubscriberTablesUnfit`, `SubscriberTableBusy`, `CopyRefused`, `ProcedureUnfit`,
-    `ProcedureEndsTransaction`, `ProcedureTaken`, `ProceduresMissing`, `ConstraintsFound`, `TriggersUnsent`,
-    `ReplicationRoleRefused`, `NameNotHeld`.
+    `SubscriberTableExists`, `SubscriberLacks`, `SubscriberTablesUnfit`, `SubscriberTableBusy`, `CopyRefused`,
+    `ProcedureUnfit`, `ProcedureEndsTransaction`, `ProcedureTaken`, `ProceduresMissing`, `ConstraintsFound`,
+    `TriggersUnsent`, `ReplicationRoleRefused`, `NameNotHeld`.
     """
     opened = connect(url, application_name="rowtide subscription", constraints=subscription.constraints)
     with opened as connection:
@@ -87,6 +88,7 @@ def _make(connection: psycopg.Connection, subscription: NewSubscription, url: st
             require_none_acting(connection, articles)
         require_nothing_unsent(connection, url, articles, subscription.constraints)
     if snapshot is None:
+        provide(connection, () if subscription.has_procedures else subscription.needs)
         restorations.restore(connection, guid, Until.COPIED)
     else:
         made = make_tables(connection, subscription, snapshot, url)

@@ -33,11 +33,6 @@ def create_table(article: Article, details: TableDetails) -> str:
     return f"create table {_table(article)} (\n    " + ",\n    ".join(lines) + "\n)"
 
 
-def create_schema(article: Article) -> str:
-    """Return the statement that creates an article's schema if it does not exist."""
-    return f"create schema if not exists {quote(article.schema)}"
-
-
 def clear_tables(articles: Sequence[Article], if_exists: IfExists) -> list[str]:
     """Return the statements that empty or drop existing tables, which may reference each other."""
     tables = ", ".join(map(_table, articles))

@@ -16,7 +16,7 @@ from rowtide.databases.source_table import TableKind
 from rowtide.replication.articles import as_copied
 from rowtide.replication.snapshot.table_details import ForeignKey, GeneratedColumn, TableDetails, UniqueConstraint
 from rowtide.replication.sync_types import IfExists
-from rowtide.replication.targets.postgres.tables import clear_tables, constrain, create_schema, create_table
+from rowtide.replication.targets.postgres.tables import clear_tables, constrain, create_table
 
 GOLDEN = Path(__file__).with_name("golden") / "snapshots.sql"
 ORDERS = article(
@@ -55,7 +55,6 @@ LINE_DETAILS = TableDetails(
 )
 MIDDLE = Chunk(ANOTHER_ID, 1, ("5", "it's \\ 1"), ("9", "2"))
 CASES = {
-    "schema": create_schema(ORDERS),
     "table": create_table(ORDERS, ORDER_DETAILS),
     "table, composite key": create_table(LINES, LINE_DETAILS),
     "constraints": ";\n".join(constrain([(ORDERS, ORDER_DETAILS), (LINES, LINE_DETAILS)])),

@@ -1,6 +1,3 @@
--- schema
-create schema if not exists "sales"
-
 -- table
 create table "sales"."orders" (
     "id" integer not null,

@@ -1,0 +1,232 @@
+"""What published tables need of a subscriber besides themselves: types, collations, functions, extensions and schemas.
+
+Read at the publisher, with the statements that create it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import Connection, text
+
+from rowtide.replication.articles import Article
+
+
+class NeedKind(StrEnum):
+    """The kind of an object that a subscriber needs."""
+
+    EXTENSION = "extension"
+    FUNCTION = "function"
+    COLLATION = "collation"
+    ENUM = "enum"
+    DOMAIN = "domain"
+    COMPOSITE = "composite type"
+    RANGE = "range type"
+    TYPE = "type"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """An object that a subscriber needs; `name` is quoted and has its schema, a function's its parameters.
+
+    `schema` is where it is. `statement` creates it, None if more than that is needed. `labels` are an enum's.
+    """
+
+    kind: NeedKind
+    schema: str
+    name: str
+    statement: str | None
+    labels: tuple[str, ...] = ()
+
+
+def read_type_needs(connection: Connection, articles: Iterable[Article]) -> tuple[Need, ...]:
+    """Return what the types of published columns need, each after what it needs itself."""
+    columns = [
+        {"table": article.source_id, "numbers": [column.number for column in article.columns]} for article in articles
+    ]
+    found: dict[Need, None] = {}
+    with _names_in_full(connection):
+        for each in columns:
+            for type_id in connection.execute(text(_TYPES), each).scalars().all():
+                found.update(dict.fromkeys(_needs_of_type(connection, type_id)))
+    return tuple(found)
+
+
+def read_table_needs(connection: Connection, article: Article) -> tuple[Need, ...]:
+    """Return what creating an article's table needs besides its columns' types."""
+    given = {"table": article.source_id}
+    reads = [(_COLUMN_COLLATIONS, _COLLATION), *([(_GENERATED_BY, _FUNCTION)] if article.has_all_columns else [])]
+    with _names_in_full(connection):
+        return tuple(
+            need
+            for finding, reading in reads
+            for object_id in connection.execute(text(finding), given).scalars().all()
+            for need in _read(connection, reading, object_id)
+        )
+
+
+@contextmanager
+def _names_in_full(connection: Connection) -> Iterator[None]:
+    """Let the server write every name with its schema."""
+    path = connection.execute(text("select current_setting('search_path')")).scalar_one()
+    setting = text("select set_config('search_path', :path, true)")
+    connection.execute(setting, {"path": "pg_catalog"})
+    yield
+    connection.execute(setting, {"path": path})
+
+
+def _needs_of_type(connection: Connection, type_id: int) -> Iterable[Need]:
+    for needed in connection.execute(text(_TYPE_COLLATIONS), {"id": type_id}).scalars().all():
+        yield from _read(connection, _COLLATION, needed)
+    for needed in connection.execute(text(_CHECKED_BY), {"id": type_id}).scalars().all():
+        yield from _read(connection, _FUNCTION, needed)
+    yield from _read(connection, _TYPE, type_id)
+
+
+def _read(connection: Connection, query: str, object_id: object) -> Iterable[Need]:
+    for kind, schema, name, statement, labels in connection.execute(text(query), {"id": object_id}).all():
+        yield Need(NeedKind(kind), schema, name, statement, tuple(labels or ()))
+
+
+# In the order in which they can be created: what others consist of comes first.
+_TYPES = """
+with recursive needed (type_id, depth) as (
+    select a.atttypid, 0 from pg_attribute a
+    where a.attrelid = :table and a.attnum = any(cast(:numbers as smallint[]))
+    union
+    select part.type_id, needed.depth + 1
+    from needed
+    join pg_type t on t.oid = needed.type_id
+    cross join lateral (
+        select t.typelem where t.typelem <> 0 and t.typlen = -1
+        union all select t.typbasetype where t.typtype = 'd'
+        union all select a.atttypid from pg_attribute a
+            where t.typtype = 'c' and a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped
+        union all select r.rngsubtype from pg_range r where r.rngtypid = t.oid
+        union all select r.rngtypid from pg_range r where r.rngmultitypid = t.oid
+    ) part (type_id)
+    where needed.depth < 50)
+select needed.type_id::bigint as type_id
+from needed
+join pg_type t on t.oid = needed.type_id
+where t.typnamespace <> 'pg_catalog'::regnamespace and t.typtype <> 'm' and not (t.typelem <> 0 and t.typlen = -1)
+group by needed.type_id order by max(needed.depth) desc, needed.type_id
+"""
+
+_NAMED = "quote_ident(n.nspname) || '.' || quote_ident({name})"
+
+
+def _of_extension(catalogue: str, alias: str) -> str:
+    """Return the join with the extension of an object, if it belongs to one."""
+    return f"""
+left join pg_depend d on d.classid = '{catalogue}'::regclass and d.objid = {alias}.oid and d.deptype = 'e'
+left join pg_extension e on e.oid = d.refobjid
+left join pg_namespace extended on extended.oid = e.extnamespace
+"""
+
+
+_EXTENDED = """
+case when e.oid is not null then 'extension' else {kind} end,
+case when e.oid is not null then extended.nspname else n.nspname end::text,
+case when e.oid is not null then quote_ident(e.extname) else {name} end,
+case when e.oid is not null then format('create extension %I schema %I', e.extname, extended.nspname)
+     else {statement} end
+"""
+
+_TYPE_NAME = _NAMED.format(name="t.typname")
+_TYPE = f"""
+select {
+    _EXTENDED.format(
+        kind='''case t.typtype when 'e' then 'enum' when 'd' then 'domain' when 'r' then 'range type'
+             when 'c' then case when c.relkind = 'c' then 'composite type' else 'type' end else 'type' end''',
+        name=_TYPE_NAME,
+        statement=f'''case t.typtype
+    when 'e' then format('create type %s as enum (%s)', {_TYPE_NAME},
+        (select string_agg(quote_literal(l.enumlabel), ', ' order by l.enumsortorder)
+         from pg_enum l where l.enumtypid = t.oid))
+    when 'd' then format('create domain %s as %s', {_TYPE_NAME}, format_type(t.typbasetype, t.typtypmod))
+        || case when t.typcollation <> base.typcollation then
+            (select format(' collate %I.%I', x.nspname, l.collname)
+             from pg_collation l join pg_namespace x on x.oid = l.collnamespace where l.oid = t.typcollation)
+           else '' end
+        || coalesce(' default ' || t.typdefault, '') || case when t.typnotnull then ' not null' else '' end
+        || coalesce((select string_agg(format(' constraint %I %s', k.conname, pg_get_constraintdef(k.oid)), ''
+                                       order by k.conname)
+                     from pg_constraint k where k.contypid = t.oid and k.contype = 'c'), '')
+    when 'c' then case when c.relkind = 'c' then format('create type %s as (%s)', {_TYPE_NAME},
+        (select string_agg(quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod), ', '
+                           order by a.attnum)
+         from pg_attribute a where a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped)) end
+    when 'r' then case when r.rngcanonical = 0 then format('create type %s as range (subtype = %s%s)', {_TYPE_NAME},
+        format_type(r.rngsubtype, null),
+        case when r.rngsubdiff <> 0 then ', subtype_diff = ' || r.rngsubdiff::regproc else '' end) end
+    end''',
+    )
+},
+(select array_agg(l.enumlabel::text order by l.enumsortorder) from pg_enum l where l.enumtypid = t.oid)
+from pg_type t
+join pg_namespace n on n.oid = t.typnamespace
+left join pg_type base on base.oid = t.typbasetype
+left join pg_class c on c.oid = t.typrelid
+left join pg_range r on r.rngtypid = t.oid
+{_of_extension("pg_type", "t")}
+where t.oid = :id
+"""
+
+# In PostgreSQL 16 the locale of ICU is in a column of another name.
+_COLLATION_NAME = _NAMED.format(name="l.collname")
+_COLLATION = f"""
+select {
+    _EXTENDED.format(
+        kind="'collation'",
+        name=_COLLATION_NAME,
+        statement=f'''format('create collation %s (provider = %s, %s%s)', {_COLLATION_NAME},
+    case l.collprovider when 'i' then 'icu' when 'b' then 'builtin' else 'libc' end,
+    coalesce('locale = ' || quote_literal(coalesce(to_jsonb(l) ->> 'colllocale', to_jsonb(l) ->> 'colliculocale')),
+             format('lc_collate = %L, lc_ctype = %L', l.collcollate, l.collctype)),
+    case when l.collisdeterministic then '' else ', deterministic = false' end)''',
+    )
+}, null
+from pg_collation l
+join pg_namespace n on n.oid = l.collnamespace
+{_of_extension("pg_collation", "l")}
+where l.oid = :id
+"""
+
+_FUNCTION = f"""
+select {_EXTENDED.format(kind="'function'", name="p.oid::regprocedure::text", statement="null")}, null
+from pg_proc p
+join pg_namespace n on n.oid = p.pronamespace
+{_of_extension("pg_proc", "p")}
+where p.oid = :id
+"""
+
+_USERS_FUNCTION = """
+join pg_proc p on d.refclassid = 'pg_proc'::regclass and p.oid = d.refobjid
+    and p.pronamespace <> 'pg_catalog'::regnamespace
+"""
+_CHECKED_BY = f"""
+select distinct p.oid::bigint from pg_constraint k
+join pg_depend d on d.classid = 'pg_constraint'::regclass and d.objid = k.oid
+{_USERS_FUNCTION}
+where k.contypid = :id
+"""
+_GENERATED_BY = f"""
+select distinct p.oid::bigint from pg_attrdef g
+join pg_attribute a on a.attrelid = g.adrelid and a.attnum = g.adnum and a.attgenerated = 's'
+join pg_depend d on d.classid = 'pg_attrdef'::regclass and d.objid = g.oid
+{_USERS_FUNCTION}
+where g.adrelid = :table
+"""
+
+_USERS_COLLATION = "join pg_collation l on l.oid = {column} and l.collnamespace <> 'pg_catalog'::regnamespace"
+_TYPE_COLLATIONS = f"""
+select l.oid::bigint from pg_type t {_USERS_COLLATION.format(column="t.typcollation")} where t.oid = :id
+"""
+_COLUMN_COLLATIONS = f"""
+select distinct l.oid::bigint from pg_attribute a {_USERS_COLLATION.format(column="a.attcollation")}
+where a.attrelid = :table and a.attnum > 0 and not a.attisdropped
+"""
