@@ -15,6 +15,7 @@ from rowtide.log.segments import PENDING
 from rowtide.log.source import Keepalive
 
 
+@pytest.mark.exhaustive
 def test_commit_at_the_confirmed_position_survives_a_kill(logged: LoggedDatabase, tmp_path: Path) -> None:
     """Its commit LSN is the position: dropping what is "at or below" would lose it when it is sent again."""
     logged.execute("create table item (id int)")
@@ -89,6 +90,7 @@ def test_keepalives_within_a_large_transaction_publish_nothing(
     assert logged.inserted() == [str(number) for number in range(1, 1001)]
 
 
+@pytest.mark.exhaustive
 def test_a_log_reader_that_lost_its_connection_goes_on_by_itself(logged: LoggedDatabase) -> None:
     logged.execute("create table item (id int)")
     logged.enable("item")

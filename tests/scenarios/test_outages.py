@@ -267,6 +267,7 @@ def wait_published(captured: CapturedDatabase) -> None:
     wait_until(lambda: manifest.refresh().readers["cdc"].position.log > target, what="all is published")
 
 
+@pytest.mark.exhaustive
 def test_full_lake_is_reported_and_resumes_with_free_space(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int)")
     captured.enable("item")

@@ -61,6 +61,7 @@ def net(spark: SparkSession, lake: str, low: int, high: int, option: str = "all"
     return changes.get_net_changes(NAME, CommitLsn(low), CommitLsn(high), option, is_ordered=True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("option", ["all", "all with mask", "all with merge"])
 @pytest.mark.parametrize(("low", "high"), [(90, 101), (90, 121), (111, 112), (111, 121), (120, 121)])
 def test_each_window_is_as_without_spark(spark: SparkSession, lake: str, low: int, high: int, option: str) -> None:

@@ -77,6 +77,7 @@ def test_changes_of_a_table_are_read_too(connected: SparkSession, lake: str) -> 
     assert rows.count() == 10
 
 
+@pytest.mark.exhaustive
 def test_what_may_not_be_asked_of_dataframes_has_its_number(connected: SparkSession, lake: str) -> None:
     changes = Changes(for_reading(connected), lake)
     with pytest.raises(LsnOutOfRange):

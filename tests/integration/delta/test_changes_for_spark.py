@@ -125,6 +125,7 @@ def _in_delta(types: dict[str, str]) -> dict[str, str]:
     return {field["name"]: field["type"] for field in fields}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", MODES)
 def test_a_rewritten_table_is_read_and_written_by_spark(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     path = create(tmp_path / "table", **{"delta.columnMapping.mode": mode})

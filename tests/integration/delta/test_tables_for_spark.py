@@ -80,6 +80,7 @@ def test_sparks_commits_between_ours_lose_nothing(spark: SparkSession, tmp_path:
     assert set(own(path).read()["key"].to_pylist()) == {2, 3, 4, 5, 6, 7, 8, 9}
 
 
+@pytest.mark.exhaustive
 def test_spark_finds_rows_at_the_bounds_of_our_statistics(spark: SparkSession, tmp_path: Path) -> None:
     path, session = tmp_path / "table", pinned(spark)
     rows = pa.table(

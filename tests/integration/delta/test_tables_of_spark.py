@@ -114,6 +114,7 @@ def test_rows_stay_after_delete_optimize_and_vacuum(spark: SparkSession, tmp_pat
     require_same(spark, path)
 
 
+@pytest.mark.exhaustive
 def test_what_is_not_read_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
     session = pinned(spark)
 

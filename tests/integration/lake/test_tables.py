@@ -70,6 +70,7 @@ def test_an_append_that_the_table_does_not_show_is_an_error(spark: SparkSession,
         append(place, 3)
 
 
+@pytest.mark.exhaustive
 def test_table_of_another_identity_starts_empty_with_its_columns(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "table"
     tables.ensure_table(str(place), [("id", "int"), ("gone", "string")], identity="zero")
@@ -103,6 +104,7 @@ def test_retired_table_hides_its_rows_and_the_next_starts_empty(spark: SparkSess
     assert (found.may_have(Between("id", low=22)), found.may_have(Between("id", low=23))) == (True, False)
 
 
+@pytest.mark.exhaustive
 def test_rows_left_by_a_crash_go_when_a_table_is_retired_again(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "table"
     tables.ensure_table(str(place), COLUMNS, identity="one")

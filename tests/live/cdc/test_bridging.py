@@ -174,6 +174,7 @@ def test_a_slot_that_fell_too_far_behind_is_bridged(scarce: LoggedDatabase) -> N
     require_equal(copied)
 
 
+@pytest.mark.exhaustive
 def test_publications_beside_capture_go_on(replicated: ReplicatedDatabase) -> None:
     logged = replicated.publisher
     publisher = CapturedDatabase(logged.url, logged.lake, logged.session, cast("SparkSession", None))

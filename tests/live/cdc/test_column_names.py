@@ -33,6 +33,7 @@ def open_table(captured: CapturedDatabase) -> Snapshot:
     return snapshot
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("is_earlier", [False, True], ids=["new", "of an earlier version"])
 def test_every_reader_shows_the_names_of_the_source(
     captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch, *, is_earlier: bool

@@ -63,6 +63,7 @@ def publish(logged: LoggedDatabase, subscriber: Subscriber | None = None) -> Non
         replication.add_subscription(PUBLICATION, subscriber.url)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("fixture", "on"), [("logged", "server"), ("logged_16", "server_16")])
 def test_every_command_names_the_original(request: pytest.FixtureRequest, fixture: str, on: str) -> None:
     logged: LoggedDatabase = request.getfixturevalue(fixture)

@@ -82,6 +82,7 @@ def test_an_error_in_a_task_of_spark_keeps_its_number(by_spark: CapturedDatabase
         capture.step()
 
 
+@pytest.mark.exhaustive
 def test_a_file_that_only_a_task_sees_is_not_committed(
     by_spark: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

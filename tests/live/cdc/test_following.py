@@ -112,6 +112,7 @@ def test_files_are_acknowledged_when_they_are_complete(followed: LoggedDatabase,
     assert acknowledged(followed) == followed.cdc.get_max_lsn()
 
 
+@pytest.mark.exhaustive
 def test_a_kill_before_the_acknowledgement_repeats_events(followed: LoggedDatabase) -> None:
     insert(followed, 1, 2)
     receiver = FakeReceiver()

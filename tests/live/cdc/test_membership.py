@@ -280,6 +280,7 @@ def test_redone_cycle_with_a_reused_instance_name_loses_nothing(captured: Captur
     assert captured.values("public_item", "id") == [(2, 2)]
 
 
+@pytest.mark.exhaustive
 def test_redone_cycle_ends_where_it_was_recorded(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key)")
     captured.enable("item")

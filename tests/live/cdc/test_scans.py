@@ -64,6 +64,7 @@ def test_a_job_that_is_not_continuous_ends_after_a_round(written: CapturedDataba
     assert (ids(written), sizes(written)) == (list(range(10)), [4, 6])
 
 
+@pytest.mark.exhaustive
 def test_an_error_that_ends_a_scan_is_listed(written: CapturedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_arguments: object, **_options: object) -> None:
         raise AppendNotFound("the change table", 2)

@@ -18,6 +18,7 @@ def test_a_local_lake_is_refused_on_a_cluster(logged: LoggedDatabase, asked: lis
     assert f"{logged.lake} is on a local disk, and Spark's master {MASTER} runs tasks" in ended.require_error(3111)
 
 
+@pytest.mark.exhaustive
 def test_a_lake_that_is_declared_shared_is_captured(logged: LoggedDatabase) -> None:
     logged.enable()
     declared = {"ROWTIDE_SHARED_STORAGE": "1"}

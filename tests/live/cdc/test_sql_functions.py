@@ -50,6 +50,7 @@ def lsns(database: CapturedDatabase) -> list[int]:
     return [row["__$start_lsn"] for row in database.changes("public_item", "all")]
 
 
+@pytest.mark.exhaustive
 def test_the_functions_of_every_instance_are_there(written: CapturedDatabase) -> None:
     names = rowtide.register(written.spark, str(written.lake))
     assert {ALL, NET, "fn_cdc_get_all_changes_public_keyless", "fn_cdc_get_max_lsn"} <= set(names)

@@ -49,6 +49,7 @@ def interrupt_recording(
     monkeypatch.setattr(SystemTables, "record", record_late)
 
 
+@pytest.mark.exhaustive
 def test_a_stopped_process_does_not_append_to_a_cycle_of_another(
     two_tables: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,6 +70,7 @@ def test_a_stopped_process_does_not_append_to_a_cycle_of_another(
     assert two_tables.values("public_second", "id") == [(2, 1)]
 
 
+@pytest.mark.exhaustive
 def test_a_stopped_process_empties_no_later_instances_table(
     two_tables: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +96,7 @@ def test_a_stopped_process_empties_no_later_instances_table(
     assert two_tables.values("public_third", "id") == [(2, 2)]
 
 
+@pytest.mark.exhaustive
 def test_a_stopped_process_brings_no_columns_type_back(
     two_tables: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,6 +152,7 @@ def test_skipping_that_is_killed_is_done_once(logged: LoggedDatabase, failpoint:
     assert [gap.after.value for gap in logged.read_log().gaps] == [lsn.value]
 
 
+@pytest.mark.exhaustive
 def test_row_that_the_server_cannot_send_is_left_out(large: LoggedDatabase) -> None:
     make_tables(large)
     write_unreadable(large, f"insert into item values (3, {BEYOND_THE_SERVER})")

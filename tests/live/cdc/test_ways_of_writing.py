@@ -186,6 +186,7 @@ def changes_by_table(logged: LoggedDatabase) -> dict[str, list[tuple[Any, ...]]]
     return found
 
 
+@pytest.mark.exhaustive
 def test_what_a_savepoint_took_back_is_not_there(written: Written) -> None:
     assert written.changes["nested"] == [
         (INSERT, None, ["1"]),

@@ -112,6 +112,7 @@ def test_an_lsn_and_a_time_bound_a_window_together(
     assert between(lsns[1].increment(), times[1]) == []
 
 
+@pytest.mark.exhaustive
 def test_all_changes_have_letters_and_flags_of_updates(written: CapturedDatabase) -> None:
     rows = call(
         written, "fn_all_changes_public_item(row_filter_option => 'all update old')", "1, 2, `__CDC_OPERATION` desc"
@@ -143,6 +144,7 @@ def test_net_changes_have_letters_and_flags_with_the_mask_only(
         ask(None, None, "all of it")
 
 
+@pytest.mark.exhaustive
 def test_an_open_high_end_leaves_the_end_out(written: CapturedDatabase, times: list[datetime]) -> None:
     (script, _) = written.cdc.generate_wrapper("public_item", closed_high_end_point=False, column_list=("name",))
     written.spark.sql(script.create_script.replace("fn_all_changes_public_item", "fn_open_item"))

@@ -66,6 +66,7 @@ def is_free(database: LoggedDatabase, slot: str) -> bool:
     return not any(active for (active,) in found)
 
 
+@pytest.mark.exhaustive
 def test_what_was_lost_is_named_and_reinitializing_goes_on(enabled: LoggedDatabase) -> None:
     slot = enabled.cdc.get_source().slot
     for statement, words in LOST.items():

@@ -126,6 +126,7 @@ def require_copy_reported(ended: Ended) -> None:
     assert "restart-log" not in ended.output
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "command",
     [

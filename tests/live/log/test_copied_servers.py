@@ -25,6 +25,7 @@ def opened(server: EmbeddedServer, lake: Path) -> Iterator[LoggedDatabase]:
         yield LoggedDatabase(server.url(), lake, session)
 
 
+@pytest.mark.exhaustive
 @BOTH_VERSIONS
 def test_copied_server_cannot_write_to_the_original_log_store(version: ServerVersion, tmp_path: Path) -> None:
     lake = tmp_path / "lake"

@@ -47,6 +47,7 @@ def published(replicated_file: ReplicatedFile) -> ReplicatedFile:
     return replicated_file
 
 
+@pytest.mark.exhaustive
 def test_a_script_without_main_guard_runs_once(published: ReplicatedFile, tmp_path: Path) -> None:
     script, runs = tmp_path / "deliver.py", tmp_path / "runs"
     script.write_text(UNGUARDED)
@@ -67,6 +68,7 @@ def test_a_program_without_a_file_reads_the_log_too(published: ReplicatedFile, t
     assert runs.read_text() == "a run of the script\n"
 
 
+@pytest.mark.exhaustive
 def test_modules_of_the_working_directory_are_not_run(
     published: ReplicatedFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def test_values_are_typed_as_in_change_tables_or_kept_as_text(
     assert row[0] == {name: rest[3] for name, rest in expected.items() if rest[3] is not None}
 
 
+@pytest.mark.exhaustive
 def test_changes_of_several_tables_share_a_snapshot_and_anchor(
     spark: SparkSession, database: str, tmp_path: Path
 ) -> None:
