@@ -24,7 +24,7 @@ TRANSACTIONS_PER_S = 500
 SECONDS = 45
 _SCALE = 4
 _OURS = "rowtide replication run"
-_MEDIAN_GOAL_S = 3.0
+_MEDIAN_GOAL_S = 0.2
 _COMMITTED = """
 select id, extract(epoch from pg_xact_commit_timestamp(xmin))::float8 from pgbench_history
 where id between %s and %s order by id

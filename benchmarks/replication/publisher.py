@@ -71,10 +71,12 @@ class Publisher:
 
     def subscribe(self, database: str) -> Subscription:
         """Let rowtide deliver to a database, which has tables and rows, all that commits from now on."""
-        self.replication.add_subscription(
-            PUBLICATION, self.url_of(database), sync_type=SyncType.REPLICATION_SUPPORT_ONLY
-        )
+        self.subscribe_at(self.url_of(database))
         return self.find(database)
+
+    def subscribe_at(self, url: str) -> None:
+        """As `subscribe`, a database that is reached by this URL."""
+        self.replication.add_subscription(PUBLICATION, url, sync_type=SyncType.REPLICATION_SUPPORT_ONLY)
 
     def find(self, database: str) -> Subscription:
         """Return the subscription of a database."""

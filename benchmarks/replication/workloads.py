@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from benchmarks.replication import backlog, copying, fan_out, latency
+from benchmarks.replication import backlog, copying, fan_out, latency, whole_command
 from benchmarks.table import Sizes, Table
 
 REPLICATION: Mapping[str, Callable[[Sizes], Iterator[Table]]] = {
     "replication": backlog.measure_backlog,
+    "replication-command": whole_command.measure_commands,
     "replication-copy": copying.measure_copying,
     "replication-latency": latency.measure_latency,
     "replication-fan-out": fan_out.measure_fan_out,
