@@ -12,25 +12,28 @@ from operator import itemgetter
 
 from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
-from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.encoding import Arguments, places_of_keys
 
 MAX_CALLS = 1000
+MAX_BLOCK_ROWS = 100_000
+"""Limit of a run with blocks, beyond which it is sent while later ones are read."""
 
 
 class Run:
-    """Consecutive calls of one article and operation, in rounds.
+    """Consecutive calls of one article and operation, in rounds; inserts of many rows in blocks.
 
     In a round each call is about a different row, so that it can be applied at once; the second call for a row is in
-    the second round.
+    the second round. Blocks follow the calls.
     """
 
-    __slots__ = ("_occurrences", "article", "calls", "operation", "rounds")
+    __slots__ = ("_occurrences", "article", "blocks", "calls", "operation", "rounds")
 
     def __init__(self, article: Article, operation: Operation) -> None:
         self.article = article
         self.operation = operation
         self.rounds: list[list[Call]] = []
+        self.blocks: list[Block] = []
         self.calls = 0
         self._occurrences: dict[object, int] = {}
 
@@ -44,6 +47,11 @@ class Run:
             self.rounds.append([])
         self.rounds[number].append(call)
         self.calls += 1
+
+    def add_block(self, block: Block) -> None:
+        """Add inserts, which are all about different rows."""
+        self.blocks.append(block)
+        self.calls += len(block.rows)
 
 
 class Gatherer:
@@ -73,15 +81,41 @@ class Gatherer:
                 before = self._open.pop(group, None)
                 alone = _alone(call)
                 return [alone] if before is None else [before, alone]
-        run, ended = self._open.get(group), None
-        if run is None or run.operation is not operation or run.article is not article:
-            ended = run
-            run = self._open[group] = Run(article, operation)
+        run, ended = self._continue(group, article, operation)
         run.add(call, key)
         if run.calls >= MAX_CALLS:
             del self._open[group]
-            return [run] if ended is None else [ended, run]
-        return () if ended is None else (ended,)
+            ended.append(run)
+        return ended
+
+    def add_block(self, block: Block) -> Sequence[Run]:
+        """Add the inserts of a block; return the runs that it completes."""
+        article, operation = block.article, Operation.INSERT
+        group = self._groups.get(article.article_id)
+        if group is None:
+            run = Run(article, operation)
+            run.add_block(block)
+            return [*self.end(), run]
+        run, ended = self._continue(group, article, operation, is_block=True)
+        run.add_block(block)
+        if run.calls >= MAX_BLOCK_ROWS:
+            del self._open[group]
+            ended.append(run)
+        return ended
+
+    def _continue(
+        self, group: int, article: Article, operation: Operation, *, is_block: bool = False
+    ) -> tuple[Run, list[Run]]:
+        """Return a group's open run for the next call, and the one before if that cannot go on."""
+        run = self._open.get(group)
+        if run is None:
+            before = []
+        elif run.operation is operation and run.article is article and (is_block or not run.blocks):
+            return run, []
+        else:
+            before = [run]
+        run = self._open[group] = Run(article, operation)
+        return run, before
 
     def end(self) -> Sequence[Run]:
         """Return the remaining runs, at the end of a batch or before it is flushed."""

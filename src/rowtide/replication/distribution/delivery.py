@@ -15,7 +15,7 @@ from rowtide.replication.errors import CommandError
 if TYPE_CHECKING:
     from rowtide.log.state import Reader
     from rowtide.replication.articles import Article
-    from rowtide.replication.distribution.batches import Call
+    from rowtide.replication.distribution.batches import Block, Call
     from rowtide.replication.schema_changes import Followed, SchemaChange
 
 
@@ -69,6 +69,9 @@ class Delivery(Protocol):
 
     def run(self, call: Call) -> None:
         """Run one call of the batch, at once or before `end` returns."""
+
+    def run_block(self, block: Block) -> None:
+        """As `run` with each of the block's calls."""
 
     def alter(self, followed: Followed) -> None:
         """Bring the article's table and procedures through a schema change, within a batch that is sent `one_by_one`.

@@ -18,12 +18,11 @@ from rowtide.core.tables import ImageKind, TableShape
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat, KeyUpdates, Part, parts_of
 from rowtide.replication.distribution.bitmaps import bitmap_texts
+from rowtide.replication.distribution.inserted_rows import Arguments, InsertedRows
 from rowtide.replication.errors import ColumnNotLogged
 from rowtide.replication.filters.transitions import find_transitions
 from rowtide.replication.filters.verdict import matches
 from rowtide.replication.snapshot.copies import ArticleCopy
-
-Arguments = list[bytes | None]
 
 _DELIVERED = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 _NULL = np.array(None, dtype=object)
@@ -36,14 +35,15 @@ _Facts = npt.NDArray[np.bool_]
 class Calls:
     """Changes of one article and operation, as calls of one statement; in no order.
 
-    `commit_lsn` and `seqval` are their places in the log, `arguments` the arguments of each.
+    `commit_lsn` and `seqval` are their places in the log, `arguments` the arguments of each: rows where the change is
+    the new row as the log has it.
     """
 
     article: Article
     operation: Operation
     commit_lsn: npt.NDArray[np.int64]
     seqval: npt.NDArray[np.int64]
-    arguments: list[Arguments]
+    arguments: list[Arguments] | InsertedRows
 
 
 def encode(
@@ -58,7 +58,6 @@ def encode(
 
     With `may_lack_columns` the records may be of before a column was added, which is null then.
 
-
     Operations that the article does not propagate are left out; a truncate counts as a delete. An update that moves a
     row into the article's filter is an insert, one that moves it out a delete. `copy`: the changes that the
     subscriber's snapshot contains are left out. Raises `ColumnNotLogged`.
@@ -67,8 +66,12 @@ def encode(
     for operation in _DELIVERED:
         chosen = filtered(records, operations == operation)
         if article.command(operation).call_format is not CallFormat.NONE and chosen.num_rows:
-            images = _Images.of(chosen, _find_places(article, shape, may_lack_columns=may_lack_columns))
-            yield from _routed(article, operation, chosen, images, copy)
+            places = _find_places(article, shape, may_lack_columns=may_lack_columns)
+            if operation is Operation.INSERT and article.condition is None and copy is None and None not in places:
+                rows = InsertedRows.of(chosen["after"], [place for place in places if place is not None])
+                yield _calls(article, operation, chosen, rows)
+            else:
+                yield from _routed(article, operation, chosen, _Images.of(chosen, places), copy)
     truncates = records.filter(operations == Operation.TRUNCATE)
     if copy is not None and truncates.num_rows:
         truncates = truncates.filter(copy.lacks_all(truncates["xid"].to_numpy()))
@@ -138,7 +141,9 @@ def _is_published(article: Article, rows: _Matrix) -> _Facts:
     return matches(condition, {place: rows[:, place] for place in range(rows.shape[1])})
 
 
-def _calls(article: Article, operation: Operation, records: pa.Table, arguments: list[Arguments]) -> Calls:
+def _calls(
+    article: Article, operation: Operation, records: pa.Table, arguments: list[Arguments] | InsertedRows
+) -> Calls:
     return Calls(article, operation, records["commit_lsn"].to_numpy(), records["seqval"].to_numpy(), arguments)
 
 

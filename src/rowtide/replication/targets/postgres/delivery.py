@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
 
 import psycopg
 
@@ -13,7 +13,7 @@ from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, LOCK_TIMEOUT_S
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.delivery import AlterationRefused, Progress
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors import CommandError, OriginMissing, SubscriberTableInUse
@@ -22,11 +22,10 @@ from rowtide.replication.targets.postgres import alterations, origins, progress
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
 from rowtide.replication.targets.postgres.connecting import connect
-from rowtide.replication.targets.postgres.independence import group_articles
 from rowtide.replication.targets.postgres.modes import Mode, RowByRow, SetBased, Skipping
 from rowtide.replication.targets.postgres.sender import Sender
 from rowtide.replication.targets.postgres.subscriber_constraints import read_cascades, require_nothing_unsent
-from rowtide.replication.targets.postgres.table_relations import MadeProcedures, read_relations
+from rowtide.replication.targets.postgres.table_relations import plan_sets
 
 log = logging.getLogger("rowtide.replication")
 
@@ -58,7 +57,7 @@ class PostgresDelivery:
         self._guid = subscription.guid.encode()
         self._progress = progress.take_over(connection, subscription.guid, describe_holder())
         has_origin = _set_origin(connection, subscription)
-        self._has_arrays, self._groups = _plan(connection, articles)
+        self._plan = plan_sets(connection, articles)
         require_nothing_unsent(connection, subscription.subscriber, articles, subscription.constraints)
         self._cascades = read_cascades(connection, articles)
         self._cascaded: frozenset[str] = frozenset()
@@ -93,21 +92,24 @@ class PostgresDelivery:
             self._progress,
             # Not where errors are skipped: at the commit no command is to blame.
             is_deferred=not is_skipping,
-            is_repeatable=not one_by_one and (bool(self._groups) or bool(self._skips)),
+            is_repeatable=not one_by_one and (bool(self._plan.groups) or bool(self._skips)),
         )
         self._cascaded = frozenset()
         if is_skipping:
             self._mode = Skipping(self._sender, self._skips)
             self._sender.synchronize()
-        elif one_by_one or not self._groups:
+        elif one_by_one or not self._plan.groups:
             self._mode = RowByRow(self._sender)
         else:
-            self._mode = SetBased(self._sender, self._has_arrays, self._groups)
+            self._mode = SetBased(self._sender, self._plan)
 
     def run(self, call: Call) -> None:
         if self._cascades and call.operation is Operation.DELETE:
             self._announce_cascade(call)
         self._mode.add(call)
+
+    def run_block(self, block: Block) -> None:
+        self._mode.add_block(block)
 
     def alter(self, followed: Followed) -> None:
         self._mode.flush()
@@ -166,24 +168,3 @@ def _set_origin(connection: psycopg.Connection, subscription: Subscription) -> b
     if reason is not None:
         log.warning("%s", OriginMissing(subscription.subscriber, reason))
     return reason is None
-
-
-def _plan(
-    connection: psycopg.Connection, articles: Sequence[Article]
-) -> tuple[Set[tuple[str, Operation]], Mapping[str, int]]:
-    """Return whose calls may be sent as arrays, and which articles can influence each other.
-
-    Empty if none qualifies.
-    """
-    made = MadeProcedures.read(connection)
-    has_arrays = {
-        (article.article_id, operation)
-        for article in articles
-        for operation in procedures.OPERATIONS
-        if made.has_arrays(article, operation)
-    }
-    if not has_arrays:
-        return has_arrays, {}
-    opaque = {article.article_id for article in articles if made.is_opaque(article)}
-    grouping = group_articles(read_relations(connection, articles), opaque)
-    return {known for known in has_arrays if known[0] in grouping.plain}, grouping.groups

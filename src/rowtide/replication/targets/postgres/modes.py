@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import batched
 from typing import Protocol
 
 from rowtide.core.operations import Operation
-from rowtide.replication.distribution.batches import Call
-from rowtide.replication.distribution.call_runs import Gatherer, Run
+from rowtide.replication.distribution.batches import Block, Call
+from rowtide.replication.distribution.call_runs import MAX_CALLS, Gatherer, Run
 from rowtide.replication.distribution.pieces import Pieces
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors import CommandError
@@ -15,6 +17,8 @@ from rowtide.replication.targets.postgres.sender import Sender
 
 _FEWEST_AS_ARRAYS = 3
 """Least length of a run sent as arrays."""
+_FEWEST_AS_COPY = 1000
+"""Least number of inserts sent by COPY, which waits for all that was sent before."""
 
 
 class Mode(Protocol):
@@ -22,6 +26,9 @@ class Mode(Protocol):
 
     def add(self, call: Call) -> None:
         """Send a call, at once or before `flush` returns."""
+
+    def add_block(self, block: Block) -> None:
+        """Send the calls of a block, as `add`."""
 
     def flush(self) -> Sequence[CommandError]:
         """Send the remaining calls; return the errors of the calls that the batch has skipped so far."""
@@ -36,23 +43,41 @@ class RowByRow:
     def add(self, call: Call) -> None:
         self._sender.send(call)
 
+    def add_block(self, block: Block) -> None:
+        for call in block.calls():
+            self._sender.send(call)
+
     def flush(self) -> Sequence[CommandError]:
         return ()
 
 
-class SetBased:
-    """A run of calls is sent as one call with arrays if `has_arrays` says so of the article's operation.
+@dataclass(frozen=True, slots=True)
+class SetPlan:
+    """What may be sent many at a time.
 
-    `groups`: which articles can influence each other, by article id.
+    `has_arrays`: operations by article id, as arrays; `copied`: articles by id, by COPY; `groups`: which articles can
+    influence each other, by article id.
     """
 
-    def __init__(self, sender: Sender, has_arrays: Set[tuple[str, Operation]], groups: Mapping[str, int]) -> None:
+    has_arrays: Set[tuple[str, Operation]]
+    copied: Set[str]
+    groups: Mapping[str, int]
+
+
+class SetBased:
+    """A run of calls is sent as one call with arrays, or by COPY, if the plan says so of the article's operation."""
+
+    def __init__(self, sender: Sender, plan: SetPlan) -> None:
         self._sender = sender
-        self._has_arrays = has_arrays
-        self._gatherer = Gatherer(groups)
+        self._plan = plan
+        self._gatherer = Gatherer(plan.groups)
 
     def add(self, call: Call) -> None:
         for run in self._gatherer.add(call):
+            self._send(run)
+
+    def add_block(self, block: Block) -> None:
+        for run in self._gatherer.add_block(block):
             self._send(run)
 
     def flush(self) -> Sequence[CommandError]:
@@ -61,13 +86,22 @@ class SetBased:
         return ()
 
     def _send(self, run: Run) -> None:
-        has_arrays = (run.article.article_id, run.operation) in self._has_arrays
         for calls in run.rounds:
-            if has_arrays and len(calls) >= _FEWEST_AS_ARRAYS:
-                self._sender.send_arrays(run.article, run.operation, [call.arguments for call in calls])
-            else:
-                for call in calls:
-                    self._sender.send(call)
+            self._send_calls(run, calls)
+        if run.article.article_id in self._plan.copied and sum(len(one.rows) for one in run.blocks) >= _FEWEST_AS_COPY:
+            self._sender.copy(run.article, [block.rows for block in run.blocks])
+            return
+        for block in run.blocks:
+            for calls in batched(block.calls(), MAX_CALLS):
+                self._send_calls(run, calls)
+
+    def _send_calls(self, run: Run, calls: Sequence[Call]) -> None:
+        has_arrays = (run.article.article_id, run.operation) in self._plan.has_arrays
+        if has_arrays and len(calls) >= _FEWEST_AS_ARRAYS:
+            self._sender.send_arrays(run.article, run.operation, [call.arguments for call in calls])
+        else:
+            for call in calls:
+                self._sender.send(call)
 
 
 class Skipping:
@@ -78,6 +112,10 @@ class Skipping:
 
     def add(self, call: Call) -> None:
         self._pieces.add(call)
+
+    def add_block(self, block: Block) -> None:
+        for call in block.calls():
+            self._pieces.add(call)
 
     def flush(self) -> Sequence[CommandError]:
         return self._pieces.end()

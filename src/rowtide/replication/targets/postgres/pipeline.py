@@ -6,7 +6,7 @@ Results arrive in order. After an error the server skips the following statement
 from __future__ import annotations
 
 import select
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -17,6 +17,8 @@ from rowtide.databases.postgres.errors import ConnectionFailed
 
 _SENT_BETWEEN_LOOKS = 256
 """Number of statements sent before results are read, so that neither side's buffer fills up."""
+_COPIED_BYTES = 1 << 16
+"""Bytes of a COPY given to libpq at once, which it sends before more are given."""
 _ENDED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 
@@ -84,9 +86,55 @@ class Pipeline:
         refused, self._refused, self._sent, self._answered = self._refused, None, 0, 0
         return refused
 
+    def copy(self, statement: str, pieces: Iterable[abc.Buffer]) -> Refused | None:
+        """Execute a COPY from here with lines of text, after a synchronization; return its failure, or None.
+
+        libpq has no COPY in its pipeline mode, which ends for so long.
+        """
+        self._libpq.exit_pipeline_mode()
+        self._libpq.send_query(statement.encode())
+        refused = self._await_copy(pq.ExecStatus.COPY_IN)
+        if refused is None:
+            for piece in pieces:
+                for start in range(0, len(piece), _COPIED_BYTES):
+                    self._put(memoryview(piece)[start : start + _COPIED_BYTES])
+                self._put(b"\n")
+            self._put_end()
+            refused = self._await_copy(pq.ExecStatus.COMMAND_OK)
+        self._libpq.enter_pipeline_mode()
+        return refused
+
     def close(self) -> None:
         """Close the connection; uncommitted work is rolled back."""
         self._connection.close()
+
+    def _put(self, data: abc.Buffer) -> None:
+        while self._libpq.put_copy_data(data) == 0:
+            self._wait()
+        self._wait_copied()
+
+    def _put_end(self) -> None:
+        while self._libpq.put_copy_end() == 0:
+            self._wait()
+        self._wait_copied()
+
+    def _wait_copied(self) -> None:
+        while self._flush():
+            self._wait()
+
+    def _await_copy(self, wanted: int) -> Refused | None:
+        """Wait for a COPY to begin or end, up to when nothing more is awaited unless it begins."""
+        refused: Refused | None = None
+        while True:
+            while self._flush() or self._libpq.is_busy():
+                self._wait()
+            result = self._libpq.get_result()
+            if result is None:
+                return refused
+            if result.status == pq.ExecStatus.COPY_IN and wanted == pq.ExecStatus.COPY_IN:
+                return None
+            if result.status != pq.ExecStatus.COMMAND_OK and refused is None:
+                refused = _refused(0, result)
 
     def _note_sent(self) -> None:
         self._sent += 1

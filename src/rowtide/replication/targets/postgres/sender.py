@@ -13,10 +13,11 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.encodings import find_codec, holds
 from rowtide.databases.postgres.errors import find_outage
+from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
-from rowtide.replication.distribution.encoding import Arguments
+from rowtide.replication.distribution.inserted_rows import Arguments, InsertedRows
 from rowtide.replication.distribution.pieces import Failure
 from rowtide.replication.errors import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
 from rowtide.replication.targets.postgres import progress
@@ -93,6 +94,17 @@ class Sender:
         name = self._array_calls.get((article.article_id, operation)) or self._prepare_arrays(article, operation)
         self._pipeline.run(name, arrays)
         self._pipeline.push()
+
+    def copy(self, article: Article, rows: Sequence[InsertedRows]) -> None:
+        """Insert rows by COPY, in a repeatable batch. Raises as `synchronize`."""
+        self.synchronize()
+        names = ", ".join(quote(column.name) for column in article.columns)
+        table = quote_qualified(article.schema, article.table)
+        refused = self._pipeline.copy(f"copy {table} ({names}) from stdin", (one.as_copy_text() for one in rows))
+        if refused is not None:
+            self._require_order(refused)
+            self._undo()
+            raise BatchUndone
 
     def send_cascaded(self, call: Call, tables: Collection[str]) -> None:
         """Tell sp_MSreplraiserror, before a delete, which tables its cascade reaches.

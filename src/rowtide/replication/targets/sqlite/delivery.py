@@ -12,7 +12,7 @@ from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.delivery import AlterationRefused, BatchUndone, CallNotHeld, Progress
 from rowtide.replication.distribution.encoding import Arguments
 from rowtide.replication.distribution.skip_errors import SkipErrors
@@ -92,6 +92,10 @@ class SqliteDelivery:
         if self._skips.covers(error) and not self._one_by_one:
             raise BatchUndone
         raise error
+
+    def run_block(self, block: Block) -> None:
+        for call in block.calls():
+            self.run(call)
 
     def alter(self, followed: Followed) -> None:
         for change in followed.changes:
