@@ -15,7 +15,7 @@ from rowtide.log.store import open_store
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DistributionAgent
-from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import Delivery, Progress
 from rowtide.replication.errors import CommandError
@@ -43,6 +43,9 @@ class Recording:
 
     def run(self, call: Call) -> None:
         self.batches[-1].append(call)
+
+    def run_block(self, block: Block) -> None:
+        self.batches[-1] += block.calls()
 
     def alter(self, followed: Followed) -> None:
         raise CallRefused(f"{followed.before.table} was altered, which is not measured")

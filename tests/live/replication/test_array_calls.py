@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
+from rowtide.replication.distribution import batches
 from rowtide.replication.errors import CommandRefused, RowNotFound
+from rowtide.replication.targets.postgres import modes
 
+LOOSE = "create table loose (id int primary key, v int)"
 ODD_TEXTS = ("", "NULL", "null", '"', "\\", '\\"', "{}", "{1,2}", ",", " a ", "\n", "ä€😀", "'", "$1", None)
 TABLES = (
     "create table parents (id int primary key, code text unique, note text)",
@@ -32,9 +35,14 @@ def array_procedures(subscriber: Subscriber) -> list[str]:
 
 def count_array_calls(subscriber: Subscriber) -> int:
     """Return how many calls of array procedures a subscriber has counted."""
+    return count_calls(subscriber, "sp\\_MS___array\\_%")
+
+
+def count_calls(subscriber: Subscriber, pattern: str = "%loose") -> int:
+    """Return how many calls of generated procedures a subscriber has counted."""
     (row,) = subscriber.execute(
         "select coalesce(sum(calls), 0)::int from pg_stat_user_functions "
-        "where schemaname = 'rowtide_subscriber' and funcname like 'sp\\_MS___array\\_%'"
+        f"where schemaname = 'rowtide_subscriber' and funcname like '{pattern}'"
     )
     return int(row[0])
 
@@ -88,6 +96,14 @@ def random_history(chance: random.Random, steps: int) -> Iterator[str]:
         yield chance.choices(kinds, weights)[0]()
 
 
+@pytest.fixture
+def small_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inserts of a few rows by COPY."""
+    monkeypatch.setattr(batches, "LEAST_BLOCK", 2)
+    monkeypatch.setattr(modes, "FEWEST_AS_COPY", 2)
+
+
+@pytest.mark.usefixtures("small_copies")
 @pytest.mark.parametrize("seed", range(4))
 def test_random_histories_agree_with_array_and_single_calls(
     counted: ReplicatedDatabase, second_subscriber: Subscriber, seed: int
@@ -118,7 +134,7 @@ def test_random_histories_agree_with_array_and_single_calls(
 def test_missing_row_in_a_run_is_named_and_the_run_rolled_back(
     replicated: ReplicatedDatabase,
 ) -> None:
-    replicated.begin("create table loose (id int primary key, v int)", loose={})
+    replicated.begin(LOOSE, loose={})
     replicated.publisher.execute("insert into loose select i, 0 from generate_series(1, 50) i")
     replicated.deliver()
     replicated.subscriber.execute("delete from loose where id = 33")
@@ -134,7 +150,7 @@ def test_missing_row_in_a_run_is_named_and_the_run_rolled_back(
 
 
 def test_refused_run_continues_after_the_batches_before_it(replicated: ReplicatedDatabase) -> None:
-    replicated.begin("create table loose (id int primary key, v int)", loose={})
+    replicated.begin(LOOSE, loose={})
     replicated.subscriber.execute("insert into loose values (7, 0)")
     replicated.publisher.execute(
         "insert into loose select 1000 + i, 0 from generate_series(1, 1000) i",
@@ -162,6 +178,49 @@ def test_run_that_one_statement_cannot_apply_is_applied_by_call(replicated: Repl
     replicated.require_equal("loose")
 
 
+def test_many_rows_are_inserted_without_any_call(counted: ReplicatedDatabase) -> None:
+    counted.begin(LOOSE, loose={})
+    counted.publisher.execute("insert into loose select i, nullif(i % 3, 0) from generate_series(1, 2000) i")
+    counted.deliver()
+
+    counted.require_equal("loose")
+    assert count_calls(counted.subscriber) == 0
+
+
+@pytest.mark.usefixtures("small_copies")
+@pytest.mark.parametrize(
+    "at_the_subscriber",
+    [
+        "alter table loose alter v type bigint",
+        'alter procedure rowtide_subscriber."sp_MSins_publicloose" set work_mem = 64',
+    ],
+)
+def test_rows_are_inserted_by_calls_where_copy_could_differ(
+    counted: ReplicatedDatabase, at_the_subscriber: str
+) -> None:
+    counted.begin(LOOSE, loose={})
+    counted.subscriber.execute(at_the_subscriber)
+    counted.publisher.execute("insert into loose select i, i from generate_series(1, 5) i")
+    counted.deliver()
+
+    assert counted.subscriber.execute("select sum(v)::int from loose") == [(15,)]
+    assert count_calls(counted.subscriber) > 0
+
+
+@pytest.mark.usefixtures("small_copies")
+def test_refused_row_of_many_is_named_and_the_rest_rolled_back(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(LOOSE, loose={})
+    replicated.subscriber.execute("insert into loose values (7, 0)")
+    replicated.publisher.execute("insert into loose select i, 0 from generate_series(1, 20) i")
+    with pytest.raises(CommandRefused, match=r"refused insert of public.loose with key id = 7 .23505."):
+        replicated.deliver()
+    assert replicated.subscriber.execute("select count(*) from loose") == [(1,)]
+
+    replicated.subscriber.execute("delete from loose where id = 7")
+    replicated.deliver()
+    replicated.require_equal("loose")
+
+
 @pytest.mark.parametrize(
     "at_the_subscriber",
     [
@@ -180,7 +239,7 @@ def test_run_that_one_statement_cannot_apply_is_applied_by_call(replicated: Repl
     ],
 )
 def test_calls_go_one_by_one_where_somebody_could_tell(counted: ReplicatedDatabase, at_the_subscriber: str) -> None:
-    counted.begin("create table loose (id int primary key, v int)", loose={})
+    counted.begin(LOOSE, loose={})
     counted.subscriber.execute(at_the_subscriber)
     counted.publisher.execute("insert into loose select i, 0 from generate_series(1, 50) i")
     counted.deliver()
@@ -190,7 +249,7 @@ def test_calls_go_one_by_one_where_somebody_could_tell(counted: ReplicatedDataba
 
 
 def test_an_edited_procedure_is_called_for_each_row(counted: ReplicatedDatabase) -> None:
-    counted.begin("create table loose (id int primary key, v int)", loose={})
+    counted.begin(LOOSE, loose={})
     counted.subscriber.execute(
         'create or replace procedure rowtide_subscriber."sp_MSins_publicloose"(c1 int, c2 int) language sql '
         "as 'insert into loose values (c1, c2 * 10)'"

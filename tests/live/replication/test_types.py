@@ -11,8 +11,10 @@ from builders.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.type_codes import SAME_IN_BINARY
 from rowtide.replication.call_formats import CallFormat, Command, parse_command
+from rowtide.replication.distribution import batches
 from rowtide.replication.errors import RowNotFound
 from rowtide.replication.sync_types import SyncType
+from rowtide.replication.targets.postgres import modes
 
 NONE, SQL = Command(CallFormat.NONE), Command(CallFormat.SQL)
 CALLED = {Operation.DELETE: NONE}
@@ -47,6 +49,31 @@ def test_every_value_of_every_type_is_the_same_at_the_subscriber(
     updated = read_texts(replicated.publisher.url, "kept", ("version", "id", *names))
     delivered = read_texts(replicated.subscriber.url, TABLE, ("1", "id", *names))
     assert sorted(delivered, key=str) == sorted((row for row in updated if row[0] == "1"), key=str)
+    assert len(delivered) > 10
+
+
+def test_rows_inserted_many_at_a_time_are_the_same_to_the_byte(
+    replicated: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "LEAST_BLOCK", 2)
+    monkeypatch.setattr(modes, "FEWEST_AS_COPY", 2)
+    for side in (replicated.publisher, replicated.subscriber):
+        create_typed_table(side.session)
+    replicated.begin(**{TABLE: {"columns": ("id", *NAMES), "commands": CALLED}})
+    replicated.subscriber.execute(OTHER_SETTINGS)
+    write_typed_table(replicated.publisher.session)
+    names = ", ".join(NAMES)
+    replicated.publisher.execute(
+        f"delete from {TABLE}",
+        f"insert into {TABLE} (id, {names}) select id + 1000, {names} from kept where version = 1",
+    )
+    replicated.deliver()
+
+    written = read_texts(replicated.publisher.url, TABLE, ("id", *NAMES))
+    delivered = [
+        row for row in read_texts(replicated.subscriber.url, TABLE, ("id", *NAMES)) if int(str(row[0])) >= 1000
+    ]
+    assert sorted(delivered, key=str) == sorted(written, key=str)
     assert len(delivered) > 10
 
 

@@ -25,7 +25,7 @@ from rowtide.log.state import Gap, ManifestState, bounded_end, next_gap, segment
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.alterations import AlteringTransaction, find_altering
-from rowtide.replication.distribution.batches import BatchLimits, Call, Cutter, in_order
+from rowtide.replication.distribution.batches import BatchLimits, Block, Call, Cutter, in_blocks
 from rowtide.replication.distribution.commit_times import CommitTimes
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import (
@@ -224,15 +224,16 @@ class DistributionAgent:
         batch: _Batch | None = None
         cutter = Cutter(BatchLimits.of(self._subscription.settings))
         for call in self._read_calls(state, end, self._find_versions(state)):
-            reached = cutter.ends_before(call.lsn)
+            commands = _count(call)
+            reached = cutter.ends_before(call.lsn, commands)
             if batch is not None and reached is not None:
                 self._end(batch, reached)
                 batch, one_by_one = None, False
             if batch is None:
                 self._delivery.begin(one_by_one=one_by_one)
                 batch = _Batch()
-            batch.count(call.lsn)
-            self._delivery.run(call)
+            batch.count(call.lsn, commands)
+            self._run(call)
             del call  # up to a gigabyte, while the next one is read
         if batch is not None:
             self._end(batch, end)
@@ -273,8 +274,8 @@ class DistributionAgent:
         for call in self._read_calls(state, end, versions):
             for followed in transaction.until(call.article):
                 self._delivery.alter(followed)
-            batch.commands += 1
-            self._delivery.run(call)
+            batch.commands += _count(call)
+            self._run(call)
         for followed in transaction.rest():
             self._delivery.alter(followed)
         self._end(batch, end)
@@ -290,6 +291,12 @@ class DistributionAgent:
             self._delivery.begin(one_by_one=True)
             self._delivery.end(end)
         record_arrival(self._context.engine, self._subscription.agent_id, token)
+
+    def _run(self, call: Call | Block) -> None:
+        if isinstance(call, Block):
+            self._delivery.run_block(call)
+        else:
+            self._delivery.run(call)
 
     def _end(self, batch: _Batch, reached: Position) -> None:
         skipped = self._delivery.end(reached)
@@ -316,7 +323,7 @@ class DistributionAgent:
 
     def _read_calls(
         self, state: ManifestState, end: Position, versions: Sequence[tuple[Article, TableVersion]]
-    ) -> Iterator[Call]:
+    ) -> Iterator[Call | Block]:
         held_bytes = 0
         for segment in segments_between(state, self._position, end):
             present = [found for found in versions if found[1].table_id in segment.tables]
@@ -325,7 +332,7 @@ class DistributionAgent:
                     self._delivery.flush()
                     held_bytes = 0
                 held_bytes += segment.raw_bytes
-                yield from in_order(self._read_segment(segment, present, end))
+                yield from in_blocks(self._read_segment(segment, present, end))
 
     def _read_segment(
         self, segment: Segment, present: Iterable[tuple[Article, TableVersion]], end: Position
@@ -377,6 +384,10 @@ class DistributionAgent:
             raise SubscriberBehind(self._subscription.subscriber, str(position), str(state.low))
 
 
+def _count(call: Call | Block) -> int:
+    return len(call.rows) if isinstance(call, Block) else 1
+
+
 class _Batch:
     """Counts of the current batch."""
 
@@ -386,9 +397,9 @@ class _Batch:
         self.commands = 0
         self.last_lsn = -1
 
-    def count(self, lsn: int) -> None:
-        """Count a call."""
-        self.commands += 1
+    def count(self, lsn: int, commands: int = 1) -> None:
+        """Count calls of a transaction."""
+        self.commands += commands
         if lsn != self.last_lsn:
             self.transactions += 1
             self.last_lsn = lsn

@@ -18,11 +18,13 @@ from rowtide.core.tables import ImageKind, TableShape
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat, KeyUpdates, Part, parts_of
 from rowtide.replication.distribution.bitmaps import bitmap_texts
-from rowtide.replication.distribution.inserted_rows import Arguments, InsertedRows
+from rowtide.replication.distribution.inserted_rows import InsertedRows
 from rowtide.replication.errors import ColumnNotLogged
 from rowtide.replication.filters.transitions import find_transitions
 from rowtide.replication.filters.verdict import matches
 from rowtide.replication.snapshot.copies import ArticleCopy
+
+Arguments = list[bytes | None]
 
 _DELIVERED = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 _NULL = np.array(None, dtype=object)

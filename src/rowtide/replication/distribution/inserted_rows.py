@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Arguments = list[bytes | None]
+if TYPE_CHECKING:
+    from rowtide.replication.distribution.encoding import Arguments
 
 _ESCAPED = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 """What COPY's text format writes otherwise; the backslash first."""
@@ -46,19 +47,22 @@ class InsertedRows:
             self._arguments = values.reshape(len(self), width).tolist()
         return self._arguments[place]
 
+    def __iter__(self) -> Iterator[Arguments]:
+        return (self[place] for place in range(len(self)))
+
     def between(self, start: int, end: int) -> InsertedRows:
         """Return some rows, without copying them."""
         return InsertedRows(self._rows.slice(start, end - start))
 
-    def as_copy_text(self) -> pa.Buffer:
-        """Return the rows in the text format of PostgreSQL's COPY, without the last line's end."""
+    def as_copy_text(self) -> bytes:
+        """Return the rows in the text format of PostgreSQL's COPY."""
         texts = self._rows.flatten()
         present = _data_of(texts)
         for character, written in _ESCAPED:
             if character.encode() in present:
                 texts = pc.replace_substring(texts, character, written)
-        lines = pc.binary_join(_in_rows(pc.fill_null(texts, _NULL), len(self)), "\t")
-        return pc.binary_join(_in_rows(lines, 1), "\n")[0].as_buffer()
+        lines: Any = pc.binary_join(_in_rows(pc.fill_null(texts, _NULL), len(self)), pa.scalar("\t"))
+        return _data_of(pc.binary_join_element_wise(lines, "\n", ""))
 
 
 def _data_of(texts: pa.Array[Any]) -> bytes:
@@ -66,10 +70,11 @@ def _data_of(texts: pa.Array[Any]) -> bytes:
     _, ends, data = texts.buffers()
     if ends is None or data is None:
         return b""
-    places = np.frombuffer(ends, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    places = np.frombuffer(memoryview(ends), dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
     return memoryview(data)[places[0] : places[-1]].tobytes()
 
 
 def _in_rows(values: pa.Array[Any], rows: int) -> pa.ListArray[Any]:
-    """Divide values into as many lists of the same length."""
-    return pa.ListArray.from_arrays(pa.array(np.linspace(0, len(values), rows + 1, dtype=np.int32)), values)
+    """Divide values into lists of the same length."""
+    ends = np.arange(rows + 1, dtype=np.int32) * (len(values) // rows if rows else 0)
+    return pa.ListArray.from_arrays(pa.array(ends, type=pa.int32()), values)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,12 +19,16 @@ from rowtide.replication.articles import Article
 from rowtide.replication.distribution.batches import (
     COMMIT_BATCH_SIZE,
     COMMIT_BATCH_THRESHOLD,
+    LEAST_BLOCK,
     BatchLimits,
+    Block,
     Call,
     Cutter,
+    in_blocks,
     in_order,
 )
 from rowtide.replication.distribution.encoding import Arguments, Calls
+from rowtide.replication.distribution.inserted_rows import InsertedRows
 
 ORDERS, LINES = article(source_table(name="orders")), article(source_table(name="lines"))
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
@@ -189,3 +194,40 @@ def test_batches_split_the_input_only_between_transactions(sizes: list[int], lim
 def is_full(batch: Sequence[int], limits: BatchLimits) -> bool:
     transactions = sum(1 for _ in groupby(batch))
     return transactions >= limits.transactions or len(batch) >= limits.commands
+
+
+def inserts(made: Article, *places: tuple[int, int]) -> Calls:
+    """Return calls as `calls`, as rows."""
+    told_apart = calls(made, INSERT, *places)
+    rows = pa.array([[told(*place)[0].decode()] for place in places], pa.list_(pa.string()))
+    return Calls(made, INSERT, told_apart.commit_lsn, told_apart.seqval, InsertedRows(rows))
+
+
+def test_many_rows_of_a_transaction_are_a_block() -> None:
+    first = [(1, number) for number in range(LEAST_BLOCK)]
+    second = [(2, number) for number in range(LEAST_BLOCK + 1)]
+    found = list(in_blocks([inserts(ORDERS, *first, *second), calls(LINES, INSERT, (2, 3))]))
+
+    assert [isinstance(one, Block) for one in found] == [True, *[False] * (LEAST_BLOCK + 2)]
+    assert found.count(call(2, 3, LINES, INSERT)) == 1
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from([0, 0, 0, 1])), max_size=150))
+def test_blocks_have_the_calls_in_order(drawn: list[tuple[int, int]]) -> None:
+    places = [(lsn, number, owner) for number, (lsn, owner) in enumerate(sorted(drawn, key=lambda one: one[0]))]
+    groups = [
+        inserts(ORDERS, *((lsn, number) for lsn, number, owner in places if owner == 0)),
+        calls(LINES, UPDATE, *((lsn, number) for lsn, number, owner in places if owner == 1)),
+    ]
+    blocks = in_blocks(groups)
+    expanded = [one for found in blocks for one in (found.calls() if isinstance(found, Block) else [found])]
+
+    assert expanded == list(in_order(groups))
+
+
+def test_a_block_counts_as_its_calls() -> None:
+    cutter = Cutter(BatchLimits(10, 30))
+
+    assert cutter.ends_before(1, LEAST_BLOCK) is None
+    assert cutter.ends_before(2, LEAST_BLOCK) is None
+    assert cutter.ends_before(3) == Position(3)

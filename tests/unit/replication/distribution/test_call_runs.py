@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+import pyarrow as pa
+
 from builders.articles import ANOTHER_ID, ARTICLE_ID, article
 from builders.capture_instances import source_table
 from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
-from rowtide.replication.distribution.batches import Call
-from rowtide.replication.distribution.call_runs import MAX_CALLS, Gatherer, Run
+from rowtide.replication.distribution.batches import Block, Call
+from rowtide.replication.distribution.call_runs import MAX_BLOCK_ROWS, MAX_CALLS, Gatherer, Run
 from rowtide.replication.distribution.encoding import Arguments
+from rowtide.replication.distribution.inserted_rows import InsertedRows
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
 TABLE = source_table([("id", "integer"), ("v", "text")], name="orders")
@@ -112,3 +116,36 @@ def test_a_run_that_is_full_is_given_at_once() -> None:
 
     assert [run.calls for run in full] == [MAX_CALLS]
     assert gatherer.end() == []
+
+
+def block(made: Article, count: int) -> Block:
+    rows = pa.array([["1", "new"]] * count, pa.list_(pa.string()))
+    return Block(7, np.arange(count), made, InsertedRows(rows))
+
+
+def test_a_block_continues_a_run_and_ends_it_for_calls() -> None:
+    gatherer = Gatherer(SEPARATE)
+    assert gatherer.add(Call(0, 0, *insert(ORDERS, b"1"))) == []
+    assert gatherer.add_block(block(ORDERS, 20)) == []
+    (first,) = gatherer.add(Call(0, 0, *insert(ORDERS, b"2")))
+
+    assert (first.calls, len(first.rounds[0]), len(first.blocks)) == (21, 1, 1)
+    assert [run.calls for run in gatherer.end()] == [1]
+
+
+def test_a_block_ends_a_run_of_updates() -> None:
+    gatherer = Gatherer(TOGETHER)
+    gatherer.add(Call(0, 0, *update(LINES, b"1")))
+
+    assert [run.operation for run in gatherer.add_block(block(ORDERS, 20))] == [UPDATE]
+
+
+def test_a_run_of_blocks_is_given_when_it_is_full() -> None:
+    assert [run.calls for run in Gatherer(SEPARATE).add_block(block(ORDERS, MAX_BLOCK_ROWS))] == [MAX_BLOCK_ROWS]
+
+
+def test_a_block_of_an_unknown_article_ends_all_runs() -> None:
+    gatherer = Gatherer({ARTICLE_ID: 1})
+    gatherer.add(Call(0, 0, *insert(ORDERS, b"1")))
+
+    assert [run.article for run in gatherer.add_block(block(LINES, 20))] == [ORDERS, LINES]

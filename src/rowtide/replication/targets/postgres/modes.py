@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
-from itertools import batched
+from collections.abc import Sequence
 from typing import Protocol
 
-from rowtide.core.operations import Operation
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.call_runs import MAX_CALLS, Gatherer, Run
 from rowtide.replication.distribution.pieces import Pieces
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors import CommandError
 from rowtide.replication.targets.postgres.sender import Sender
+from rowtide.replication.targets.postgres.table_relations import SetPlan
 
 _FEWEST_AS_ARRAYS = 3
 """Least length of a run sent as arrays."""
-_FEWEST_AS_COPY = 1000
+FEWEST_AS_COPY = 1000
 """Least number of inserts sent by COPY, which waits for all that was sent before."""
 
 
@@ -51,19 +49,6 @@ class RowByRow:
         return ()
 
 
-@dataclass(frozen=True, slots=True)
-class SetPlan:
-    """What may be sent many at a time.
-
-    `has_arrays`: operations by article id, as arrays; `copied`: articles by id, by COPY; `groups`: which articles can
-    influence each other, by article id.
-    """
-
-    has_arrays: Set[tuple[str, Operation]]
-    copied: Set[str]
-    groups: Mapping[str, int]
-
-
 class SetBased:
     """A run of calls is sent as one call with arrays, or by COPY, if the plan says so of the article's operation."""
 
@@ -88,12 +73,13 @@ class SetBased:
     def _send(self, run: Run) -> None:
         for calls in run.rounds:
             self._send_calls(run, calls)
-        if run.article.article_id in self._plan.copied and sum(len(one.rows) for one in run.blocks) >= _FEWEST_AS_COPY:
+        if run.article.article_id in self._plan.copied and sum(len(one.rows) for one in run.blocks) >= FEWEST_AS_COPY:
             self._sender.copy(run.article, [block.rows for block in run.blocks])
             return
         for block in run.blocks:
-            for calls in batched(block.calls(), MAX_CALLS):
-                self._send_calls(run, calls)
+            calls = list(block.calls())
+            for start in range(0, len(calls), MAX_CALLS):
+                self._send_calls(run, calls[start : start + MAX_CALLS])
 
     def _send_calls(self, run: Run, calls: Sequence[Call]) -> None:
         has_arrays = (run.article.article_id, run.operation) in self._plan.has_arrays

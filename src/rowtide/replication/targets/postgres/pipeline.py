@@ -86,7 +86,7 @@ class Pipeline:
         refused, self._refused, self._sent, self._answered = self._refused, None, 0, 0
         return refused
 
-    def copy(self, statement: str, pieces: Iterable[abc.Buffer]) -> Refused | None:
+    def copy(self, statement: str, pieces: Iterable[bytes]) -> Refused | None:
         """Execute a COPY from here with lines of text, after a synchronization; return its failure, or None.
 
         libpq has no COPY in its pipeline mode, which ends for so long.
@@ -97,8 +97,7 @@ class Pipeline:
         if refused is None:
             for piece in pieces:
                 for start in range(0, len(piece), _COPIED_BYTES):
-                    self._put(memoryview(piece)[start : start + _COPIED_BYTES])
-                self._put(b"\n")
+                    self._put(piece[start : start + _COPIED_BYTES])
             self._put_end()
             refused = self._await_copy(pq.ExecStatus.COMMAND_OK)
         self._libpq.enter_pipeline_mode()
@@ -108,7 +107,7 @@ class Pipeline:
         """Close the connection; uncommitted work is rolled back."""
         self._connection.close()
 
-    def _put(self, data: abc.Buffer) -> None:
+    def _put(self, data: bytes) -> None:
         while self._libpq.put_copy_data(data) == 0:
             self._wait()
         self._wait_copied()

@@ -17,7 +17,8 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
-from rowtide.replication.distribution.inserted_rows import Arguments, InsertedRows
+from rowtide.replication.distribution.encoding import Arguments
+from rowtide.replication.distribution.inserted_rows import InsertedRows
 from rowtide.replication.distribution.pieces import Failure
 from rowtide.replication.errors import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
 from rowtide.replication.targets.postgres import progress

@@ -3,18 +3,75 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 import psycopg
 
 from rowtide.core.operations import Operation
+from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
 from rowtide.replication.targets.postgres.calls.parameters import is_generated
-from rowtide.replication.targets.postgres.independence import TableRelations
+from rowtide.replication.targets.postgres.independence import TableRelations, group_articles
+
+
+@dataclass(frozen=True, slots=True)
+class SetPlan:
+    """What may be sent many at a time, without any observable difference.
+
+    `has_arrays`: operations by article id, as arrays; `copied`: articles by id, inserts by COPY; `groups`: which
+    articles can influence each other, by article id. Empty if none qualifies.
+    """
+
+    has_arrays: Set[tuple[str, Operation]]
+    copied: Set[str]
+    groups: Mapping[str, int]
+
+
+def plan_sets(connection: psycopg.Connection, articles: Sequence[Article]) -> SetPlan:
+    """Read from the catalogue what may be sent many at a time."""
+    made = MadeProcedures.read(connection)
+    has_arrays = {
+        (article.article_id, operation)
+        for article in articles
+        for operation in procedures.OPERATIONS
+        if made.has_arrays(article, operation)
+    }
+    if not has_arrays:
+        return SetPlan(frozenset(), frozenset(), {})
+    opaque = {article.article_id for article in articles if made.is_opaque(article)}
+    relations = read_relations(connection, articles)
+    grouping = group_articles(relations, opaque)
+    types = _read_types(connection, relations.tables)
+    return SetPlan(
+        has_arrays={known for known in has_arrays if known[0] in grouping.plain},
+        copied={
+            article.article_id
+            for article in articles
+            if article.article_id in grouping.plain
+            and made.has_single(article, Operation.INSERT)
+            # COPY reads a value as its column's type, where a call casts from the published one.
+            and types.get(article.article_id, {}).items() >= _published_types(article)
+        },
+        groups=grouping.groups,
+    )
+
+
+def _published_types(article: Article) -> Set[tuple[str, str]]:
+    return {(column.name, column.type_text) for column in article.columns}
+
+
+def _read_types(connection: psycopg.Connection, tables: Mapping[str, int]) -> Mapping[str, dict[str, str]]:
+    """Return the types of the columns that can be set, by article id and column."""
+    types: dict[int, dict[str, str]] = defaultdict(dict)
+    with translated():
+        for table, column, type_text in connection.execute(_TYPES, (list(tables.values()),)):
+            types[table][column] = type_text
+    return {article_id: types[table] for article_id, table in tables.items()}
 
 
 def read_relations(connection: psycopg.Connection, articles: Iterable[Article]) -> TableRelations:
@@ -50,7 +107,7 @@ class MadeProcedures:
         """Return whether an article runs a procedure that a user wrote or edited."""
         return any(
             article.command(operation).procedure is not None
-            or (is_generated(article, operation) and not self._is_single_ours(article, operation))
+            or (is_generated(article, operation) and not self.has_single(article, operation))
             for operation in procedures.OPERATIONS
             if article.command(operation).call_format is not CallFormat.NONE
         )
@@ -62,12 +119,15 @@ class MadeProcedures:
         """
         return (
             array_procedures.is_generated(article, operation)
-            and self._is_single_ours(article, operation)
+            and self.has_single(article, operation)
             and self._is_one(array_procedures.name_of(article, operation), array_procedures.source(article, operation))
         )
 
-    def _is_single_ours(self, article: Article, operation: Operation) -> bool:
-        return self._is_one(article.generated_procedure(operation), procedures.source(article, operation))
+    def has_single(self, article: Article, operation: Operation) -> bool:
+        """Return whether an operation calls a procedure that is as generated."""
+        return is_generated(article, operation) and self._is_one(
+            article.generated_procedure(operation), procedures.source(article, operation)
+        )
 
     def _is_one(self, name: str, source: str) -> bool:
         found: Sequence[str | None] = self._sources.get(name, ())
@@ -81,6 +141,11 @@ from pg_proc p
 join pg_namespace n on n.oid = p.pronamespace
 join pg_language l on l.oid = p.prolang
 where n.nspname = %s
+"""
+
+_TYPES = f"""
+select a.attrelid::bigint, a.attname::text, {COLUMN_TYPE_TEXT} from pg_attribute a
+where a.attrelid = any(%s) and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
 """
 
 _REFERENCES = """
