@@ -170,8 +170,8 @@ def test_run_that_one_statement_cannot_apply_is_applied_by_call(replicated: Repl
     replicated.publisher.execute("insert into loose select i, i from generate_series(1, 5) i")
     replicated.deliver()
     with replicated.writer() as writer:
-        # The first changes of all rows go before the second of any: there 9 is given twice.
-        for key, value in ((1, 9), (1, 8), (2, 9), (3, 30), (4, 40)):
+        # At once, the second row's value is there already, in the third.
+        for key, value in ((3, 9), (2, 3), (1, 2), (4, 40)):
             writer.execute("update loose set v = %s where id = %s", [value, key])
     replicated.deliver()
 
@@ -219,6 +219,20 @@ def test_refused_row_of_many_is_named_and_the_rest_rolled_back(replicated: Repli
     replicated.subscriber.execute("delete from loose where id = 7")
     replicated.deliver()
     replicated.require_equal("loose")
+
+
+def test_many_updates_of_a_row_arrive_as_one(counted: ReplicatedDatabase) -> None:
+    counted.begin("create table loose (id int primary key, v int, w text)", loose={})
+    counted.publisher.execute("insert into loose select i, i, 'w' from generate_series(1, 5) i")
+    counted.deliver()
+    for number in range(30):
+        what = "v = v + 1" if number % 3 else f"w = w || '{number}'"
+        counted.publisher.execute(f"update loose set {what} where id % 2 = 1")
+    before = count_calls(counted.subscriber)
+    counted.deliver()
+
+    counted.require_equal("loose")
+    assert count_calls(counted.subscriber) - before == 1
 
 
 @pytest.mark.parametrize(

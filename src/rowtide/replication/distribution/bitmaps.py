@@ -6,6 +6,9 @@ bytes for n columns, as in SQL Server's examples: one spare byte if n is a multi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -30,3 +33,21 @@ def bitmap_texts(changed: npt.NDArray[np.bool_]) -> list[bytes]:
     patterns, places = np.unique(packed, axis=0, return_inverse=True)
     texts = [b"\\x" + pattern.tobytes().hex().encode() for pattern in patterns]
     return [texts[place] for place in places.reshape(-1).tolist()]
+
+
+@lru_cache
+def unite(one: bytes, other: bytes) -> bytes:
+    """Return the text of a bitmap with the bits of two texts of the same length."""
+    united = bytes(ours | theirs for ours, theirs in zip(_bytes_of(one), _bytes_of(other), strict=True))
+    return b"\\x" + united.hex().encode()
+
+
+@lru_cache
+def columns_of(text: bytes) -> Sequence[int]:
+    """Return the columns, from 0, whose bits are set in a bitmap's text."""
+    bits = np.unpackbits(np.frombuffer(_bytes_of(text), dtype=np.uint8), bitorder="little")
+    return tuple(np.flatnonzero(bits).tolist())
+
+
+def _bytes_of(text: bytes) -> bytes:
+    return bytes.fromhex(text[2:].decode())

@@ -6,13 +6,15 @@ reordered. Calls within a group of articles that can influence each other stay i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from operator import itemgetter
 
 from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
+from rowtide.replication.call_formats import Part, parts_of
 from rowtide.replication.distribution.batches import Block, Call
+from rowtide.replication.distribution.bitmaps import columns_of, unite
 from rowtide.replication.distribution.encoding import Arguments, places_of_keys
 
 MAX_CALLS = 1000
@@ -20,14 +22,44 @@ MAX_BLOCK_ROWS = 100_000
 """Limit of a run with blocks, beyond which it is sent while later ones are read."""
 
 
+Fold = Callable[[Call, Call], Call]
+"""Returns the update that has the result of two of the same row and key."""
+
+
+def folding(article: Article) -> Fold:
+    """Return how updates of an article are folded."""
+    # The bitmap is the last argument, the values are the first.
+    has_bitmap = Part.BITMAP in parts_of(Operation.UPDATE, article.update.call_format)
+    return _fold_by_bitmap if has_bitmap else _last
+
+
+def _last(_earlier: Call, later: Call) -> Call:
+    # It has all values.
+    return later
+
+
+def _fold_by_bitmap(earlier: Call, later: Call) -> Call:
+    before, after = earlier.arguments, later.arguments
+    old, new = before[-1], after[-1]
+    assert old is not None
+    assert new is not None
+    if old == new:
+        return later
+    folded = before.copy()
+    for column in columns_of(new):
+        folded[column] = after[column]
+    folded[-1] = unite(old, new)
+    return later._replace(arguments=folded)
+
+
 class Run:
     """Consecutive calls of one article and operation, in rounds; inserts of many rows in blocks.
 
     In a round each call is about a different row, so that it can be applied at once; the second call for a row is in
-    the second round. Blocks follow the calls.
+    the second round, or one with the first if they are updates that may be folded. Blocks follow the calls.
     """
 
-    __slots__ = ("_occurrences", "article", "blocks", "calls", "operation", "rounds")
+    __slots__ = ("_occurrences", "_places", "article", "blocks", "calls", "operation", "rounds")
 
     def __init__(self, article: Article, operation: Operation) -> None:
         self.article = article
@@ -36,6 +68,7 @@ class Run:
         self.blocks: list[Block] = []
         self.calls = 0
         self._occurrences: dict[object, int] = {}
+        self._places: dict[object, int] = {}
 
     def add(self, call: Call, key: object = None) -> None:
         """Add a call; `key` identifies its row, None if no other call is about that row."""
@@ -48,6 +81,15 @@ class Run:
         self.rounds[number].append(call)
         self.calls += 1
 
+    def fold(self, call: Call, key: object, fold: Fold) -> None:
+        """Add an update, or make it one with the update of the same row before it."""
+        place = self._places.get(key)
+        if place is None:
+            self._places[key] = self.calls
+            self.add(call)
+        else:
+            self.rounds[0][place] = fold(self.rounds[0][place], call)
+
     def add_block(self, block: Block) -> None:
         """Add inserts, which are all about different rows."""
         self.blocks.append(block)
@@ -57,11 +99,14 @@ class Run:
 class Gatherer:
     """Takes calls in log order, and returns runs in an order in which they may be sent.
 
-    `groups`: which articles can influence each other, by article id.
+    `groups`: which articles can influence each other, by article id; `folded`: of which several updates of a row may be
+    one.
     """
 
-    def __init__(self, groups: Mapping[str, int]) -> None:
+    def __init__(self, groups: Mapping[str, int], folded: Set[str] = frozenset()) -> None:
         self._groups = groups
+        self._folded = folded
+        self._folds: dict[str, Fold] = {}
         self._open: dict[int, Run] = {}
         self._keys: dict[tuple[str, Operation], _Keys] = {}
 
@@ -82,7 +127,10 @@ class Gatherer:
                 alone = _alone(call)
                 return [alone] if before is None else [before, alone]
         run, ended = self._continue(group, article, operation)
-        run.add(call, key)
+        if operation is Operation.UPDATE and article.article_id in self._folded:
+            run.fold(call, key, self._folds.get(article.article_id) or self._find_fold(article))
+        else:
+            run.add(call, key)
         if run.calls >= MAX_CALLS:
             del self._open[group]
             ended.append(run)
@@ -121,6 +169,10 @@ class Gatherer:
         """Return the remaining runs, at the end of a batch or before it is flushed."""
         runs, self._open = self._open, {}
         return list(runs.values())
+
+    def _find_fold(self, article: Article) -> Fold:
+        found = self._folds[article.article_id] = folding(article)
+        return found
 
     def _find_keys(self, article: Article, operation: Operation) -> _Keys:
         found = self._keys[article.article_id, operation] = _Keys.of(article, operation)

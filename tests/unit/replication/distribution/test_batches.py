@@ -17,8 +17,6 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.batches import (
-    COMMIT_BATCH_SIZE,
-    COMMIT_BATCH_THRESHOLD,
     LEAST_BLOCK,
     BatchLimits,
     Block,
@@ -166,11 +164,6 @@ def test_limits_count_from_each_batchs_beginning() -> None:
     cutter = Cutter(BatchLimits(SEVERAL, 3))
     ends = [cutter.ends_before(lsn) for lsn in (1, 1, 1, 1, 2, 3, 4, 5)]
     assert ends == [None, None, None, None, Position(2), None, None, Position(5)]
-
-
-def test_the_default_limits_are_the_distribution_agents() -> None:
-    limits = BatchLimits()
-    assert (limits.transactions, limits.commands) == (COMMIT_BATCH_SIZE, COMMIT_BATCH_THRESHOLD) == (100, 1000)
 
 
 SIZES = st.lists(st.integers(1, 12), min_size=1, max_size=40)

@@ -149,3 +149,39 @@ def test_a_block_of_an_unknown_article_ends_all_runs() -> None:
     gatherer.add(Call(0, 0, *insert(ORDERS, b"1")))
 
     assert [run.article for run in gatherer.add_block(block(LINES, 20))] == [ORDERS, LINES]
+
+
+def gather_folded(calls: Iterable[Given]) -> list[list[list[Arguments]]]:
+    gatherer = Gatherer(SEPARATE, {ARTICLE_ID})
+    runs = [run for call in calls for run in gatherer.add(Call(0, 0, *call))]
+    return [[[call.arguments for call in calls] for calls in run.rounds] for run in [*runs, *gatherer.end()]]
+
+
+def test_updates_of_a_row_are_folded_to_the_last_values() -> None:
+    calls = [update(ORDERS, b"1", b"a"), update(ORDERS, b"2", b"b"), update(ORDERS, b"1", b"c")]
+
+    assert gather_folded(calls) == [[[[b"1", b"c", b"1"], [b"2", b"b", b"2"]]]]
+
+
+def test_folded_updates_have_the_columns_of_each() -> None:
+    made = article(source_table([("id", "integer"), *((f"c{number}", "text") for number in range(9))], name="orders"))
+
+    def changed(**values: bytes | None) -> Given:
+        arguments: Arguments = [None, *(values.get(f"c{number}") for number in range(9)), b"1"]
+        bits = sum(2 << number for number in range(9) if f"c{number}" in values)
+        return made, UPDATE, [*arguments, b"\\x" + bits.to_bytes(2, "little").hex().encode()]
+
+    steps = [changed(c0=b"a", c1=b"b"), changed(c1=None, c8=b"z"), changed(c0=b"c")]
+    assert gather_folded(steps) == [[[changed(c0=b"c", c1=None, c8=b"z")[2]]]]
+
+
+def test_a_change_of_a_key_is_not_folded() -> None:
+    calls = [update(ORDERS, b"1"), update(ORDERS, b"1", to=b"2"), update(ORDERS, b"1")]
+
+    assert [len(run) for run in gather_folded(calls)] == [1, 1, 1]
+
+
+def test_deletes_of_a_row_are_not_folded() -> None:
+    calls: list[Given] = [(ORDERS, DELETE, [b"1"]), (ORDERS, DELETE, [b"1"])]
+
+    assert gather_folded(calls) == [[[[b"1"]], [[b"1"]]]]

@@ -55,7 +55,7 @@ class SetBased:
     def __init__(self, sender: Sender, plan: SetPlan) -> None:
         self._sender = sender
         self._plan = plan
-        self._gatherer = Gatherer(plan.groups)
+        self._gatherer = Gatherer(plan.groups, plan.folded)
 
     def add(self, call: Call) -> None:
         for run in self._gatherer.add(call):

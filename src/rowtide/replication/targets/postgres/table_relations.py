@@ -31,6 +31,11 @@ class SetPlan:
     copied: Set[str]
     groups: Mapping[str, int]
 
+    @property
+    def folded(self) -> Set[str]:
+        """Articles by id of which several updates of a row may be one: nothing sees the row between them."""
+        return {article_id for article_id, operation in self.has_arrays if operation is Operation.UPDATE}
+
 
 def plan_sets(connection: psycopg.Connection, articles: Sequence[Article]) -> SetPlan:
     """Read from the catalogue what may be sent many at a time."""
