@@ -25,7 +25,7 @@ from rowtide.log.state import Gap, ManifestState, bounded_end, next_gap, segment
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.alterations import AlteringTransaction, find_altering
-from rowtide.replication.distribution.batches import BatchLimits, Block, Call, Cutter, in_blocks
+from rowtide.replication.distribution.batches import ONE_BY_ONE, BatchLimits, Block, Call, Cutter, in_blocks
 from rowtide.replication.distribution.commit_times import CommitTimes
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import (
@@ -219,16 +219,22 @@ class DistributionAgent:
         self._tell_dropped(ArticleSuspended(f"{article.schema}.{article.table}", str(lsn), reason))
 
     def _deliver_from(self, state: ManifestState, end: Position, *, one_by_one: bool) -> bool:
-        """Deliver the rest of a range; the first batch row by row if it was rolled back."""
+        """Deliver the rest of a range; the first batch row by row if it was rolled back, in smaller ones.
+
+        So what precedes a refused command is committed, but for a little.
+        """
         self._times = CommitTimes()
         batch: _Batch | None = None
-        cutter = Cutter(BatchLimits.of(self._subscription.settings))
+        limits = BatchLimits.of(self._subscription.settings)
+        cutter, smaller = Cutter(limits), Cutter(limits.at_most(ONE_BY_ONE))
         for call in self._read_calls(state, end, self._find_versions(state)):
             commands = _count(call)
-            reached = cutter.ends_before(call.lsn, commands)
+            whole, part = cutter.ends_before(call.lsn, commands), smaller.ends_before(call.lsn, commands)
+            reached = part if one_by_one and whole is None else whole
             if batch is not None and reached is not None:
                 self._end(batch, reached)
-                batch, one_by_one = None, False
+                batch = None
+            one_by_one = one_by_one and whole is None
             if batch is None:
                 self._delivery.begin(one_by_one=one_by_one)
                 batch = _Batch()

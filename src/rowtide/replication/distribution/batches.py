@@ -40,6 +40,14 @@ class BatchLimits:
             settings.commit_batch_size or COMMIT_BATCH_SIZE, settings.commit_batch_threshold or COMMIT_BATCH_THRESHOLD
         )
 
+    def at_most(self, other: BatchLimits) -> BatchLimits:
+        """Return the lower limits of both."""
+        return BatchLimits(min(self.transactions, other.transactions), min(self.commands, other.commands))
+
+
+ONE_BY_ONE = BatchLimits(100, 1000)
+"""The limits of what is delivered row by row after a refusal."""
+
 
 class Call(NamedTuple):
     """What is run for a change, with its transaction's commit LSN and its number in it (SQL Server: command_id)."""
