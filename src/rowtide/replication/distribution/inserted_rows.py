@@ -20,8 +20,9 @@ _NULL = "\\N"
 class InsertedRows:
     """Rows of one article: a list of texts per row, one per published column."""
 
-    def __init__(self, rows: pa.ListArray[Any]) -> None:
-        """`rows` has no null, and the same number of texts in each."""
+    def __init__(self, rows: pa.Array[Any]) -> None:
+        """`rows` are lists, none null, of the same number of texts."""
+        assert isinstance(rows, pa.ListArray)
         self._rows = rows
         self._arguments: list[Arguments] | None = None
 
@@ -61,8 +62,11 @@ class InsertedRows:
         for character, written in _ESCAPED:
             if character.encode() in present:
                 texts = pc.replace_substring(texts, character, written)
-        lines: Any = pc.binary_join(_in_rows(pc.fill_null(texts, _NULL), len(self)), pa.scalar("\t"))
-        return _data_of(pc.binary_join_element_wise(lines, "\n", ""))
+        # pyarrow's stubs know of separators in arrays only.
+        join_list: Any = pc.binary_join
+        join: Any = pc.binary_join_element_wise
+        lines = join_list(_in_rows(texts.fill_null(_NULL), len(self)), "\t")
+        return _data_of(join(lines, "\n", ""))
 
 
 def _data_of(texts: pa.Array[Any]) -> bytes:

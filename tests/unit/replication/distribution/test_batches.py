@@ -192,7 +192,7 @@ def is_full(batch: Sequence[int], limits: BatchLimits) -> bool:
 def inserts(made: Article, *places: tuple[int, int]) -> Calls:
     """Return calls as `calls`, as rows."""
     told_apart = calls(made, INSERT, *places)
-    rows = pa.array([[told(*place)[0].decode()] for place in places], pa.list_(pa.string()))
+    rows = pa.array([[f"{lsn}/{seqval}"] for lsn, seqval in places], pa.list_(pa.string()))
     return Calls(made, INSERT, told_apart.commit_lsn, told_apart.seqval, InsertedRows(rows))
 
 
