@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,11 @@ from rowtide.cli.output import Format, notes, print_listed
 from rowtide.cli.replication_options import Publication, SomePublication, SomeSubscriber
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
+from rowtide.replication.inspection.compare_options import CompareOptions
+
+if TYPE_CHECKING:
+    from rowtide.replication.inspection.differences import RowDifference
+    from rowtide.replication.inspection.validating import ArticleValidation
 
 app = typer.Typer()
 
@@ -58,6 +64,15 @@ _ARTICLE_VALIDATION = {
     "result": "result",
     "published": "published_rows",
     "subscribed": "subscriber_rows",
+}
+
+_ROW_DIFFERENCE = {
+    "subscriber": "subscriber",
+    "article": "article",
+    "difference": "difference",
+    "key": "key",
+    "published": "published",
+    "subscribed": "subscribed",
 }
 
 
@@ -166,6 +181,9 @@ def validate(
     form: ListingFormat = Format.TABLE,
     *,
     checksum: Annotated[bool, typer.Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
+    differences: Annotated[
+        bool, typer.Option("--differences", help="List the rows that differ, by key, with what differs.")
+    ] = False,
     wide: Wide = False,
 ) -> None:
     """Compare subscribers' rows with the published ones while both change (SQL Server: sp_publication_validation).
@@ -173,18 +191,21 @@ def validate(
     The published rows are compared as they were at the subscriber's position. If no process reads the log, this one
     does for a moment. Exit code 1 if rows differ (20574) or could not be compared (7235).
     """
+    replication = connect(db).replication
     with notes.status("Comparing ...") as shown:
-        listed = connect(db).replication.validate(
-            publication,
-            checksum=checksum,
+        options = CompareOptions(
             article=article,
             subscriber=subscriber,
             wait_s=wait,
-            on_compare=lambda where, table, number, of: shown.update(f"{table} at {where} ({number} of {of})"),
+            on_compare=lambda where, name, number, of: shown.update(f"{name} at {where} ({number} of {of})"),
         )
+        if differences:
+            _print_differences(publication, replication.find_differences(publication, **options), form, wide=wide)
+            return
+        listed = replication.validate(publication, checksum=checksum, **options)
 
-    from rowtide.replication.errors import ArticlesNotCompared, ValidationFailed
-    from rowtide.replication.inspection.validating import FAILED, ArticleValidation, reasons
+    from rowtide.replication.errors import ValidationFailed
+    from rowtide.replication.inspection.validating import FAILED, ArticleValidation
 
     print_listed(ArticleValidation, listed, form, _ARTICLE_VALIDATION, wide=wide)
     for row in listed:
@@ -193,6 +214,36 @@ def validate(
     failed = [row for row in listed if row.message == FAILED]
     if failed:
         raise ValidationFailed(publication, len(failed), len(listed))
-    uncompared = list(reasons(listed))
-    if uncompared:
-        raise ArticlesNotCompared(publication, len(uncompared), "; ".join(uncompared))
+    _require_compared(publication, listed)
+
+
+def _print_differences(publication: str, found: Iterable[RowDifference], form: Format, *, wide: bool) -> None:
+    """Print differences as they are found. Raises `RowsDiffer`, `ArticlesNotCompared`."""
+    from rowtide.replication.errors import RowsDiffer
+    from rowtide.replication.inspection.differences import RowDifference
+
+    uncompared: list[RowDifference] = []
+    count = 0
+
+    def rows() -> Iterator[RowDifference]:
+        nonlocal count
+        for difference in found:
+            if difference.reason is not None:
+                uncompared.append(difference)
+            else:
+                count += 1
+                yield difference
+
+    json_texts = ("key", "published", "subscribed")
+    print_listed(RowDifference, rows(), form, _ROW_DIFFERENCE, wide=wide, json_texts=json_texts)
+    if count:
+        raise RowsDiffer(publication, count)
+    _require_compared(publication, uncompared)
+
+
+def _require_compared(publication: str, found: Iterable[ArticleValidation | RowDifference]) -> None:
+    from rowtide.replication.errors import ArticlesNotCompared
+
+    reasons = [f"{one.article} at {one.subscriber}: {one.reason}" for one in found if one.reason is not None]
+    if reasons:
+        raise ArticlesNotCompared(publication, len(reasons), "; ".join(reasons))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     )
     from rowtide.replication.history import HistoricError, HistoricState
     from rowtide.replication.inspection.browsing import BrowsedCommand
+    from rowtide.replication.inspection.compare_options import CompareOptions
+    from rowtide.replication.inspection.differences import RowDifference
     from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.publications import LogEnding
@@ -45,6 +47,7 @@ __all__ = [
     "BrowsedCommand",
     "CallFormat",
     "Command",
+    "CompareOptions",
     "Constraints",
     "DeliveredBacklog",
     "DeliveryLoss",
@@ -61,6 +64,7 @@ __all__ = [
     "OpenedSource",
     "Operation",
     "ReplicationRehearsal",
+    "RowDifference",
     "SettingsChanges",
     "SkippedCommand",
     "SnapshotReport",
@@ -88,6 +92,7 @@ _HOMES = {
     "BrowsedCommand": "rowtide.replication.inspection.browsing",
     "CallFormat": "rowtide.replication.call_formats",
     "Command": "rowtide.replication.call_formats",
+    "CompareOptions": "rowtide.replication.inspection.compare_options",
     "Constraints": "rowtide.replication.sync_types",
     "DeliveredBacklog": "rowtide.replication.spark.backlogs",
     "DeliveryLoss": "rowtide.replication.publishing.restarting",
@@ -104,6 +109,7 @@ _HOMES = {
     "OpenedSource": "rowtide.log.postgres.provision",
     "Operation": "rowtide.core.operations",
     "ReplicationRehearsal": "rowtide.replication.api",
+    "RowDifference": "rowtide.replication.inspection.differences",
     "SettingsChanges": "rowtide.replication.subscription_settings",
     "SkippedCommand": "rowtide.replication.distribution.watchers",
     "SnapshotReport": "rowtide.replication.snapshot.agent",

@@ -25,6 +25,7 @@ from rowtide.replication.claims import APPLICATION_NAME
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.history import HistoricError, HistoricState
 from rowtide.replication.inspection import listings
+from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
 from rowtide.replication.status import SubscriptionStatus, read_status
 from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from rowtide.log.postgres.provision import OpenedSource
     from rowtide.replication.distribution.watchers import Watchers
     from rowtide.replication.inspection.browsing import BrowsedCommand
-    from rowtide.replication.inspection.validating import ArticleValidation, OnCompare
+    from rowtide.replication.inspection.differences import RowDifference
+    from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.spark.backlogs import DeliveredBacklog
@@ -293,27 +295,27 @@ class TransactionalReplication(ArticlePublishing):
         return tracers.list_tokens(self._engine, self._url, publication)
 
     def validate(
-        self,
-        publication: str,
-        *,
-        checksum: bool = False,
-        article: str | None = None,
-        subscriber: str | None = None,
-        wait_s: float = 10.0,
-        on_compare: OnCompare = lambda _subscriber, _table, _number, _of: None,
+        self, publication: str, *, checksum: bool = False, **options: Unpack[CompareOptions]
     ) -> Sequence[ArticleValidation]:
         """Compare subscribers' rows with the published ones, by row counts or also by checksums of their values.
 
         (SQL Server: sp_publication_validation.) Both may change meanwhile: the published rows are compared as they were
-        at the subscriber's position. Articles that cannot be compared, such as while they are copied, are tried again
-        for `wait_s` while a process delivers. Before each, `on_compare` is called with the subscriber, the article, its
-        number and the number of all.
+        at the subscriber's position.
         """
         from rowtide.replication.inspection import validating
-        from rowtide.replication.inspection.validating import ValidationRequest
 
-        request = ValidationRequest(checksum, article, subscriber, wait_s)
-        return validating.validate(self._engine, self._url, publication, request, on_compare)
+        wanted = validating.find_wanted(self._engine, self._url, publication, options)
+        return validating.validate(self._engine, self._url, wanted, options, with_checksum=checksum)
+
+    def find_differences(self, publication: str, **options: Unpack[CompareOptions]) -> Iterator[RowDifference]:
+        """Return the rows in which subscribers differ from the published ones, as `validate` compares them.
+
+        They are yielded as they are found, in any number.
+        """
+        from rowtide.replication.inspection import differences, validating
+
+        wanted = validating.find_wanted(self._engine, self._url, publication, options)
+        return differences.find_differences(self._engine, self._url, wanted, options)
 
     def deliver_backlogs(
         self, publication: str | None = None, *, spark: SparkSession | None = None, **settings: Unpack[SettingsChanges]

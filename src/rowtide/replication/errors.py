@@ -725,7 +725,7 @@ class ValidationFailed(RowtideError):
 
     number = 20574
     fact = "{failed} of {count} articles at subscribers of {publication} differ from the published rows"
-    hint = "Run `rowtide replication reinitialize`, which copies the tables again."
+    hint = "Run `rowtide replication validate --differences`, which lists the rows that differ."
     publication: str
     failed: int
     count: int
@@ -741,6 +741,17 @@ class ArticlesNotCompared(Retryable):
     publication: str
     count: int
     reasons: str
+
+
+@numbered
+class RowsDiffer(RowtideError):
+    """Rows at subscribers differ from the published rows, which are listed."""
+
+    number = 7237
+    fact = "{count} rows at subscribers of {publication} differ from the published ones"
+    hint = "Run `rowtide replication reinitialize`, which copies the tables again."
+    publication: str
+    count: int
 
 
 @numbered

@@ -6,14 +6,16 @@ The subscriber is read first: what it has is then visible at the publisher.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlalchemy import Engine
 
 from rowtide.core.lsn import Position
+from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
@@ -24,9 +26,11 @@ from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.segments import read_segment
 from rowtide.replication.articles import Article
-from rowtide.replication.definitions import Subscription
+from rowtide.replication.claims import list_claims
+from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.delivery import resume_position
 from rowtide.replication.errors import LogNotRead
+from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.moving import Move, NotComparable, find_position, require_between
 from rowtide.replication.schema_changes import bound
 from rowtide.replication.snapshot.target import SnapshotStatus
@@ -36,6 +40,11 @@ from rowtide.replication.targets.postgres.compared_rows import PublishedRows, op
 
 _PATIENCE_S = 60.0
 _POLL_S = 0.03
+_PAUSE_S = 0.5
+_WAIT_S = 10.0
+Found = TypeVar("Found")
+Wanted = tuple[Subscription, Sequence[Article]]
+"""A subscription, and those of its articles that are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,52 @@ def open_comparison(
             read_log(engine, url, manifest, mark)
             end = Position.of(manifest.state.epoch, mark + 1)
             yield Comparison(subscription, published, subscribed, manifest, end, held)
+
+
+def compare_all(
+    engine: Engine,
+    url: str,
+    wanted: Iterable[Wanted],
+    options: CompareOptions,
+    compare: Callable[[Comparison, Article], Iterator[Found]],
+    not_compared: Callable[[Subscription, Article, str], Found],
+) -> Iterator[Found]:
+    """Yield what is found in each article of subscriptions.
+
+    One for which `compare` raises `NotComparable` is compared again for a while, as long as a process delivers; then
+    `not_compared` says why it was not. Raises as `open_comparison`.
+    """
+    on_compare = options.get("on_compare", _ignore)
+    for subscription, articles in wanted:
+        deadline = time.monotonic() + options.get("wait_s", _WAIT_S)
+        waiting = list(articles)
+        while waiting:
+            is_last = time.monotonic() >= deadline or not _is_delivered(engine, subscription)
+            again: list[Article] = []
+            with open_comparison(engine, url, subscription, waiting) as comparison:
+                for number, (article, known) in enumerate(zip(comparison.articles, waiting, strict=True), 1):
+                    on_compare(redact(subscription.subscriber), article.name, number, len(waiting))
+                    try:
+                        yield from compare(comparison, article)
+                    except NotComparable as error:
+                        if is_last or not error.may_pass:
+                            yield not_compared(subscription, article, error.reason)
+                        else:
+                            again.append(known)
+            waiting = again
+            if waiting:
+                time.sleep(_PAUSE_S)
+
+
+def _ignore(_subscriber: str, _article: str, _number: int, _of: int) -> None:
+    pass
+
+
+def _is_delivered(engine: Engine, subscription: Subscription) -> bool:
+    if subscription.state is not SubscriptionState.ACTIVE:
+        return False
+    with translated(), engine.connect() as connection:
+        return subscription.agent_id in list_claims(connection)
 
 
 def read_log(engine: Engine, url: str, manifest: Manifest, target: int) -> None:

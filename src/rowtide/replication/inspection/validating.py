@@ -5,9 +5,9 @@ Each side is read in its own snapshot; the publisher's value is moved along the 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import Connection, Engine
 
@@ -17,32 +17,15 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
-from rowtide.replication.claims import list_claims
-from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors import ArticleUnknown
-from rowtide.replication.inspection.comparing import Comparison, open_comparison
-from rowtide.replication.inspection.moving import NotComparable, add_to_buckets, total
+from rowtide.replication.inspection.compare_options import CompareOptions
+from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all
+from rowtide.replication.inspection.moving import add_to_buckets, total
 from rowtide.replication.targets.fingerprints import Fingerprint
 
 PASSED, FAILED = 20575, 20574
 """SQL Server's messages."""
-_POLL_S = 0.5
-
-OnCompare = Callable[[str, str, int, int], None]
-"""Called before an article is compared, with the subscriber, its table, its number from 1 and the number of all."""
-
-
-@dataclass(frozen=True, slots=True)
-class ValidationRequest:
-    """What is compared: row counts, or also checksums; one article or all, at one subscriber or at all.
-
-    What delivery keeps from being compared is tried again for `wait_s`, while a process delivers.
-    """
-
-    with_checksum: bool = False
-    article: str | None = None
-    subscriber: str | None = None
-    wait_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,89 +52,46 @@ class ArticleValidation:
 
 
 def validate(
-    engine: Engine,
-    url: str,
-    publication: str,
-    request: ValidationRequest,
-    on_compare: OnCompare = lambda _subscriber, _table, _number, _of: None,
+    engine: Engine, url: str, wanted: Sequence[Wanted], options: CompareOptions, *, with_checksum: bool
 ) -> Sequence[ArticleValidation]:
-    """Compare the articles of subscriptions.
+    """Compare the articles of subscriptions. Raises as `compare_all`."""
+    compare = partial(_compare, with_checksum=with_checksum)
+    return list(compare_all(engine, url, wanted, options, compare, _not_compared))
 
-    Raises `PublicationUnknown`, `SubscriptionUnknown`, `ArticleUnknown`, `LogNotRead`, and what connecting raises.
+
+def find_wanted(engine: Engine, url: str, publication: str, options: CompareOptions) -> Sequence[Wanted]:
+    """Return subscriptions with their articles: those that are named, or all.
+
+    Raises `PublicationUnknown`, `SubscriptionUnknown`, `ArticleUnknown`.
     """
+    subscriber, article = options.get("subscriber"), options.get("article")
     with translated(), engine.connect() as connection:
         read_source(connection, url)
-        wanted = find_wanted(connection, publication, request.article, request.subscriber)
-    results: list[ArticleValidation] = []
-    for subscription, articles in wanted:
-        results += _validate(engine, url, subscription, articles, request, on_compare)
-    return results
+        definitions.get_publication(connection, publication)
+        subscriptions = (
+            definitions.list_subscriptions(connection, publication)
+            if subscriber is None
+            else (definitions.get_subscription(connection, publication, subscriber),)
+        )
+        return [(one, _choose_articles(connection, one, article)) for one in subscriptions]
 
 
-def find_wanted(
-    connection: Connection, publication: str, article: str | None, subscriber: str | None
-) -> Sequence[tuple[Subscription, Sequence[Article]]]:
-    """Return subscriptions with their articles: those that are named, or all."""
-    definitions.get_publication(connection, publication)
-    subscriptions = (
-        definitions.list_subscriptions(connection, publication)
-        if subscriber is None
-        else (definitions.get_subscription(connection, publication, subscriber),)
-    )
-    found: list[tuple[Subscription, Sequence[Article]]] = []
-    for subscription in subscriptions:
-        subscribed = definitions.list_subscribed(connection, subscription.agent_id)
-        articles = [one for one in subscribed if article in (None, one.name, f"{one.schema}.{one.table}")]
-        if article is not None and not articles:
-            raise ArticleUnknown(article, publication)
-        found.append((subscription, articles))
+def _choose_articles(connection: Connection, subscription: Subscription, name: str | None) -> Sequence[Article]:
+    subscribed = definitions.list_subscribed(connection, subscription.agent_id)
+    found = [one for one in subscribed if name in (None, one.name, f"{one.schema}.{one.table}")]
+    if name is not None and not found:
+        raise ArticleUnknown(name, subscription.publication)
     return found
 
 
-def _validate(
-    engine: Engine,
-    url: str,
-    subscription: Subscription,
-    articles: Sequence[Article],
-    request: ValidationRequest,
-    on_compare: OnCompare,
-) -> Sequence[ArticleValidation]:
-    """Compare the articles of one subscription; those that cannot be compared yet again, as long as is waited."""
-    deadline = time.monotonic() + request.wait_s
-    results: dict[str, ArticleValidation] = {}
-    waiting = list(articles)
-    while waiting:
-        is_last = time.monotonic() >= deadline or not _is_delivered(engine, subscription)
-        again: list[Article] = []
-        with open_comparison(engine, url, subscription, waiting) as comparison:
-            for number, article in enumerate(comparison.articles, 1):
-                on_compare(redact(subscription.subscriber), article.name, number, len(waiting))
-                try:
-                    results[article.article_id] = _compare(comparison, article, with_checksum=request.with_checksum)
-                except NotComparable as error:
-                    results[article.article_id] = _not_compared(subscription, article, error.reason)
-                    again += [one for one in waiting if one.article_id == article.article_id and error.may_pass]
-        waiting = [] if is_last else again
-        if waiting:
-            time.sleep(_POLL_S)
-    return [results[article.article_id] for article in articles]
-
-
-def _is_delivered(engine: Engine, subscription: Subscription) -> bool:
-    if subscription.state is not SubscriptionState.ACTIVE:
-        return False
-    with translated(), engine.connect() as connection:
-        return subscription.agent_id in list_claims(connection)
-
-
-def _compare(comparison: Comparison, article: Article, *, with_checksum: bool) -> ArticleValidation:
+def _compare(comparison: Comparison, article: Article, *, with_checksum: bool) -> Iterator[ArticleValidation]:
     move = comparison.plan(article)
     published, present = comparison.read_buckets(article, 1, with_checksum=with_checksum)
     changes = comparison.list_changes(move, with_values=with_checksum)
     moved = add_to_buckets(article, published, changes, 1, with_checksum=with_checksum)
     theirs, ours = total(moved, with_checksum=with_checksum), total(present, with_checksum=with_checksum)
     is_equal = theirs == ours
-    return ArticleValidation(
+    yield ArticleValidation(
         publication=comparison.subscription.publication,
         subscriber=redact(comparison.subscription.subscriber),
         article=article.name,
@@ -184,10 +124,3 @@ def _not_compared(subscription: Subscription, article: Article, reason: str) -> 
         left_out=tuple(column.name for column in article.left_out),
         reason=reason,
     )
-
-
-def reasons(results: Sequence[ArticleValidation]) -> Iterator[str]:
-    """Yield why articles were not compared."""
-    for one in results:
-        if one.reason is not None:
-            yield f"{one.article} at {one.subscriber}: {one.reason}"

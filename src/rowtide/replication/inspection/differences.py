@@ -1,0 +1,194 @@
+"""The rows that differ between a subscriber and its publisher, by key, at the subscriber's position.
+
+Buckets of keys are compared first; of those that differ, both sides list the hashes of their rows in one order; of keys
+that differ, both rows are read. Memory is bounded by what changed meanwhile in buckets that differ.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby, islice
+from operator import attrgetter, itemgetter
+
+from sqlalchemy import Engine
+
+from rowtide.core.lsn import Position
+from rowtide.core.secrets import redact
+from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.inspection.compare_options import CompareOptions
+from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all
+from rowtide.replication.inspection.moving import Move, NotComparable, add_to_buckets, differing
+from rowtide.replication.targets.fingerprints import HashedRow, Row, hash_row, key_of
+
+BUCKETS = 1 << 12
+_KEYS_READ = 200
+"""Rows of so many keys are in memory at once."""
+MISSING, EXTRA, DIFFERENT, NOT_COMPARED = "missing", "extra", "different", "not compared"
+
+Changes = Mapping[Row, Sequence[tuple[Row, int]]]
+"""The rows that come and go on a move, by key."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowDifference:
+    """A row that the subscriber lacks (`missing`), has beside the published ones (`extra`), or has otherwise.
+
+    `key`, `published` and `subscribed` are JSON objects of texts by column: of a row that is `different`, only of the
+    `columns` that differ. `position` is that of both sides. An article that is `not compared` has a `reason` instead.
+    """
+
+    publication: str
+    subscriber: str
+    article: str
+    difference: str
+    key: str | None = None
+    columns: tuple[str, ...] = ()
+    published: str | None = None
+    subscribed: str | None = None
+    position: Position | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DifferingRow:
+    """Both rows of a key; None where there is none."""
+
+    key: Row
+    published: Row | None
+    present: Row | None
+
+
+def find_differences(
+    engine: Engine, url: str, wanted: Sequence[Wanted], options: CompareOptions
+) -> Iterator[RowDifference]:
+    """Yield the rows that differ, article by article, while they are found. Raises as `compare_all`."""
+    return compare_all(engine, url, wanted, options, _compare, _not_compared)
+
+
+def _compare(comparison: Comparison, article: Article) -> Iterator[RowDifference]:
+    move = comparison.plan(article)
+    for row in find_differing(comparison, move):
+        yield _describe(comparison.subscription, move, row)
+
+
+def find_differing(comparison: Comparison, move: Move) -> Iterator[DifferingRow]:
+    """Yield the rows of an article that differ. Raises `NotComparable`, before the first."""
+    article = move.article
+    if not article.key_columns:
+        raise NotComparable("without a primary key, only its number of rows and its checksum are", may_pass=False)
+    published, present = comparison.read_buckets(article, BUCKETS, with_checksum=True)
+    moved = comparison.list_changes(move, with_values=True)
+    chosen = differing(add_to_buckets(article, published, moved, BUCKETS, with_checksum=True), present)
+    if not chosen:
+        return
+    changes = _changes_of(article, comparison.list_changes(move, with_values=True), chosen)
+    theirs = comparison.published.rows.list_rows(article, BUCKETS, chosen)
+    ours = comparison.subscribed.rows.list_rows(article, BUCKETS, chosen)
+    found = differing_keys(article, theirs, ours, changes)
+    while keys := tuple(islice(found, _KEYS_READ)):
+        yield from read_differing(comparison, article, keys, changes)
+
+
+def read_differing(
+    comparison: Comparison, article: Article, keys: Sequence[Row], changes: Changes
+) -> Iterator[DifferingRow]:
+    """Yield both rows of keys."""
+    present = {key_of(article, row): row for row in comparison.subscribed.rows.find_rows(article, keys)}
+    published = moved_rows(article, comparison.published.rows.find_rows(article, keys), keys, changes)
+    for key in keys:
+        yield DifferingRow(key, published.get(key), present.get(key))
+
+
+def moved_rows(article: Article, rows: Iterable[Row], keys: Iterable[Row], changes: Changes) -> Mapping[Row, Row]:
+    """Return the published rows of keys at the end of a move, by key. Pure."""
+    counts = Counter(rows)
+    for key in keys:
+        for row, sign in changes.get(key, ()):
+            counts[row] += sign
+    return {key_of(article, row): row for row, count in counts.items() if count > 0}
+
+
+def _changes_of(article: Article, changes: Iterable[tuple[Row, int]], chosen: frozenset[int]) -> Changes:
+    found: dict[Row, list[tuple[Row, int]]] = defaultdict(list)
+    for row, sign in changes:
+        key = key_of(article, row)
+        if hash_row(article.key_columns, key) & BUCKETS - 1 in chosen:
+            found[key].append((row, sign))
+    return found
+
+
+def differing_keys(
+    article: Article, published: Iterable[HashedRow], present: Iterable[HashedRow], changes: Changes
+) -> Iterator[Row]:
+    """Yield the keys whose rows differ; both sides are ordered by the hash of the key. Pure."""
+    moved = sorted(
+        (
+            (HashedRow(hash_row(article.key_columns, key), hash_row(article.columns, row), key), sign)
+            for key, of_key in changes.items()
+            for row, sign in of_key
+        ),
+        key=itemgetter(0),
+    )
+    sides = (((row, 1) for row in published), ((row, -1) for row in present), moved)
+    by_hash = lambda found: found[0].key_hash  # noqa: E731
+    for _, group in groupby(merge(*sides, key=by_hash), key=by_hash):
+        counts: Counter[HashedRow] = Counter()
+        for row, sign in group:
+            counts[row] += sign
+        yield from dict.fromkeys(row.key for row, count in counts.items() if count)
+
+
+def differing_columns(article: Article, row: DifferingRow) -> tuple[str, ...]:
+    """Return the columns in which two rows differ; none if there are no two."""
+    if row.published is None or row.present is None:
+        return ()
+    pairs = zip(article.columns, row.published, row.present, strict=True)
+    return tuple(
+        column.name for column, one, other in pairs if hash_row([column], (one,)) != hash_row([column], (other,))
+    )
+
+
+def as_json(article: Article, row: Row | None, names: Sequence[str] = ()) -> str | None:
+    """Return a row's texts as a JSON object, of some columns or of all."""
+    if row is None:
+        return None
+    values = {
+        column.name: None if text is None else text.decode(errors="replace")
+        for column, text in zip(article.columns, row, strict=True)
+        if not names or column.name in names
+    }
+    return json.dumps(values, ensure_ascii=False)
+
+
+def key_as_json(article: Article, key: Row) -> str:
+    """Return a key's texts as a JSON object."""
+    texts = (None if text is None else text.decode(errors="replace") for text in key)
+    names = map(attrgetter("name"), article.key_columns)
+    return json.dumps(dict(zip(names, texts, strict=True)), ensure_ascii=False)
+
+
+def _describe(subscription: Subscription, move: Move, row: DifferingRow) -> RowDifference:
+    article = move.article
+    columns = differing_columns(article, row)
+    kind = MISSING if row.present is None else EXTRA if row.published is None else DIFFERENT
+    return RowDifference(
+        publication=subscription.publication,
+        subscriber=redact(subscription.subscriber),
+        article=article.name,
+        difference=kind,
+        key=key_as_json(article, row.key),
+        columns=columns,
+        published=as_json(article, row.published, columns),
+        subscribed=as_json(article, row.present, columns),
+        position=move.position,
+    )
+
+
+def _not_compared(subscription: Subscription, article: Article, reason: str) -> RowDifference:
+    where = redact(subscription.subscriber)
+    return RowDifference(subscription.publication, where, article.name, NOT_COMPARED, reason=reason)

@@ -1,0 +1,104 @@
+"""Rows that differ between a subscriber and its publisher, by key and column."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from builders.command_lines import rowtide
+from builders.replicated_databases import ReplicatedDatabase
+from builders.replicated_files import ReplicatedFile
+from rowtide.core.operations import Operation
+from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.inspection.differences import RowDifference
+
+VALUES = (
+    "create table things (place text, number numeric, ratio float8, small real, seen timestamptz, data jsonb, "
+    "is_on boolean, bytes bytea, primary key (place, number))"
+)
+ROWS = (
+    "insert into things select 'Größe ' || n, n / 10.0, n / 3.0, n / 7.0, timestamptz '2024-02-29 12:00+02' + n * "
+    """interval '1 hour', jsonb_build_object('n', n), n % 2 = 0, decode(to_hex(n + 4096), 'hex') """
+    "from generate_series(1, 300) n"
+)
+
+
+def found_in(replicated: ReplicatedDatabase | ReplicatedFile) -> dict[tuple[str, str], RowDifference]:
+    """Return the differences, by their kind and key."""
+    found = replicated.replication.find_differences("shop", wait_s=0)
+    return {(one.difference, one.key or ""): one for one in found}
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def subscribed(request: pytest.FixtureRequest) -> ReplicatedDatabase | ReplicatedFile:
+    """A publisher with a subscriber of each kind."""
+    name = {"postgresql": "replicated", "sqlite": "replicated_file"}[request.param]
+    found: ReplicatedDatabase | ReplicatedFile = request.getfixturevalue(name)
+    return found
+
+
+def test_differences_are_named_by_key_and_column(subscribed: ReplicatedDatabase | ReplicatedFile) -> None:
+    subscribed.begin(VALUES, things={})
+    subscribed.publisher.execute(ROWS)
+    subscribed.deliver()
+    assert found_in(subscribed) == {}
+
+    subscribed.subscriber.execute(
+        "delete from things where place = 'Größe 7'",
+        "update things set ratio = 0.5, data = '{}' where place = 'Größe 8'",
+        "update things set place = 'größe 9' where place = 'Größe 9'",
+    )
+    # Not delivered: what is compared is of before.
+    subscribed.publisher.execute(
+        "update things set ratio = 99 where place in ('Größe 7', 'Größe 8', 'Größe 10')",
+        "delete from things where place = 'Größe 11'",
+        "insert into things values ('new', 1)",
+    )
+    found = found_in(subscribed)
+    kinds = sorted((kind, json.loads(key)["place"]) for kind, key in found)
+    different = next(one for (kind, _), one in found.items() if kind == "different")
+    missing = next(one for (kind, key), one in found.items() if kind == "missing" and "7" in key)
+
+    assert kinds == [
+        ("different", "Größe 8"),
+        ("extra", "größe 9"),
+        ("missing", "Größe 7"),
+        ("missing", "Größe 9"),
+    ]
+    assert different.columns == ("ratio", "data")
+    assert json.loads(different.published or "") == {"ratio": "2.6666666666666665", "data": '{"n": 8}'}
+    assert json.loads(different.subscribed or "") == {"ratio": "0.5", "data": "{}"}
+    assert (missing.subscribed, json.loads(missing.published or "")["ratio"]) == (None, "2.3333333333333335")
+
+
+def test_differences_are_printed_and_end_with_code_1(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(
+        "create table orders (id int primary key, qty int)",
+        "create table notes (text text)",
+        orders={},
+        notes={"commands": _inserts_only()},
+    )
+    replicated.publisher.execute("insert into orders values (1, 1), (2, null)", "insert into notes values ('a')")
+    replicated.deliver()
+    replicated.subscriber.execute("update orders set qty = 5 where id = 2")
+    words = ("replication", "validate", "shop", "--differences", "--format", "jsonl", "--db", replicated.publisher.url)
+    ended = rowtide(*words)
+    (listed,) = map(json.loads, ended.output.splitlines())
+
+    assert (ended.code, ended.errors.split(":")[0]) == (1, "RT-7237")
+    assert (listed["difference"], listed["key"], listed["columns"]) == ("different", {"id": "2"}, ["qty"])
+    assert (listed["published"], listed["subscribed"]) == ({"qty": None}, {"qty": "5"})
+
+    replicated.subscriber.execute("update orders set qty = null where id = 2")
+    ended = rowtide(*words)
+    assert (ended.code, ended.output) == (1, "")
+    assert "RT-7235: 1 articles" in ended.errors
+    assert "notes" in ended.errors
+    assert "without a primary key" in ended.errors
+
+
+def _inserts_only() -> dict[Any, Any]:
+    none = Command(CallFormat.NONE)
+    return {Operation.UPDATE: none, Operation.DELETE: none}
