@@ -62,6 +62,12 @@ DELIVERY_FAILPOINTS = tuple(
 SNAPSHOT_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("snapshot_chunk", "hand_over", "snapshot_end") for side in ("before", "after")
 )
+JOINING_FAILPOINTS = tuple(
+    f"{step}.{side}"
+    for step in ("article_preparation", "article_readiness", "article_joining")
+    for side in ("before", "after")
+)
+LEAVING_FAILPOINTS = ("article_detachment.before", "article_detachment.after")
 BASE_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("snapshot_event", "base_chunk", "snapshot_request") for side in ("before", "after")
 )

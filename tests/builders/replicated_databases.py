@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -22,11 +23,14 @@ from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
 from rowtide.replication.publishing.log_source import advance_placeholder
+from rowtide.replication.running.joining_agent import JoiningAgent
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 from rowtide.replication.subscription_settings import SettingsChanges
 from rowtide.replication.sync_types import SyncType
 
 PUBLICATION = "shop"
+_ROUNDS = 6
+"""Of the log reader and the agents, within which what is added while nothing else happens has joined."""
 
 
 @dataclass
@@ -63,22 +67,40 @@ def open_only_agent(
     if limits is not None:
         settings = SettingsChanges(commit_batch_size=limits.transactions, commit_batch_threshold=limits.commands)
     context = DeliveryContext(url, open_engine(url), watchers=watchers or Watchers(), settings=settings)
-    with SubscriptionAgent.open(context, wanted) as agent:
+    with SubscriptionAgent.open(context, wanted, partial(list_subscriptions, publisher)) as agent:
         yield agent
 
 
 def deliver_all(publisher: LoggedDatabase, limits: BatchLimits | None = None) -> list[DeliveryReport]:
-    """Read the log and deliver all that is committed now, in this process; return the batches."""
+    """Read the log and deliver all that is committed now, in this process; return the batches.
+
+    Articles that join subscriptions have joined at the end.
+    """
     reports: list[DeliveryReport] = []
     target = publisher.mark()
     publisher.read_log(target)
-    for subscription in list_subscriptions(publisher):
-        with open_only_agent(publisher, subscription, limits, Watchers(on_batch=reports.append)) as agent:
-            while agent.step():
-                pass
-            assert agent.position is not None
-            assert agent.position.log > target
-    return reports
+    for _ in range(_ROUNDS):
+        for subscription in list_subscriptions(publisher):
+            if subscription.joins is not None:
+                join_level(publisher, subscription)
+                continue
+            with open_only_agent(publisher, subscription, limits, Watchers(on_batch=reports.append)) as agent:
+                while agent.step():
+                    pass
+                assert agent.position is not None
+                assert agent.position.log > target
+        if all(one.joins is None for one in list_subscriptions(publisher)):
+            return reports
+        publisher.read_log(publisher.mark())
+    raise AssertionError(f"articles that do not join: {list_subscriptions(publisher)}")
+
+
+def join_level(publisher: LoggedDatabase, subscription: Subscription) -> None:
+    """Let the agent of an article that joins do what it can do with what is read of the log."""
+    url = publisher.url
+    with JoiningAgent.open(DeliveryContext(url, open_engine(url)), subscription) as agent:
+        while agent.step():
+            pass
 
 
 def publish_alone(publisher: LoggedDatabase, publication: str, *definitions: str) -> None:

@@ -15,6 +15,7 @@ from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
 from rowtide.replication.call_formats import KeyUpdates
+from rowtide.replication.sync_types import IfExists
 
 if TYPE_CHECKING:
     from rowtide.replication.articles import ArticleOptions
@@ -114,10 +115,16 @@ def add_article(
     key_updates: Annotated[
         KeyUpdates, typer.Option(help="How a change of the key is delivered: as an update, or a delete and an insert.")
     ] = KeyUpdates.UPDATE,
+    if_exists: Annotated[
+        IfExists, typer.Option(help="What becomes of the table where a subscriber has it: as with add-subscription.")
+    ] = IfExists.FAIL,
     *,
     dry_run: DryRun = False,
 ) -> None:
     """Publish a table (SQL Server: sp_addarticle).
+
+    Subscribers of the publication get its rows while everything else is delivered: `rowtide replication run` copies
+    them, `status` says how far it is.
 
     Updates send only changed columns, for which the log must carry whole old rows: this is set up unless
     `--before-images key` is given; then every column that the log carries counts as changed.
@@ -141,16 +148,19 @@ def add_article(
     }
     if dry_run:
         with printed(replication.rehearsal()) as rehearsal:
-            rehearsal.add_article(publication, table, **options)
+            rehearsal.add_article(publication, table, if_exists=if_exists, **options)
         return
-    replication.add_article(publication, table, **options)
+    replication.add_article(publication, table, if_exists=if_exists, **options)
     notes.print(f"Added: {table} is published in {publication}.")
     print_child_tables(table, replication.find_child_tables(table), "published")
 
 
 @app.command(epilog="Example: rowtide replication drop-article shop public.orders --db postgresql://localhost/shop")
 def drop_article(db: Db, publication: Publication, table: TableName, *, dry_run: DryRun = False) -> None:
-    """Remove a table from a publication without subscriptions (SQL Server: sp_droparticle)."""
+    """Remove a table from a publication; subscribers keep its rows (SQL Server: sp_droparticle).
+
+    Their procedures are removed by `rowtide replication run`, while everything else is delivered.
+    """
     replication = connect(db).replication
     if dry_run:
         with printed(replication.rehearsal()) as rehearsal:

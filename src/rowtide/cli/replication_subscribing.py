@@ -160,6 +160,14 @@ def reinitialize(
     db: Db,
     publication: Publication,
     subscriber: SomeSubscriber = None,
+    article: Annotated[
+        str | None,
+        typer.Option(
+            help="Copy this table alone, while the others are delivered; default: all.",
+            metavar="TABLE",
+            show_default=False,
+        ),
+    ] = None,
     if_exists: Annotated[
         IfExists | None,
         typer.Option(
@@ -173,7 +181,7 @@ def reinitialize(
 
     `rowtide replication run` then copies and delivers.
     """
-    for url in connect(db).replication.reinitialize(publication, subscriber, if_exists=if_exists):
+    for url in connect(db).replication.reinitialize(publication, subscriber, article=article, if_exists=if_exists):
         notes.print(f"Reinitialized: {url}.")
 
 

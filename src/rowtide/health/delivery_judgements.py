@@ -42,6 +42,8 @@ def _describe(subscription: SubscriptionDelivery, facts: DeliveryStatus) -> tupl
     )
     retention_s = facts.retention.total_seconds()
     run = shell("rowtide", "replication", "run")
+    if subscription.joining is not None:
+        waiting = f"{subscription.joining}; {waiting}"
     if subscription.is_deactivated:
         fact = "it is deactivated: what it lacks may be gone from the log store"
         return State.FAILING, fact, _of_one("reinitialize", subscription)

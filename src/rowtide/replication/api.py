@@ -56,12 +56,24 @@ class ArticlePublishing(ABC):
     @abstractmethod
     def _altering(self) -> AbstractContextManager[Alterations]: ...
 
-    def add_article(self, publication: str, table: str, **options: Unpack[ArticleOptions]) -> None:
-        """Publish a table (SQL Server: sp_addarticle). Options are the fields of `ArticleRequest`."""
+    def add_article(
+        self,
+        publication: str,
+        table: str,
+        *,
+        if_exists: IfExists = IfExists.FAIL,
+        **options: Unpack[ArticleOptions],
+    ) -> None:
+        """Publish a table (SQL Server: sp_addarticle). Options are the fields of `ArticleRequest`.
+
+        The publication's subscribers get its rows while everything else is delivered; `if_exists`: what becomes of a
+        table of that name that one has already.
+        """
         from rowtide.replication.publishing import publications
 
+        request = ArticleRequest(**options)
         with self._altering() as alterations:
-            publications.add_article(alterations, self._url, publication, table, ArticleRequest(**options))
+            publications.add_article(alterations, self._url, publication, table, request, if_exists)
 
     def drop_article(self, publication: str, table: str) -> None:
         """Remove a table from a publication (SQL Server: sp_droparticle)."""
@@ -180,14 +192,23 @@ class TransactionalReplication(ArticlePublishing):
         )
 
     def reinitialize(
-        self, publication: str, subscriber: str | None = None, *, if_exists: IfExists | None = None
+        self,
+        publication: str,
+        subscriber: str | None = None,
+        *,
+        article: str | None = None,
+        if_exists: IfExists | None = None,
     ) -> tuple[str, ...]:
         """Copy the tables again to a subscriber, or to all; return which (SQL Server: sp_reinitsubscription).
 
         `if_exists` None: tables are dropped first, or emptied where the subscription kept what was there.
-        """
-        from rowtide.replication.subscribing import subscriptions
 
+        With `article`, a table's name, that table alone, while the others are delivered.
+        """
+        from rowtide.replication.subscribing import articles, subscriptions
+
+        if article is not None:
+            return articles.reinitialize_article(self._engine, self._url, publication, article, subscriber, if_exists)
         return subscriptions.reinitialize(self._engine, self._url, publication, subscriber, if_exists)
 
     def change_subscription(

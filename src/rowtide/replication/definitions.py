@@ -40,12 +40,12 @@ from sqlalchemy import (
 
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
-from rowtide.databases.postgres.catalogue import has_table
+from rowtide.databases.postgres.catalogue import find_table_id, has_table
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.replication.articles import Article, decode_article, encode_article
-from rowtide.replication.errors import PublicationUnknown, SubscriptionUnknown
+from rowtide.replication.errors import ArticleUnknown, PublicationUnknown, SubscriptionUnknown
 from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.sync_types import Constraints, SyncType
+from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 
 SCHEMA = "distribution"
 metadata = MetaData(schema=SCHEMA)
@@ -56,8 +56,12 @@ class SubscriptionState(IntEnum):
 
     INACTIVE = 0
     """Set by `pause`, when a drop begins, and for a subscription that is behind the retention."""
+    WAITING = 1
+    """Set when a joining subscription is added: its subscriber is not prepared yet."""
     ACTIVE = 2
     """Set when it is added, and by `resume`."""
+    READY = 3
+    """Set by the agent of a joining subscription: its rows are copied and have caught up."""
 
 
 publications = Table(
@@ -110,6 +114,9 @@ agents = Table(
     Column("resumptions", Integer, nullable=False, server_default=text("0"), comment="how often it was resumed"),
     Column("subscription_guid", Text, nullable=False, unique=True, comment="what the subscriber's progress goes by"),
     Column("settings", Text, comment="JSON: of SubscriptionSettings what is not the default"),
+    Column("joins", Integer, comment="the agent whose subscription its article joins; null: it is a subscription"),
+    Column("if_exists", Text, comment="what becomes of the table of a joining article"),
+    Column("ready_at", BigInteger, comment="everything of a joining article below this position is delivered"),
 )
 
 subscriptions = Table(
@@ -128,6 +135,9 @@ _NEW_COLUMNS = (
     (subscriptions.name, "definition", "text"),
     (agents.name, "settings", "text"),
     (agents.name, "forwards", "boolean not null default true"),
+    (agents.name, "joins", "integer"),
+    (agents.name, "if_exists", "text"),
+    (agents.name, "ready_at", "bigint"),
 )
 """Columns that the tables of an earlier build lack."""
 
@@ -137,7 +147,9 @@ class Subscription:
     """One subscriber's subscription to a publication.
 
     `starts` are the positions at which its articles' delivery starts. `forwards`: what the publisher has received from
-    others is delivered too.
+    others is delivered too. One that `joins` another, given by agent id, has a single article, which is copied while
+    the other goes on, and becomes one of the other's: the table that is there is treated as `if_exists` says, and what
+    it has is whole at `ready_at`.
     """
 
     agent_id: int
@@ -151,6 +163,9 @@ class Subscription:
     replicates_ddl: bool = True
     forwards: bool = False
     settings: SubscriptionSettings = field(default_factory=SubscriptionSettings)
+    joins: int | None = None
+    if_exists: IfExists = IfExists.DROP
+    ready_at: Position | None = None
 
     @property
     def reader(self) -> str:
@@ -304,6 +319,24 @@ def list_subscribed(connection: Connection, agent_id: int) -> tuple[Article, ...
     return tuple(decode_article(text) for text in connection.execute(query).scalars())
 
 
+def get_held(connection: Connection, agent_id: int, article_id: str) -> Article:
+    """Return an article of a subscription, as its subscriber has it."""
+    return next(held for held in list_subscribed(connection, agent_id) if held.article_id == article_id)
+
+
+def get_article(connection: Connection, publication: str, table_name: str) -> Article:
+    """Return an article by its table's current name, or its name when it was published.
+
+    Raises `PublicationUnknown`, `ArticleUnknown`.
+    """
+    publication_id = get_publication(connection, publication)
+    source_id = find_table_id(connection, table_name)
+    for article in list_articles(connection, publication_id):
+        if source_id == article.source_id or table_name in (article.table, f"{article.schema}.{article.table}"):
+            return article
+    raise ArticleUnknown(table_name, publication)
+
+
 def list_dropped(connection: Connection) -> tuple[Article, ...]:
     """Return the articles whose tables no longer exist, by publication and name."""
     if not is_made(connection):
@@ -339,13 +372,15 @@ SETTINGS: ColumnElement[str] = literal_column("""to_jsonb("MSdistribution_agents
 )
 """A subscription's settings as stored; null in the table of an earlier build."""
 
+JOINS: ColumnElement[str] = literal_column("""to_jsonb("MSdistribution_agents") ->> 'joins'""", Text)
+"""The agent that an article's agent joins; null of a subscription's own, and in the table of an earlier build."""
+
+_JOINING: Sequence[ColumnElement[str]] = tuple(
+    literal_column(f"""to_jsonb("MSdistribution_agents") ->> '{name}'""", Text).label(name)
+    for name in ("joins", "if_exists", "ready_at")
+)
+
 _classes = table("pg_class", column("oid"), schema="pg_catalog")
-
-
-def is_subscribed(connection: Connection, article_id: str) -> bool:
-    """Return whether any subscription has an article."""
-    mine = select(subscriptions.c.agent_id).where(subscriptions.c.article_id == article_id)
-    return connection.execute(mine).first() is not None
 
 
 def drop_article_step(article_id: str) -> Executable:
@@ -402,9 +437,10 @@ def list_subscriptions(connection: Connection, publication: str | None = None) -
             _REPLICATES_DDL,
             _FORWARDS,
             SETTINGS,
+            *_JOINING,
         )
         .join(publications, publications.c.publication_id == agents.c.publication_id)
-        .join(subscriptions, subscriptions.c.agent_id == agents.c.id)
+        .outerjoin(subscriptions, subscriptions.c.agent_id == agents.c.id)
         .order_by(agents.c.id, subscriptions.c.article_id)
     )
     if publication is not None:
@@ -412,8 +448,19 @@ def list_subscriptions(connection: Connection, publication: str | None = None) -
     found: dict[int, Subscription] = {}
     for row in connection.execute(query).mappings():
         subscription = found.setdefault(row["id"], _read(row))
-        subscription.starts[row["article_id"]] = Position(row["subscription_seqno"])
+        if row["article_id"] is not None:
+            subscription.starts[row["article_id"]] = Position(row["subscription_seqno"])
     return tuple(found.values())
+
+
+def list_joining(connection: Connection, agent_id: int) -> tuple[Subscription, ...]:
+    """Return the subscriptions that join a subscription, oldest first."""
+    return tuple(one for one in list_subscriptions(connection) if one.joins == agent_id)
+
+
+def find_subscription(connection: Connection, agent_id: int) -> Subscription | None:
+    """Return a subscription; None if it was dropped."""
+    return next((one for one in list_subscriptions(connection) if one.agent_id == agent_id), None)
 
 
 def _read(row: RowMapping) -> Subscription:
@@ -423,12 +470,16 @@ def _read(row: RowMapping) -> Subscription:
         subscriber=row["subscriber"],
         guid=row["subscription_guid"],
         starts={},
-        state=SubscriptionState(row["status"]),
+        # One without articles has no row that says so.
+        state=SubscriptionState(row["status"] if row["status"] is not None else SubscriptionState.ACTIVE),
         resumptions=row["resumptions"],
         constraints=None if row["constraints"] is None else Constraints(row["constraints"]),
         replicates_ddl=row["replicate_ddl"],
         forwards=row["forwards"],
         settings=SubscriptionSettings.decode(row["settings"]),
+        joins=None if row["joins"] is None else int(row["joins"]),
+        if_exists=IfExists(row["if_exists"] or IfExists.DROP),
+        ready_at=None if row["ready_at"] is None else Position(int(row["ready_at"])),
     )
 
 
@@ -436,7 +487,7 @@ def get_subscription(connection: Connection, publication: str, subscriber: str) 
     """Return one subscription. Raises `PublicationUnknown`, `SubscriptionUnknown`."""
     get_publication(connection, publication)
     for subscription in list_subscriptions(connection, publication):
-        if subscription.subscriber == subscriber:
+        if subscription.subscriber == subscriber and subscription.joins is None:
             return subscription
     raise SubscriptionUnknown(publication, subscriber)
 

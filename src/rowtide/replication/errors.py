@@ -459,7 +459,7 @@ class ArticleSuspended(DataLoss):
 
     number = 7166
     fact = "published table {table} is suspended from the transaction at LSN {lsn} on: {reason}"
-    hint = "Drop the subscriptions and the article, and add them again to copy the table; other tables continue."
+    hint = "Once the row is gone, copy the table with `rowtide replication reinitialize --article`; others continue."
     table: str
     lsn: str
     reason: str
@@ -472,8 +472,8 @@ class PublishedTableDropped(RowtideError):
     number = 7164
     fact = "published table {table} was dropped at the publisher; the subscriber keeps its rows"
     hint = (
-        "A new table of that name is not published. Drop the subscriptions and the article; "
-        "`add-subscription --sync-type replication-support-only` subscribes again without a copy."
+        "A new table of that name is not published: drop the article with `rowtide replication drop-article`, "
+        "and add it again."
     )
     table: str
 
@@ -529,17 +529,6 @@ class PublicationSubscribed(Denied):
     number = 14005
     fact = "publication {publication} has subscriptions"
     hint = "Drop them first with `rowtide replication drop-subscription`."
-    publication: str
-
-
-@numbered
-class ArticleSubscribed(Denied):
-    """An article with subscriptions cannot be dropped (SQL Server: 14046)."""
-
-    number = 14046
-    fact = "article {article} of publication {publication} has subscriptions"
-    hint = "Drop them first with `rowtide replication drop-subscription`."
-    article: str
     publication: str
 
 
@@ -829,6 +818,17 @@ class CopyRefused(RowtideError):
     )
     table: str
     sqlstate: str
+    reason: str
+
+
+@numbered
+class JoiningRefused(Invalid):
+    """The subscriber refuses to make a copied article one of its subscription's; the others go on."""
+
+    number = 7200
+    fact = "table {table} is copied, but does not join its subscription, because the subscriber refuses it: {reason}"
+    hint = "Remove the cause at the subscriber, then run `rowtide replication resume`."
+    table: str
     reason: str
 
 

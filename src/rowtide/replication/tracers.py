@@ -82,6 +82,8 @@ def post_token(engine: Engine, database: str, publication: str) -> int:
         posted = insert(tracer_tokens).values(publication_id=publication_id).returning(tracer_tokens.c.tracer_id)
         tracer_id = int(connection.execute(posted).scalar_one())
         for subscription in definitions.list_subscriptions(connection, publication):
+            if subscription.joins is not None:
+                continue
             expected = {"parent_tracer_id": tracer_id, "agent_id": subscription.agent_id}
             connection.execute(insert(tracer_history).values(expected))
         connection.execute(announce_token(publication, tracer_id))

@@ -12,7 +12,6 @@ from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.errors import (
     ArticleExists,
     ArticleNeedsKey,
-    ArticleSubscribed,
     ArticleTableMissing,
     ArticleUnknown,
     NothingReadsLog,
@@ -115,11 +114,9 @@ def test_password_is_refused_and_so_is_an_empty_publication(
         replicated.subscribe()
 
 
-def test_subscribed_articles_and_capture_cannot_be_dropped(published: ReplicatedDatabase) -> None:
+def test_subscribed_publication_and_capture_cannot_be_dropped(published: ReplicatedDatabase) -> None:
     published.subscribe()
 
-    with pytest.raises(ArticleSubscribed):
-        published.replication.drop_article(PUBLICATION, "orders")
     with pytest.raises(PublicationSubscribed):
         published.replication.drop_publication(PUBLICATION)
     with pytest.raises(LogStillRead, match="articles of publications too: shop/orders"):

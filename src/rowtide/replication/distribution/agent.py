@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,8 @@ from rowtide.replication.distribution.delivery import (
     BatchUndone,
     CallNotHeld,
     Delivery,
+    JoiningArticle,
+    JoiningMoved,
     resume_position,
 )
 from rowtide.replication.distribution.encoding import Calls, encode, filtered
@@ -81,6 +84,7 @@ class DistributionAgent:
         self._position = self._starting_position(manifest.refresh())
         self._advanced: Position | None = None
         self._has_altered = False
+        self._next_stop: Position | None = None
 
     @property
     def has_altered(self) -> bool:
@@ -91,6 +95,66 @@ class DistributionAgent:
     def position(self) -> Position:
         """Everything below was delivered, or was not for this subscription."""
         return self._position
+
+    @property
+    def is_past_hand_over(self) -> bool:
+        """Whether no copied chunk matters any more."""
+        return self._hand_over is None
+
+    @property
+    def is_level(self) -> bool:
+        """Whether everything that the log store had at the last step is delivered, and no copy matters any more."""
+        return self._hand_over is None and self._position >= self._manifest.state.position
+
+    def stop_at(self, position: Position) -> None:
+        """End a batch at a position, if it is still ahead."""
+        self._next_stop = position
+
+    def record_position(self) -> None:
+        """Let the subscriber record the position, even if nothing was delivered since its last batch."""
+        if self._delivery.progress.position < self._position:
+            self._delivery.begin(one_by_one=True)
+            self._delivery.end(self._position)
+
+    def take_in(self, joining: JoiningArticle, held_by: Subscription) -> bool:
+        """Deliver what a joining article lacks up to this position, in one with its becoming one of these.
+
+        `held_by` is its subscription so far. Returns false if that has to deliver more before: the article was altered,
+        or the log has a gap. Raises what `Delivery` raises.
+        """
+        state, article, since = self._manifest.refresh(), joining.article, joining.since
+        end = self._position
+        is_plain = find_altering(state, (article,), since, end) is None and find_gap(state, since, end) is None
+        if self._hand_over is not None or since.epoch != end.epoch or not is_plain:
+            return False
+        self._keep_suspension(state, article, held_by)
+        starts = {**self._subscription.starts, article.article_id: held_by.starts[article.article_id]}
+        self._subscription = replace(self._subscription, starts=starts)
+        while True:
+            try:
+                self._deliver_joining(self._manifest.state, joining)
+            except CallNotHeld as found:
+                self._suspend(found.call, found.reason)
+            except JoiningMoved:
+                return False
+            else:
+                return True
+
+    def _deliver_joining(self, state: ManifestState, joining: JoiningArticle) -> None:
+        versions = self._find_versions(state, (joining.article,))
+        self._delivery.begin(one_by_one=True)
+        for call in self._read_calls(state, joining.since, self._position, versions):
+            self._run(call)
+        self._delivery.join(joining)
+        self._delivery.end(self._position)
+
+    def _keep_suspension(self, state: ManifestState, article: Article, held_by: Subscription) -> None:
+        """Record of this subscription from where on the subscriber lacks a joining article, if it does."""
+        known = {(one.member_id, one.lsn) for one in state.lacking(self._subscription.reader)}
+        for one in state.lacking(held_by.reader):
+            if one.member_id == article.article_id and (one.member_id, one.lsn) not in known:
+                reader = self._subscription.reader
+                self._manifest.append(TransactionLeftOut(reader, one.member_id, one.lsn, one.reason))
 
     def step(self) -> bool:
         """Deliver what the log store has now, in bounded portions; return whether there was anything to do.
@@ -155,7 +219,10 @@ class DistributionAgent:
 
     def _bound(self, end: Position) -> Position:
         """End the batch at the hand-over's end: after it, the copies no longer matter."""
-        return end if self._hand_over is None else min(end, self._hand_over.until)
+        stops = [] if self._hand_over is None else [self._hand_over.until]
+        if self._next_stop is not None and self._next_stop > self._position:
+            stops.append(self._next_stop)
+        return min(end, *stops) if stops else end
 
     def _end_hand_over(self) -> bool:
         """Advance the subscriber past the hand-over, even if nothing was delivered, before it deletes its chunks.
@@ -227,7 +294,7 @@ class DistributionAgent:
         batch: _Batch | None = None
         limits = BatchLimits.of(self._subscription.settings)
         cutter, smaller = Cutter(limits), Cutter(limits.at_most(ONE_BY_ONE))
-        for call in self._read_calls(state, end, self._find_versions(state)):
+        for call in self._read_calls(state, self._position, end, self._find_versions(state, self._articles)):
             commands = _count(call)
             whole, part = cutter.ends_before(call.lsn, commands), smaller.ends_before(call.lsn, commands)
             reached = part if one_by_one and whole is None else whole
@@ -271,13 +338,13 @@ class DistributionAgent:
         end = Position(transaction.lsn.value + 1)
         versions = [
             (transaction.article_of(article.article_id, version.table_id), version)
-            for article, version in self._find_versions(state)
+            for article, version in self._find_versions(state, self._articles)
         ]
         self._times = CommitTimes()
         self._delivery.begin(one_by_one=True)
         batch = _Batch()
         batch.count(transaction.lsn.value)
-        for call in self._read_calls(state, end, versions):
+        for call in self._read_calls(state, self._position, end, versions):
             for followed in transaction.until(call.article):
                 self._delivery.alter(followed)
             batch.commands += _count(call)
@@ -319,41 +386,41 @@ class DistributionAgent:
     def _tell_dropped(self, error: ArticleEnded) -> None:
         self._context.watchers.on_dropped(DroppedTable(self._subscription, error))
 
-    def _find_versions(self, state: ManifestState) -> list[tuple[Article, TableVersion]]:
+    def _find_versions(self, state: ManifestState, articles: Iterable[Article]) -> list[tuple[Article, TableVersion]]:
         return [
             (article, version)
-            for article in self._articles
+            for article in articles
             for version in state.tables.values()
             if version.shape.source_id == article.source_id
         ]
 
     def _read_calls(
-        self, state: ManifestState, end: Position, versions: Sequence[tuple[Article, TableVersion]]
+        self, state: ManifestState, begin: Position, end: Position, versions: Sequence[tuple[Article, TableVersion]]
     ) -> Iterator[Call | Block]:
         held_bytes = 0
-        for segment in segments_between(state, self._position, end):
+        for segment in segments_between(state, begin, end):
             present = [found for found in versions if found[1].table_id in segment.tables]
             if present:
                 if held_bytes + segment.raw_bytes > MAX_BATCH_BYTES:
                     self._delivery.flush()
                     held_bytes = 0
                 held_bytes += segment.raw_bytes
-                yield from in_blocks(self._read_segment(segment, present, end))
+                yield from in_blocks(self._read_segment(segment, present, begin, end))
 
     def _read_segment(
-        self, segment: Segment, present: Iterable[tuple[Article, TableVersion]], end: Position
+        self, segment: Segment, present: Iterable[tuple[Article, TableVersion]], begin: Position, end: Position
     ) -> list[Calls]:
         records = read_segment(self._manifest.store, segment.path)
         self._times.add(records)
-        return list(self._encode(records, present, end))
+        return list(self._encode(records, present, begin, end))
 
     def _encode(
-        self, records: pa.Table, present: Iterable[tuple[Article, TableVersion]], end: Position
+        self, records: pa.Table, present: Iterable[tuple[Article, TableVersion]], begin: Position, end: Position
     ) -> Iterator[Calls]:
         lsns, table_ids = records["commit_lsn"].to_numpy(), records["table_id"].to_numpy()
         is_sent = np.ones(len(lsns), np.bool_) if self._subscription.forwards else are_local(records)
         for article, version in present:
-            start = max(self._position, self._subscription.starts[article.article_id])
+            start = max(begin, self._subscription.starts[article.article_id])
             stop = min(end, self._find_suspension(article) or end)
             is_inside = (lsns >= start.value) & (lsns < stop.value) & (table_ids == version.table_id) & is_sent
             copy = self._hand_over.copies[article.article_id] if self._hand_over is not None else None

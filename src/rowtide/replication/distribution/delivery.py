@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rowtide.replication.articles import Article
     from rowtide.replication.distribution.batches import Block, Call
     from rowtide.replication.schema_changes import Followed, SchemaChange
+    from rowtide.replication.snapshot.table_details import TableDetails
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,24 @@ class AlterationRefused(Exception):
         self.reason = reason
 
 
+class JoiningMoved(Exception):
+    """A joining article has no longer exactly what it was said to have; the batch was rolled back."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoiningArticle:
+    """An article that becomes one of a subscription's, known by the subscriber as `guid` so far.
+
+    It has everything below `since`. With details, foreign keys between its table and those of `others` are created.
+    """
+
+    guid: str
+    since: Position
+    article: Article
+    details: TableDetails | None
+    others: tuple[tuple[Article, TableDetails], ...]
+
+
 class Delivery(Protocol):
     """An agent's connection to a subscriber, fenced by an epoch.
 
@@ -78,6 +97,12 @@ class Delivery(Protocol):
 
         Calls before are of the article as it was, calls after as it is; `open` gets it from then on. Raises
         `AlterationRefused`, and `SubscriberTableInUse` if others use the table for too long.
+        """
+
+    def join(self, joining: JoiningArticle) -> None:
+        """Take in an article, after its calls in a batch that is sent `one_by_one`, and fence its agent.
+
+        Raises as `alter`, and `JoiningMoved`.
         """
 
     def flush(self) -> None:

@@ -113,6 +113,9 @@ def open_comparison(
             yield Comparison(subscription, published, subscribed, manifest, end, held)
 
 
+_COPIED_STILL = "it is copied still, to join its subscription"
+
+
 def compare_all(
     engine: Engine,
     url: str,
@@ -128,6 +131,9 @@ def compare_all(
     """
     on_compare = options.get("on_compare", _ignore)
     for subscription, articles in wanted:
+        if subscription.joins is not None:
+            yield from (not_compared(subscription, article, _COPIED_STILL) for article in articles)
+            continue
         deadline = time.monotonic() + options.get("wait_s", _WAIT_S)
         waiting = list(articles)
         while waiting:

@@ -117,6 +117,7 @@ def list_subscriptions(engine: Engine, database: str, publication: str | None = 
                 func.min(subscriptions.c.subscription_time).label("subscribed_at"),
             )
             .select_from(agents.join(publications).join(subscriptions).join(articles, delivered))
+            .where(definitions.JOINS.is_(None))
             .group_by(publications.c.publication, agents.c.id)
         )
         known = {(row.publication, row.subscriber): row for row in connection.execute(query)}
@@ -136,7 +137,7 @@ def list_subscriptions(engine: Engine, database: str, publication: str | None = 
             oldest_queued=status.oldest_undelivered if status.undelivered_commands else None,
         )
         for status in read_status(engine, database, publication)
-        if (row := known.get((status.publication, status.subscriber))) is not None
+        if status.joining is None and (row := known.get((status.publication, status.subscriber))) is not None
     )
 
 

@@ -73,15 +73,16 @@ def find_wanted(engine: Engine, url: str, publication: str, options: CompareOpti
             if subscriber is None
             else (definitions.get_subscription(connection, publication, subscriber),)
         )
-        return [(one, _choose_articles(connection, one, article)) for one in subscriptions]
+        chosen = [(one, _choose_articles(connection, one, article)) for one in subscriptions]
+    found = [(one, articles) for one, articles in chosen if articles]
+    if article is not None and not found:
+        raise ArticleUnknown(article, publication)
+    return found
 
 
 def _choose_articles(connection: Connection, subscription: Subscription, name: str | None) -> Sequence[Article]:
     subscribed = definitions.list_subscribed(connection, subscription.agent_id)
-    found = [one for one in subscribed if name in (None, one.name, f"{one.schema}.{one.table}")]
-    if name is not None and not found:
-        raise ArticleUnknown(name, subscription.publication)
-    return found
+    return [one for one in subscribed if name in (None, one.name, f"{one.schema}.{one.table}")]
 
 
 def _compare(comparison: Comparison, article: Article, *, with_checksum: bool) -> Iterator[ArticleValidation]:

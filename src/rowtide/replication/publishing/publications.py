@@ -12,7 +12,7 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 
 from rowtide.core.names import require_name
 from rowtide.databases.postgres.alterations import Alterations, Committing
-from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
+from rowtide.databases.postgres.catalogue import find_by_id, find_table
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import find_source, forget_feature, read_source
 from rowtide.log.postgres import membership
@@ -22,16 +22,15 @@ from rowtide.log.postgres.provenance import find_owner
 from rowtide.log.postgres.provision import OpenedSource, remove_source, take_source
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.replication import definitions, history, retention, tracers
+from rowtide.replication import definitions, history, joining, retention, tracers
 from rowtide.replication.articles import FEATURE, Article, ArticleRequest, as_member, define_article
 from rowtide.replication.errors import (
     ArticleExists,
-    ArticleSubscribed,
-    ArticleUnknown,
     PublicationExists,
     PublicationSubscribed,
 )
 from rowtide.replication.publishing.log_source import ensure_source, find_own_source
+from rowtide.replication.sync_types import IfExists
 
 
 def add_publication(
@@ -67,7 +66,7 @@ def add_publication(
 def _make_distribution_database(connection: Connection) -> None:
     """Create the missing tables of the distribution database, which is a schema at the publisher."""
     connection.execute(CreateSchema(definitions.SCHEMA, if_not_exists=True))
-    for module in (definitions, history, retention, tracers):
+    for module in (definitions, joining, history, retention, tracers):
         # What each keeps is in the metadata that they share, once it is imported.
         module.metadata.create_all(connection)
     definitions.complete(connection)
@@ -131,9 +130,16 @@ def _forget_publication(engine: Engine, publication_id: int) -> None:
 
 
 def add_article(
-    alterations: Alterations, database: str, publication: str, table: str, request: ArticleRequest
+    alterations: Alterations,
+    database: str,
+    publication: str,
+    table: str,
+    request: ArticleRequest,
+    if_exists: IfExists = IfExists.FAIL,
 ) -> Article:
-    """Publish a table.
+    """Publish a table; the publication's subscribers get a snapshot of it while everything else is delivered.
+
+    `if_exists`: what becomes of a table that a subscriber has already.
 
     Raises the errors of `define_article`, `PublicationUnknown`, `ArticleExists`, `TableNotFound`, `LockNotObtained`.
     """
@@ -141,7 +147,7 @@ def add_article(
 
     def plan(connection: Connection) -> Sequence[Executable]:
         source = read_source(connection, database)
-        article, steps = _plan_add(connection, source, publication, table, request)
+        article, steps = _plan_add(connection, source, publication, table, request, if_exists)
         defined[:] = [article]
         return steps
 
@@ -150,7 +156,12 @@ def add_article(
 
 
 def _plan_add(
-    connection: Connection, source: SourceDefinition, publication: str, table_name: str, request: ArticleRequest
+    connection: Connection,
+    source: SourceDefinition,
+    publication: str,
+    table_name: str,
+    request: ArticleRequest,
+    if_exists: IfExists,
 ) -> tuple[Article, list[Executable]]:
     """Return a new article and the steps that publish it, in the log's order."""
     publication_id = definitions.get_publication(connection, publication)
@@ -171,9 +182,20 @@ def _plan_add(
         *membership.lock_steps(table),
         *join,
         definitions.add_article_step(publication_id, article),
+        *_join_subscriptions(connection, publication, article, if_exists),
         membership.announce_enabled(member),
     ]
     return article, steps
+
+
+def _join_subscriptions(
+    connection: Connection, publication: str, article: Article, if_exists: IfExists
+) -> list[Executable]:
+    """Return the steps that let a new article join the publication's subscriptions."""
+    known = [one for one in definitions.list_subscriptions(connection, publication) if one.joins is None]
+    if known:
+        joining.ensure_made(connection)
+    return [step for one in known for step in joining.join_steps(one, article.article_id, if_exists)]
 
 
 def find_child_tables(engine: Engine, table: str) -> tuple[str, ...]:
@@ -183,7 +205,7 @@ def find_child_tables(engine: Engine, table: str) -> tuple[str, ...]:
 
 
 def drop_article(alterations: Alterations, database: str, publication: str, table: str) -> None:
-    """Remove a table from a publication. Raises `ArticleUnknown`, `ArticleSubscribed`, `LockNotObtained`."""
+    """Remove a table from a publication; subscribers keep their rows. Raises `ArticleUnknown`, `LockNotObtained`."""
 
     def plan(connection: Connection) -> Sequence[Executable]:
         return _plan_drop(connection, read_source(connection, database), publication, table)
@@ -192,9 +214,7 @@ def drop_article(alterations: Alterations, database: str, publication: str, tabl
 
 
 def _plan_drop(connection: Connection, source: SourceDefinition, publication: str, table_name: str) -> list[Executable]:
-    article = _get_article(connection, publication, table_name)
-    if definitions.is_subscribed(connection, article.article_id):
-        raise ArticleSubscribed(table_name, publication)
+    article = definitions.get_article(connection, publication, table_name)
     table = find_by_id(connection, article.source_id)
     steps = [*membership.lock_steps(table), membership.unregister_step(article.article_id)]
     if membership.count_members(connection, article.source_id) == 1:
@@ -205,16 +225,24 @@ def _plan_drop(connection: Connection, source: SourceDefinition, publication: st
         steps += membership.leave_steps(source, leaving, identities, article.source_id)
     return [
         *steps,
+        *_leave_subscriptions(connection, publication, article),
         definitions.drop_article_step(article.article_id),
         membership.announce_disabled(article.article_id),
     ]
 
 
-def _get_article(connection: Connection, publication: str, table_name: str) -> Article:
-    """Return an article by its table's current name, or its name when it was published."""
-    publication_id = definitions.get_publication(connection, publication)
-    source_id = find_table_id(connection, table_name)
-    for article in definitions.list_articles(connection, publication_id):
-        if source_id == article.source_id or table_name in (article.table, f"{article.schema}.{article.table}"):
-            return article
-    raise ArticleUnknown(table_name, publication)
+def _leave_subscriptions(connection: Connection, publication: str, article: Article) -> list[Executable]:
+    """Return the steps that take an article from the publication's subscriptions."""
+    known = {one.agent_id: one for one in definitions.list_subscriptions(connection, publication)}
+    holders = [one for one in known.values() if article.article_id in one.starts]
+    if holders:
+        joining.ensure_made(connection)
+    return [
+        step
+        for holder in holders
+        for step in joining.detach_steps(
+            known[holder.joins or holder.agent_id],
+            holder,
+            definitions.get_held(connection, holder.agent_id, article.article_id),
+        )
+    ]

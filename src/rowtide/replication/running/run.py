@@ -123,7 +123,7 @@ class ReplicationAgent:
         Return whether to be called again at once: with `once`, after waiting for the subscriptions to end.
         """
         present = definitions.list_subscriptions(connection, self._scope.publication)
-        elsewhere = self._assign(connection, runs, list(self._wanted(present)))
+        elsewhere = self._assign(connection, runs, list(self._wanted(present)), present)
         is_over = not elsewhere and (runs.have_all_failed or (self._is_once and runs.have_ended))
         if present and (is_over or time.monotonic() >= self._next_expiry):
             self._deactivate_expired(connection, runs, present)
@@ -136,12 +136,16 @@ class ReplicationAgent:
         return self._is_once
 
     def _assign(
-        self, connection: Connection, runs: SubscriptionRuns, wanted: Sequence[Subscription]
+        self,
+        connection: Connection,
+        runs: SubscriptionRuns,
+        wanted: Sequence[Subscription],
+        present: Sequence[Subscription],
     ) -> list[Subscription]:
         """Run the agents that no other process runs; return the subscriptions that are left to others."""
         over = {subscription.agent_id for subscription in wanted if runs.is_over(subscription)}
         claimed = self._claims.take({subscription.agent_id for subscription in wanted} - over)
-        runs.follow(found for found in wanted if found.agent_id in over | claimed)
+        runs.follow((found for found in wanted if found.agent_id in over | claimed), present)
         self._claims.keep(runs.at_work)
         left = [found for found in wanted if found.agent_id not in over | claimed]
         self._tell_elsewhere(connection, left)
@@ -220,5 +224,5 @@ class ReplicationAgent:
         """Return the run's that are not paused; with `once`, of those that existed when the run began."""
         for subscription in filter(self._scope.includes, present):
             is_meant = not self._is_once or subscription.agent_id in self._first
-            if is_meant and subscription.state is SubscriptionState.ACTIVE:
+            if is_meant and subscription.state in (SubscriptionState.ACTIVE, SubscriptionState.WAITING):
                 yield subscription

@@ -1,8 +1,11 @@
-"""The agent of one subscription: what its subscriber lacks is copied, then its changes are delivered."""
+"""The agent of one subscription: what its subscriber lacks is copied, then its changes are delivered.
+
+Articles that were added, or are copied again, join while it delivers; see `JoiningAgent`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,67 +22,77 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
-from rowtide.replication.definitions import Subscription
+from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.alterations import fold
 from rowtide.replication.distribution.context import DeliveryContext
-from rowtide.replication.errors import CopyRefused, CopyUnreadable
+from rowtide.replication.distribution.delivery import AlterationRefused
+from rowtide.replication.distribution.watchers import DroppedTable, Trouble
+from rowtide.replication.errors import CopyRefused, CopyUnreadable, JoiningRefused, PublishedTableDropped
+from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.schema_changes import Unfollowed, as_alteration, bound, follow
 from rowtide.replication.snapshot.agent import SnapshotAgent
 from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus, SnapshotTarget
+from rowtide.replication.subscribing.joining import clean, complete, mark_unready, read_joining
 from rowtide.replication.targets.kinds import kind_of
+
+Look = Callable[[], Sequence[Subscription]]
+"""Returns the subscriptions that were recorded lately; cheap, since it is called at each step."""
 
 
 class SubscriptionAgent:
     """A snapshot agent until its work is done, a distribution agent from then on; made by `open`."""
 
     def __init__(
-        self,
-        context: DeliveryContext,
-        subscription: Subscription,
-        articles: tuple[Article, ...],
-        manifest: Manifest,
-        held: ExitStack,
+        self, context: DeliveryContext, subscription: Subscription, manifest: Manifest, held: ExitStack, look: Look
     ) -> None:
         self._context = context
         self._subscription = subscription
-        self._articles = articles
+        self._articles: tuple[Article, ...] = ()
         self._manifest = manifest
         self._held = held
+        self._look = look
         self._snapshot: SnapshotAgent | None = None
         self._failed_at: Position | None = None
         self._distribution: DistributionAgent | None = None
-        self._target = self._open_target()
+        self._open_now()
 
     @classmethod
     @contextmanager
-    def open(cls, context: DeliveryContext, subscription: Subscription) -> Iterator[SubscriptionAgent]:
+    def open(
+        cls, context: DeliveryContext, subscription: Subscription, look: Look = tuple
+    ) -> Iterator[SubscriptionAgent]:
         """Open a subscription's agent, which takes the place of any before; the run's own settings go first.
 
-        It shares nothing with other agents: each may run in a thread of its own. Raises `DatabaseNotEnabled`, and what
-        opening a subscriber raises.
+        It shares nothing with other agents: each may run in a thread of its own. `look` tells which articles were
+        added, dropped and copied since. Raises `DatabaseNotEnabled`, and what opening a subscriber raises.
         """
         with translated(), context.engine.connect() as connection:
             source = read_source(connection, context.url)
-            articles = definitions.list_subscribed(connection, subscription.agent_id)
         manifest = open_own_manifest(source)
-        subscription = replace(subscription, settings=subscription.settings.changed(**context.settings))
         with ExitStack() as held:
-            yield cls(context, subscription, articles, manifest, held)
+            yield cls(context, subscription, manifest, held, look)
 
     @property
     def position(self) -> Position | None:
         """Everything below is delivered; None while rows are copied."""
         return self._distribution.position if self._distribution is not None else None
 
+    def record_if_level(self) -> Position | None:
+        """Once everything is delivered, let the subscriber record how far that is, and return it; None before."""
+        if self._distribution is None or not self._distribution.is_level:
+            return None
+        self._distribution.record_position()
+        return self._distribution.position
+
     def step(self) -> bool:
         """Do one piece of work; return whether there was any. Raises what either agent raises."""
+        if self._has_changed():
+            self._open_again()
+            return True
         if self._distribution is not None:
-            worked = self._distribution.step()
-            if self._distribution.has_altered:
-                self._open_again()
-            return worked
+            return self._deliver(self._distribution)
         state = self._target.read_state()
         if state.status is SnapshotStatus.COPYING:
             return self._copy()
@@ -90,6 +103,56 @@ class SubscriptionAgent:
             self._target.close()
         self._distribution = self._held.enter_context(self._open_distribution(state))
         return True
+
+    def _deliver(self, distribution: DistributionAgent) -> bool:
+        worked = distribution.step()
+        if distribution.has_altered:
+            self._open_again()
+            return worked
+        return self._take_in_ready(distribution) or worked
+
+    def _take_in_ready(self, distribution: DistributionAgent) -> bool:
+        """Let an article join that is ready; return whether one has."""
+        for ready in self._look():
+            if ready.joins == self._subscription.agent_id and ready.state is SubscriptionState.READY:
+                return self._take_in(distribution, ready)
+        return False
+
+    def _take_in(self, distribution: DistributionAgent, ready: Subscription) -> bool:
+        since = ready.ready_at
+        if since is None or not distribution.is_past_hand_over:
+            return False
+        if distribution.position < since:
+            distribution.stop_at(since)
+            return False
+        engine = self._context.engine
+        joining = read_joining(engine, ready, since, self._articles)
+        if joining is None:
+            return False
+        try:
+            has_joined = distribution.take_in(joining, ready)
+        except AlterationRefused as error:
+            self._give_up(ready, JoiningRefused(f"{joining.article.schema}.{joining.article.table}", error.reason))
+            return True
+        if has_joined:
+            complete(engine, self._manifest, ready, self._subscription)
+            self._open_again()
+        else:
+            mark_unready(engine, ready)
+        return True
+
+    def _give_up(self, ready: Subscription, error: JoiningRefused) -> None:
+        """Pause an article that the subscriber does not take in; the subscription goes on without it."""
+        with translated(), self._context.engine.begin() as connection:
+            definitions.set_status(connection, ready.agent_id, SubscriptionState.INACTIVE)
+        AgentHistory(self._context.engine, ready).fail(error)
+        self._context.watchers.on_trouble(Trouble(ready, error, None))
+
+    def _has_changed(self) -> bool:
+        """Whether articles were added to the subscription or dropped from it since it was opened."""
+        known = self._subscription
+        now = next((one for one in self._look() if one.agent_id == known.agent_id), known)
+        return now.resumptions > known.resumptions
 
     def _read_articles(self) -> None:
         """Read which articles the subscriber has, after schema changes."""
@@ -102,9 +165,30 @@ class SubscriptionAgent:
 
     def _open_again(self) -> None:
         """Open everything of the subscriber again: what is known of its tables and procedures has changed."""
-        self._distribution = None
+        self._distribution = self._snapshot = None
         self._held.close()
+        self._open_now()
+
+    def _open_now(self) -> None:
+        """Open the subscriber, and bring what it has and what is recorded of its articles together."""
         self._target = self._open_target()
+        engine, known = self._context.engine, self._subscription
+        if known.joins is None:
+            clean(engine, known)
+            self._complete_joined()
+        with translated(), engine.connect() as connection:
+            now = definitions.find_subscription(connection, known.agent_id) or known
+            self._subscription = replace(now, settings=now.settings.changed(**self._context.settings))
+            self._articles = definitions.list_subscribed(connection, known.agent_id)
+
+    def _complete_joined(self) -> None:
+        """Record articles that have joined, as the subscriber says, before the agent could record it."""
+        known = self._subscription
+        with translated(), self._context.engine.connect() as connection:
+            joining = definitions.list_joining(connection, known.agent_id)
+        for one in joining:
+            if kind_of(known.subscriber).has_joined(known.subscriber, one.guid):
+                complete(self._context.engine, self._manifest, one, known)
 
     def _record_followed(self) -> None:
         """Record in the distribution database which schema changes the subscriber was brought through."""
@@ -162,9 +246,20 @@ class SubscriptionAgent:
             is_copied_as=self._is_copied_as,
         )
 
+    def _tell_dropped(self, dropped: DroppedTable) -> None:
+        """Report a table that is no more, unless its article was dropped meanwhile."""
+        with translated(), self._context.engine.connect() as connection:
+            known = definitions.list_subscribed(connection, self._subscription.agent_id)
+        if not isinstance(dropped.error, PublishedTableDropped) or any(
+            dropped.error.table == f"{article.schema}.{article.table}" for article in known
+        ):
+            self._context.watchers.on_dropped(dropped)
+
     @contextmanager
     def _open_distribution(self, state: SnapshotState) -> Iterator[DistributionAgent]:
-        subscription, articles, context = self._subscription, self._articles, self._context
+        subscription, articles = self._subscription, self._articles
+        watchers = replace(self._context.watchers, on_dropped=self._tell_dropped)
+        context = replace(self._context, watchers=watchers)
         opened = kind_of(subscription.subscriber).open_delivery(subscription, articles)
         with closing(opened) as delivery:
             hand_over = None if state.end is None else self._plan_hand_over(state, state.end)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,11 +12,13 @@ from functools import partial
 from rowtide.agents.loop import Agent, run_agent
 from rowtide.agents.runs import JobRun, RunOutcome, RunStopped
 from rowtide.core.errors import RowtideError
-from rowtide.replication.definitions import Subscription
+from rowtide.core.lsn import Position
+from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand, Trouble
 from rowtide.replication.errors import AgentReplaced
 from rowtide.replication.running.agent_history import AgentHistory
+from rowtide.replication.running.joining_agent import JoiningAgent, open_agent
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 
 _IDLE_S = 0.1
@@ -38,12 +40,19 @@ class _SubscriptionThread:
         """Tell whether a run that has ended is followed by another.
 
         It was wanted again, or resumed after an error, or another process had taken over meanwhile: while this one
-        could not reach the distribution database, say.
+        could not reach the distribution database, say. An article that was ready to join is wanted again if it has to
+        deliver more before.
         """
-        if self.run.outcome is RunOutcome.STOPPED:
-            return True
         is_resumed = now.resumptions > self.subscription.resumptions
-        return self.run.outcome is RunOutcome.FAILED and (is_resumed or isinstance(self.run.error, AgentReplaced))
+        match self.run.outcome:
+            case RunOutcome.STOPPED:
+                return True
+            case RunOutcome.FAILED:
+                return is_resumed or isinstance(self.run.error, AgentReplaced)
+            case RunOutcome.SUCCEEDED:
+                return now.joins is not None
+            case _:
+                return False
 
 
 class SubscriptionRuns:
@@ -59,13 +68,17 @@ class SubscriptionRuns:
         self._target = target
         self._threads: dict[int, _SubscriptionThread] = {}
         self._given_up: list[tuple[Subscription, RowtideError]] = []
+        self._present: tuple[Subscription, ...] = ()
+        self._awaiting: frozenset[int] = frozenset()
 
-    def follow(self, wanted: Iterable[Subscription]) -> None:
-        """Start what is wanted and was not, stop what no longer is, report what has failed.
+    def follow(self, wanted: Iterable[Subscription], present: Sequence[Subscription]) -> None:
+        """Start what is wanted of all that is present and was not, stop what no longer is, report what has failed.
 
         What has other settings now is stopped and started. What has failed stays so until it is resumed.
         """
         by_id = {subscription.agent_id: subscription for subscription in wanted}
+        self._present = tuple(present)
+        self._awaiting = frozenset(self._find_awaiting(by_id))
         for agent_id, thread in list(self._threads.items()):
             now = by_id.get(agent_id)
             if now is None or now.settings != thread.subscription.settings:
@@ -139,6 +152,14 @@ class SubscriptionRuns:
             thread.history.retry(error)
             self._context.watchers.on_trouble(Trouble(now, error, 0.0))
 
+    def _find_awaiting(self, wanted: Mapping[int, Subscription]) -> Iterator[int]:
+        """Yield the subscriptions that articles are about to join."""
+        failed = {subscription.agent_id for subscription, _ in self._failed}
+        for one in self._present:
+            is_worked_on = one.agent_id in wanted and one.agent_id not in failed
+            if one.joins is not None and (is_worked_on or one.state is SubscriptionState.READY):
+                yield one.joins
+
     def _report_failures(self) -> None:
         for thread in self._threads.values():
             error = thread.run.error
@@ -171,8 +192,15 @@ class SubscriptionRuns:
 
     @contextmanager
     def _open(self, subscription: Subscription, context: DeliveryContext) -> Iterator[Agent]:
-        with SubscriptionAgent.open(context, subscription) as agent:
-            yield _UntilTarget(agent, context.stop, self._target)
+        with open_agent(context, subscription, lambda: self._present) as agent:
+            yield _UntilTarget(agent, context.stop, partial(self._has_all, subscription))
+
+    def _has_all(self, subscription: Subscription, reached: Position | None) -> bool:
+        """Whether a subscription's agent has done all that is wanted; a joining article's has once it is ready."""
+        if reached is None or subscription.joins is not None:
+            return reached is not None
+        is_reached = self._target is not None and reached.log > self._target
+        return is_reached and subscription.agent_id not in self._awaiting
 
     def _context_of(self, history: AgentHistory, run: JobRun) -> DeliveryContext:
         """Return the context of one subscription's agent: what it reports is also written to its history."""
@@ -198,16 +226,15 @@ class SubscriptionRuns:
 
 @dataclass(frozen=True, slots=True)
 class _UntilTarget:
-    """An agent that ends its run at the target."""
+    """An agent that ends its run at a position."""
 
-    agent: SubscriptionAgent
+    agent: SubscriptionAgent | JoiningAgent
     stop: threading.Event
-    target: int | None
+    is_over: Callable[[Position | None], bool]
 
     def step(self) -> bool:
         worked = self.agent.step()
-        reached = self.agent.position
-        if self.target is not None and reached is not None and reached.log > self.target:
+        if self.is_over(self.agent.position):
             self.stop.set()
         return worked
 

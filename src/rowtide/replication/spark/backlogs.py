@@ -100,7 +100,8 @@ def _deliver_in_tasks(
 def _is_worth_a_task(subscription: Subscription, state: ManifestState, least_rows: int) -> bool:
     reader = state.readers.get(subscription.reader)
     is_file = parse_url(subscription.subscriber).kind.is_file
-    if reader is None or subscription.state is not SubscriptionState.ACTIVE or is_file:
+    is_whole = subscription.joins is None
+    if reader is None or subscription.state is not SubscriptionState.ACTIVE or is_file or not is_whole:
         return False
     return sum(segment.rows for segment in segments_between(state, reader.position, state.position)) >= least_rows
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import assert_never
 
 from sqlalchemy import Connection, column, select, table
 
+from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import has_table, read_server_time
 from rowtide.log.commit_times import find_oldest_waiting
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
 from rowtide.replication import definitions, history
+from rowtide.replication.articles import Article
 from rowtide.replication.claims import list_claims
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.history import HistoricState
@@ -27,7 +31,8 @@ class SubscriptionDelivery:
 
     `runstatus` and `comments` are those of the newest row of its agent's history, None before the first; `delivered_by`
     is the host and process that it runs in, None while it runs in none. Changes since `oldest_waiting` wait in the log
-    store, None where none does; the log store keeps them for the retention.
+    store, None where none does; the log store keeps them for the retention. `joining` tells what is copied of an
+    article that joins a subscription, None of a subscription.
     """
 
     publication: str
@@ -38,6 +43,7 @@ class SubscriptionDelivery:
     comments: str | None
     oldest_waiting: datetime | None
     delivered_by: str | None = None
+    joining: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,14 @@ def read_delivery_status(
         retention=read_max_retention(connection),
         publications=publications,
         subscriptions=tuple(
-            _describe(subscription, store, state, last.get(subscription.agent_id), claims.get(subscription.agent_id))
+            _describe(
+                subscription,
+                store,
+                state,
+                last.get(subscription.agent_id),
+                claims.get(subscription.agent_id),
+                definitions.list_subscribed(connection, subscription.agent_id),
+            )
             for subscription in definitions.list_subscriptions(connection)
         ),
     )
@@ -78,23 +91,44 @@ def list_delivered_here(connection: Connection) -> tuple[str, ...]:
     return tuple(connection.execute(select(_PROGRESS.c.publication).distinct().order_by("publication")).scalars())
 
 
+def describe_joining(subscription: Subscription, articles: Iterable[Article]) -> str | None:
+    """Describe how far an article that joins a subscription is; None of a subscription. Pure."""
+    if subscription.joins is None:
+        return None
+    tables = ", ".join(f"{article.schema}.{article.table}" for article in articles)
+    match subscription.state:
+        case SubscriptionState.INACTIVE:
+            return f"{tables} is not copied: paused"
+        case SubscriptionState.WAITING:
+            return f"{tables} is to be copied"
+        case SubscriptionState.ACTIVE:
+            return f"{tables} is copied; its commits are not whole yet"
+        case SubscriptionState.READY:
+            at = CommitLsn(subscription.ready_at.value) if subscription.ready_at is not None else "now"
+            return f"{tables} is copied; its commits are whole from LSN {at} on, once it joins"
+        case _:
+            assert_never(subscription.state)
+
+
 def _describe(
     subscription: Subscription,
     store: Store,
     state: ManifestState,
     last: HistoricState | None,
     delivered_by: str | None,
+    articles: Sequence[Article],
 ) -> SubscriptionDelivery:
     reader = state.readers.get(subscription.reader)
     return SubscriptionDelivery(
         publication=subscription.publication,
         subscriber=subscription.subscriber,
         is_paused=subscription.state is SubscriptionState.INACTIVE,
-        is_deactivated=reader is None,
+        is_deactivated=reader is None and subscription.joins is None,
         runstatus=last.runstatus if last is not None else None,
         comments=last.comments if last is not None else None,
         oldest_waiting=find_oldest_waiting(store, state, reader.position) if reader is not None else None,
         delivered_by=delivered_by,
+        joining=describe_joining(subscription, articles),
     )
 
 

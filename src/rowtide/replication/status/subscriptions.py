@@ -24,6 +24,7 @@ from rowtide.replication.claims import list_claims
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.errors import ArticleEnded, ArticleSuspended, PublishedTableDropped
 from rowtide.replication.history import HistoricState, RunStatus
+from rowtide.replication.status.delivery import describe_joining
 from rowtide.replication.status.pending import count_pending
 
 
@@ -37,7 +38,9 @@ class SubscriptionStatus:
     the error that keeps the log from being read, or why a published table has ended. `undelivered_commands` counts
     changes of its articles that wait in the log store, including those that a row filter will leave out;
     `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first was read at
-    `oldest_undelivered`. `as_of`: everything committed by then, by the publisher's clock, was read from its log.
+    `oldest_undelivered`. `joining` tells how far the article is that this entry is about, which is copied to join the
+    subscription; None in the subscription's own. `as_of`: everything committed by then, by the publisher's clock, was
+    read from its log.
     """
 
     publication: str
@@ -55,6 +58,7 @@ class SubscriptionStatus:
     undelivered_rows: int
     undelivered_bytes: int
     oldest_undelivered: datetime | None
+    joining: str | None = None
 
 
 def read_status(engine: Engine, database: str, publication: str | None = None) -> tuple[SubscriptionStatus, ...]:
@@ -82,6 +86,7 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
             _find_ended(subscription, subscribed, dropped, state),
             delivered_by=claims.get(subscription.agent_id),
             reading_error=reading_error,
+            joining=describe_joining(subscription, subscribed),
         )
         for subscription, subscribed in zip(subscriptions, articles, strict=True)
     )
@@ -96,6 +101,7 @@ def describe(
     *,
     delivered_by: str | None = None,
     reading_error: str | None = None,
+    joining: str | None = None,
 ) -> SubscriptionStatus:
     """Build the status of a subscription from what was read. Pure.
 
@@ -110,7 +116,7 @@ def describe(
         publication=subscription.publication,
         subscriber=redact(subscription.subscriber),
         articles=len(subscription.starts),
-        state=_describe_state(subscription, is_read=reader is not None),
+        state=joining or _describe_state(subscription, is_read=reader is not None),
         agent=_describe_agent(last, is_running=delivered_by is not None) if last is not None else None,
         delivered_by=delivered_by,
         last_error=last.comments if last is not None and has_error else reading_error or _describe_ended(ended),
@@ -122,6 +128,7 @@ def describe(
         undelivered_rows=sum(segment.rows for segment in undelivered),
         undelivered_bytes=sum(segment.bytes for segment in undelivered),
         oldest_undelivered=min((segment.created_at for segment in undelivered), default=None),
+        joining=joining,
     )
 
 
@@ -142,7 +149,7 @@ def _find_reading_error(
 def _describe_state(subscription: Subscription, *, is_read: bool) -> str:
     if not is_read:
         return "deactivated"
-    return {SubscriptionState.ACTIVE: "active", SubscriptionState.INACTIVE: "paused"}[subscription.state]
+    return "paused" if subscription.state is SubscriptionState.INACTIVE else "active"
 
 
 def _find_ended(

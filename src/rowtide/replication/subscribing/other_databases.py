@@ -6,7 +6,7 @@ the original's records. Therefore the databases themselves are compared, before 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -32,9 +32,17 @@ from rowtide.replication.targets.postgres.identity import read_identity
 
 
 def plan_originators(
-    connection: Connection, subscriber: str, publication: str, articles: Sequence[Article], *, forward: bool | None
+    connection: Connection,
+    subscriber: str,
+    publication: str,
+    articles: Sequence[Article],
+    *,
+    forward: bool | None,
+    own: Collection[int] = (),
 ) -> Originators:
     """Return where the changes of a new subscription come from, if its subscriber can have the tables.
+
+    Beside those of its `own` agents, where articles join a subscription.
 
     With `forward`, they include what the publisher receives. Raises `SubscriberIsPublisher`,
     `SubscriberKnownOtherwise`, `TableDeliveredAlready`, `TableDeliveredBack`, `TableDeliveredInRing`,
@@ -47,6 +55,8 @@ def plan_originators(
         raise SubscriberIsPublisher(subscriber)
     tables = _names(articles)
     for known in _find_same(connection, subscriber, wanted):
+        if known.agent_id in own:
+            continue
         if known.publication == publication:
             raise SubscriberKnownOtherwise(subscriber, publication, known.subscriber)
         for table in sorted(tables & _names(definitions.list_subscribed(connection, known.agent_id))):

@@ -34,14 +34,20 @@ def resume(engine: Engine, database: str, publication: str, subscriber: str | No
     with translated(), engine.begin() as connection:
         manifest = open_own_manifest(read_source(connection, database))
         for subscription in _find(connection, publication, subscriber):
-            if subscription.reader not in manifest.state.readers:
+            is_read = subscription.reader in manifest.state.readers
+            if not is_read and subscription.joins is None:
                 raise SubscriptionDeactivated(publication, subscription.subscriber)
-            definitions.set_status(connection, subscription.agent_id, SubscriptionState.ACTIVE)
+            # The agent of a joining article prepares the subscriber first, unless it has.
+            state = SubscriptionState.ACTIVE if is_read else SubscriptionState.WAITING
+            definitions.set_status(connection, subscription.agent_id, state)
             definitions.count_resumption(connection, subscription.agent_id)
 
 
 def _find(connection: Connection, publication: str, subscriber: str | None) -> Sequence[Subscription]:
-    if subscriber is not None:
-        return [definitions.get_subscription(connection, publication, kind_of(subscriber).address(subscriber))]
-    definitions.get_publication(connection, publication)
-    return definitions.list_subscriptions(connection, publication)
+    """Return subscriptions, with those of articles that join them."""
+    known = definitions.list_subscriptions(connection, publication)
+    if subscriber is None:
+        definitions.get_publication(connection, publication)
+        return known
+    wanted = definitions.get_subscription(connection, publication, kind_of(subscriber).address(subscriber))
+    return [one for one in known if wanted.agent_id in (one.agent_id, one.joins)]

@@ -29,7 +29,7 @@ def sync_sequences(
     with translated(), engine.connect() as connection:
         read_source(connection, database)
         definitions.get_publication(connection, publication)
-        known = definitions.list_subscriptions(connection, publication)
+        known = tuple(one for one in definitions.list_subscriptions(connection, publication) if one.joins is None)
         if subscriber is not None:
             address = kind_of(subscriber).address(subscriber)
             known = (definitions.get_subscription(connection, publication, address),)

@@ -24,7 +24,7 @@ from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.ddl_triggers import has_triggers
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.state import ManifestState, events_between
-from rowtide.replication import definitions
+from rowtide.replication import definitions, joining
 from rowtide.replication.articles import Article, as_copied
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.alterations import adds_none_since
@@ -77,7 +77,7 @@ def add_subscription(
         with keeping(connection, manifest, guid, lambda state: _earliest(state, known, wanted.lsn)) as kept:
             # What is marked only now lies behind all that was read when its keeping began.
             mark = Position.of(manifest.state.epoch, mark_log(connection))
-            articles = _renew(connection, manifest.state, known, mark)
+            articles = renew(connection, manifest.state, known, mark)
             start = mark if wanted.lsn is None else kept
             starts = {article.article_id: start for article in articles}
             subscription = Subscription(
@@ -100,13 +100,13 @@ def add_subscription(
                 originators,
                 has_procedures=wanted.sync_type is SyncType.NONE,
                 constraints=wanted.constraints,
-                snapshot=_plan_snapshot(connection, tables, articles, wanted),
+                snapshot=plan_snapshot(connection, tables, articles, wanted),
                 needs=read_type_needs(connection, articles),
             )
             return tuple(kind.prepare(subscriber, new))
 
 
-def _renew(
+def renew(
     connection: Connection, state: ManifestState, known: Sequence[Article], mark: Position
 ) -> tuple[Article, ...]:
     """Return articles as their tables are now, behind a mark, and record those that were altered since."""
@@ -148,9 +148,13 @@ def _require_kept(state: ManifestState, articles: Sequence[Article], lsn: Commit
     raise LsnNotKept(str(lsn), str(state.low), str(state.position))
 
 
-def _plan_snapshot(
-    connection: Connection, source: PostgresCopySource, articles: Sequence[Article], wanted: SubscriptionRequest
+def plan_snapshot(
+    connection: Connection,
+    source: PostgresCopySource,
+    articles: Sequence[Article],
+    wanted: SubscriptionRequest,
 ) -> NewSnapshot | None:
+    """Return what a snapshot of articles creates and copies; None if none is asked for."""
     if wanted.sync_type is not SyncType.AUTOMATIC:
         return None
     return NewSnapshot(
@@ -213,17 +217,23 @@ def drop_subscription(
         manifest = open_own_manifest(source)
         # A copy of the server has the subscription too, and not what it delivers to.
         verify_provenance(connection, manifest)
-        articles = definitions.list_subscribed(connection, subscription.agent_id)
+        # An article that joins it first: what is removed last has what remains to be done.
+        ended = [*definitions.list_joining(connection, subscription.agent_id), subscription]
+        left = [(one.guid, definitions.list_subscribed(connection, one.agent_id)) for one in ended]
+        left += [(guid, (article,)) for guid, article in joining.list_detached(connection, subscription.agent_id)]
         # A run that delivers it learns of its end here, not from what is taken away at the subscriber.
-        definitions.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
+        for one in ended:
+            definitions.set_status(connection, one.agent_id, SubscriptionState.INACTIVE)
     if not ignore_subscriber:
         try:
-            kind.forget(subscriber, subscription.guid, articles, is_added_again=is_added_again)
+            for guid, articles in left:
+                kind.forget(subscriber, guid, articles, is_added_again=is_added_again)
         except RowtideError as error:
             raise SubscriberNotCleared(subscriber, publication, error.filled_fact) from error
-    manifest.append(ReaderLeft(subscription.reader))
-    with translated(), engine.begin() as connection:
-        definitions.drop_subscription(connection, subscription.agent_id)
+    for one in ended:
+        manifest.append(ReaderLeft(one.reader))
+        with translated(), engine.begin() as connection:
+            definitions.drop_subscription(connection, one.agent_id)
 
 
 def reinitialize(
@@ -242,7 +252,7 @@ def reinitialize(
         wanted = None if subscriber is None else kind_of(subscriber).address(subscriber)
         if wanted is not None:
             definitions.get_subscription(connection, publication, wanted)
-    chosen = [found for found in known if wanted in (None, found.subscriber)]
+    chosen = [found for found in known if wanted in (None, found.subscriber) and found.joins is None]
     for found in chosen:
         usual = IfExists.TRUNCATE if found.settings.keeps_tables else IfExists.DROP
         again = SubscriptionRequest(

@@ -12,13 +12,14 @@ from rowtide.databases.urls import parse_url
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.delivery import Delivery
-from rowtide.replication.snapshot.target import SnapshotTarget
+from rowtide.replication.snapshot.target import SnapshotStatus, SnapshotTarget
 from rowtide.replication.targets.fingerprints import SubscribedRows
 from rowtide.replication.targets.identity import DatabaseIdentity
 from rowtide.replication.targets.new_subscription import NewSubscription
 from rowtide.replication.targets.postgres import compared_rows as postgres_rows
 from rowtide.replication.targets.postgres import delivery as postgres_delivery
 from rowtide.replication.targets.postgres import identity as postgres_identity
+from rowtide.replication.targets.postgres import joining as postgres_joining
 from rowtide.replication.targets.postgres import sequences as postgres_sequences
 from rowtide.replication.targets.postgres import snapshot_target as postgres_snapshot
 from rowtide.replication.targets.postgres import subscriber as postgres_subscriber
@@ -26,6 +27,7 @@ from rowtide.replication.targets.sequences import PublishedSequence, SyncedSeque
 from rowtide.replication.targets.sqlite import compared_rows as sqlite_rows
 from rowtide.replication.targets.sqlite import delivery as sqlite_delivery
 from rowtide.replication.targets.sqlite import identity as sqlite_identity
+from rowtide.replication.targets.sqlite import joining as sqlite_joining
 from rowtide.replication.targets.sqlite import snapshot_target as sqlite_snapshot
 from rowtide.replication.targets.sqlite import subscriber as sqlite_subscriber
 
@@ -41,7 +43,8 @@ class SubscriberKind:
     """What a kind of subscriber offers; subscribers are identified by URL, subscriptions by guid.
 
     `address` returns the URL as stored, which is valid wherever it is used. `identify` returns the database it leads
-    to. `creations` are the statements that prepare a subscriber for articles.
+    to. `creations` are the statements that prepare a subscriber for articles. `find_status`, `has_joined` and `detach`
+    are of articles that join or leave a subscription.
     """
 
     address: Callable[[str], str]
@@ -53,6 +56,9 @@ class SubscriberKind:
     open_snapshot: Callable[[Subscription], SnapshotTarget]
     open_rows: Callable[[Subscription, Sequence[Article]], AbstractContextManager[SubscribedRows]]
     move_sequences: Callable[[str, Sequence[PublishedSequence]], Sequence[SyncedSequence]]
+    find_status: Callable[[str, str], SnapshotStatus | None]
+    has_joined: Callable[[str, str], bool]
+    detach: Callable[[str, str, Sequence[Article]], None]
 
 
 KINDS: Mapping[DatabaseKind, SubscriberKind] = {
@@ -66,6 +72,9 @@ KINDS: Mapping[DatabaseKind, SubscriberKind] = {
         postgres_snapshot.PostgresSnapshotTarget.open,
         postgres_rows.open_subscribed,
         postgres_sequences.move,
+        postgres_joining.find_status,
+        postgres_joining.has_joined,
+        postgres_joining.detach,
     ),
     DatabaseKind.SQLITE: SubscriberKind(
         sqlite_subscriber.address,
@@ -78,6 +87,9 @@ KINDS: Mapping[DatabaseKind, SubscriberKind] = {
         sqlite_rows.open_subscribed,
         # A file numbers its rows behind those that it has.
         lambda _url, _published: (),
+        sqlite_joining.find_status,
+        sqlite_joining.has_joined,
+        sqlite_joining.detach,
     ),
 }
 

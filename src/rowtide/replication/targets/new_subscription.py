@@ -27,7 +27,7 @@ class NewSubscription:
     """A subscription whose changes start at `position` of the publisher's log.
 
     `has_procedures`: the user created them. `needs` is what the columns' types need. `snapshot` None: the subscriber
-    already has the tables and their rows.
+    already has the tables and their rows. `beside` are the articles of the subscription that it joins, None if none.
     """
 
     guid: str
@@ -40,3 +40,4 @@ class NewSubscription:
     constraints: Constraints | None = None
     snapshot: NewSnapshot | None = None
     needs: tuple[Need, ...] = ()
+    beside: tuple[Article, ...] | None = None

@@ -14,7 +14,7 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Block, Call
-from rowtide.replication.distribution.delivery import AlterationRefused, Progress
+from rowtide.replication.distribution.delivery import AlterationRefused, JoiningArticle, JoiningMoved, Progress
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors import CommandError, OriginMissing, SubscriberTableInUse
 from rowtide.replication.schema_changes import Followed, SchemaChange
@@ -22,6 +22,7 @@ from rowtide.replication.targets.postgres import alterations, origins, progress
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
 from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.postgres.joining import MOVED, take_in
 from rowtide.replication.targets.postgres.modes import Mode, RowByRow, SetBased, Skipping
 from rowtide.replication.targets.postgres.sender import Sender
 from rowtide.replication.targets.postgres.subscriber_constraints import read_cascades, require_nothing_unsent
@@ -131,6 +132,8 @@ class PostgresDelivery:
             return
         if refused.sqlstate == LOCK_NOT_AVAILABLE:
             raise SubscriberTableInUse(self._subscriber, refused.message)
+        if refused.sqlstate == MOVED:
+            raise JoiningMoved
         raise AlterationRefused(article, change, refused.message)
 
     def _require_custom(self, article: Article, operation: Operation) -> None:
@@ -139,6 +142,10 @@ class PostgresDelivery:
             wanted = ", ".join(" ".join(parameter) for parameter in parameters_of(article, operation))
             name = article.command(operation).procedure
             raise AlterationRefused(article, None, f"procedure {name} has to take ({wanted}): {refused.message}")
+
+    def join(self, joining: JoiningArticle) -> None:
+        self._mode.flush()
+        self._alter(joining.article, list(take_in(joining, self._guid.decode())), None)
 
     def flush(self) -> None:
         self._mode.flush()

@@ -20,7 +20,7 @@ from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscri
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.kept_tables import find_whole, require_fitting
 from rowtide.replication.targets.postgres.needed_objects import make_schema, provide
-from rowtide.replication.targets.postgres.own_objects import switch_off
+from rowtide.replication.targets.postgres.own_objects import release_references, switch_off
 from rowtide.replication.targets.postgres.restorations import Restoration
 from rowtide.replication.targets.postgres.tables import clear_tables, constrain, create_table
 
@@ -52,8 +52,10 @@ def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnap
     pairs = list(zip(new.articles, snapshot.details, strict=True))
     made = [(article, details) for article, details in pairs if article not in kept]
     provide(connection, [*new.needs, *(need for _, details in made for need in details.needs)])
-    require_fitting(connection, kept, new.articles, new.constraints)
+    require_fitting(connection, kept, [*new.articles, *(new.beside or ())], new.constraints)
     restorations = switch_off(connection, kept, new.constraints, subscriber)
+    if new.beside is not None and snapshot.if_exists is IfExists.DROP:
+        restorations += release_references(connection, present, subscriber)
     for statement in clear_tables(present, snapshot.if_exists):
         _run(connection, ", ".join(map(_name, present)), statement)
     for article, details in made:

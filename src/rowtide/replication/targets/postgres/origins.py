@@ -14,6 +14,7 @@ from psycopg import sql
 
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote_literal
 from rowtide.log.origins import MESSAGE_PREFIX
 from rowtide.replication.targets.identity import UNKNOWN_ORIGINS, Originators, Received
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
@@ -58,6 +59,11 @@ def record(connection: psycopg.Connection, guid: str, originators: Originators) 
     with translated():
         connection.execute(_RECORD, values)
         connection.execute(_GRANT)
+
+
+def take_in(guid: str, joining: str) -> str:
+    """Return the statement by which what arrived through a joining subscription arrives through another. Pure."""
+    return _TAKE_IN.format(quote_literal(guid), quote_literal(joining))
 
 
 def mark(connection: psycopg.Connection, guid: str) -> None:
@@ -130,6 +136,13 @@ _RECORD = f"""
 insert into {SCHEMA}."MSorigins" (subscription_guid, originator, originators, tables) values (%s, %s, %s, %s)
 on conflict (subscription_guid) do update
 set originator = excluded.originator, originators = excluded.originators, tables = excluded.tables
+"""
+
+_TAKE_IN = f"""
+update {SCHEMA}."MSorigins" o
+set originators = array(select distinct unnest(o.originators || j.originators)),
+    tables = array(select distinct unnest(o.tables || j.tables))
+from {SCHEMA}."MSorigins" j where o.subscription_guid = {{}} and j.subscription_guid = {{}} and o.tables is not null
 """
 
 # The log reader's role, which may be another than the subscriber's.

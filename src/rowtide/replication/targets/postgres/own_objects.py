@@ -110,6 +110,19 @@ def switch_off(
     ]
 
 
+def release_references(
+    connection: psycopg.Connection, articles: Sequence[Article], subscriber: str
+) -> list[Restoration]:
+    """Drop the foreign keys by which other tables reference articles' tables, in the caller's transaction.
+
+    Returns what adds them again. Raises `SubscriberTableBusy`.
+    """
+    own = {quote_qualified(article.schema, article.table) for article in articles}
+    keys = [key for key in list_foreign_keys(connection, articles) if key.table not in own]
+    _alter(connection, [key.dropping for key in keys], subscriber)
+    return [restoration for key in keys for restoration in key.adding]
+
+
 def adapt(
     connection: psycopg.Connection, articles: Sequence[Article], constraints: Constraints | None, subscriber: str
 ) -> list[Restoration]:

@@ -55,6 +55,7 @@ create table if not exists {SCHEMA}."MSreplication_articles" (
     article_id text, definition text not null,
     primary key (subscription_guid, article_id))
 """,
+    f'alter table {SCHEMA}."MSreplication_articles" add column if not exists joined_as text',
     *origins.OBJECTS,
     restorations.CREATION,
     RAISE_ERROR,
@@ -95,6 +96,13 @@ Idempotent. A column that tables of an earlier build lack is added by a statemen
 RECORD_ARTICLE = f"""
 insert into {SCHEMA}."MSreplication_articles" values ({{}}, {{}}, {{}})
 on conflict (subscription_guid, article_id) do update set definition = excluded.definition
+"""
+
+RECORD_JOINED = f"""
+insert into {SCHEMA}."MSreplication_articles" (subscription_guid, article_id, definition, joined_as)
+values ({{}}, {{}}, {{}}, {{}})
+on conflict (subscription_guid, article_id)
+do update set definition = excluded.definition, joined_as = excluded.joined_as
 """
 
 BEGIN_BATCH = f'call {SCHEMA}."sp_MSbeginbatch"($1, $2, $3)'
@@ -138,7 +146,7 @@ def record(
 def list_recorded(connection: psycopg.Connection) -> frozenset[str]:
     """Return the guids of the recorded subscriptions."""
     with translated():
-        if not _is_made(connection):
+        if not is_made(connection):
             return frozenset()
         return frozenset(
             guid for (guid,) in connection.execute(sql.SQL("select subscription_guid from {}").format(_TABLE))
@@ -149,7 +157,7 @@ def is_unfinished(connection: psycopg.Connection, guid: str) -> bool:
     """Return whether a subscription's snapshot is not delivered yet."""
     query = "select from {} where subscription_guid = %s and snapshot_status <> %s"
     with translated():
-        if not _is_made(connection):
+        if not is_made(connection):
             return False
         found = connection.execute(sql.SQL(query).format(_TABLE), (guid, SnapshotStatus.DELIVERED)).fetchone()
     return found is not None
@@ -166,11 +174,11 @@ def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress
         "returning transaction_timestamp, batch, epoch"
     ).format(_TABLE)
     with translated():
-        is_made = _is_made(connection)
-    if is_made:
+        is_there = is_made(connection)
+    if is_there:
         make_current(connection)
     with translated():
-        row = connection.execute(statement, (agent, guid)).fetchone() if is_made else None
+        row = connection.execute(statement, (agent, guid)).fetchone() if is_there else None
     if row is None:
         raise SubscriberUnprepared(guid)
     return Progress(Position(row[0]), int(row[1]), int(row[2]))
@@ -184,7 +192,7 @@ def read(connection: psycopg.Connection, guid: str, *, for_update: bool = False)
         "select transaction_timestamp, batch, epoch, snapshot_status from {} where subscription_guid = %s{}"
     ).format(_TABLE, sql.SQL(" for update" if for_update else ""))
     with translated():
-        row = connection.execute(statement, (guid,)).fetchone() if _is_made(connection) else None
+        row = connection.execute(statement, (guid,)).fetchone() if is_made(connection) else None
     if row is None:
         raise SubscriberUnprepared(guid)
     return Progress(Position(row[0]), int(row[1]), int(row[2])), SnapshotStatus(row[3])
@@ -199,10 +207,16 @@ def read_articles(connection: psycopg.Connection, guid: str, articles: Sequence[
     return tuple(altered.get(article.article_id, article) for article in articles)
 
 
+def is_made(connection: psycopg.Connection) -> bool:
+    """Return whether the database has the tables of a subscriber."""
+    found = connection.execute("select to_regclass(%s)", (f'{SCHEMA}."MSreplication_subscriptions"',)).fetchone()
+    return found is not None and found[0] is not None
+
+
 def forget(connection: psycopg.Connection, guid: str) -> None:
     """Remove a subscription's record; with the last one, the schema, unless the database's log is read."""
     with translated():
-        if not _is_made(connection):
+        if not is_made(connection):
             return
         connection.execute(sql.SQL("delete from {} where subscription_guid = %s").format(_TABLE), (guid,))
     make_current(connection)
@@ -213,8 +227,3 @@ def forget(connection: psycopg.Connection, guid: str) -> None:
 
 
 _FIND_VERSION = f"select obj_description(to_regnamespace('{SCHEMA}'), 'pg_namespace')"
-
-
-def _is_made(connection: psycopg.Connection) -> bool:
-    found = connection.execute("select to_regclass(%s)", (f'{SCHEMA}."MSreplication_subscriptions"',)).fetchone()
-    return found is not None and found[0] is not None

@@ -6,14 +6,15 @@ never came to its end leaves its own to the next of the same tables.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import psycopg
 from psycopg import sql
 
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
+from rowtide.databases.postgres.quoting import quote_literal
 from rowtide.replication.errors import RestorationRefused
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 
@@ -25,6 +26,8 @@ class Until(StrEnum):
 
     COPIED = "copied"
     """The snapshot is delivered."""
+    JOINED = "joined"
+    """The article has joined its subscription: its table holds what those that refer to it do."""
     DROPPED = "dropped"
     """The subscription is dropped."""
 
@@ -52,6 +55,29 @@ def record(connection: psycopg.Connection, guid: str, restorations: Iterable[Res
     rows = [(guid, each.article_id, each.until, each.statement) for each in restorations]
     with translated():
         connection.cursor().executemany(sql.SQL(_ADD), rows)
+
+
+def until_joined(restorations: Iterable[Restoration]) -> Iterator[Restoration]:
+    """Let what waits for an article's copy wait until the article joins its subscription."""
+    for each in restorations:
+        yield replace(each, until=Until.JOINED) if each.until is Until.COPIED else each
+
+
+def keep(connection: psycopg.Connection, guid: str, article_id: str) -> None:
+    """Let what waits for an article's copy wait until it joins again, in the caller's transaction: it left before."""
+    with translated():
+        connection.execute(sql.SQL(_KEEP), [Until.JOINED, guid, article_id, Until.COPIED])
+
+
+def take_over(guid: str, joining: str) -> str:
+    """Return the statement that makes a joining subscription's restorations another's. Pure."""
+    return _TAKE_OVER.format(quote_literal(guid), quote_literal(joining))
+
+
+def restore_joined(guid: str, article_id: str) -> str:
+    """Return the statement that restores what waited until an article joined. Pure."""
+    rows = _JOINED.format(quote_literal(guid), quote_literal(article_id))
+    return f"do {quote_literal(_RESTORE_JOINED.format(rows=rows))}"
 
 
 def adopt(connection: psycopg.Connection, guid: str, article_ids: Collection[str]) -> None:
@@ -94,6 +120,18 @@ def _run(connection: psycopg.Connection, statement: str) -> None:
         raise RestorationRefused(statement, error.sqlstate, error.reason) from error
 
 
+_KEEP = f"update {_TABLE} set until = %s where subscription_guid = %s and article_id = %s and until = %s"
+_TAKE_OVER = f"update {_TABLE} set subscription_guid = {{}} where subscription_guid = {{}}"
+_JOINED = f"from {_TABLE} where subscription_guid = {{}} and article_id = {{}} and until = '{Until.JOINED}'"
+_RESTORE_JOINED = """
+declare one text;
+begin
+    for one in select statement {rows} order by place loop
+        execute one;
+    end loop;
+    delete {rows};
+end
+"""
 _ADD = f"insert into {_TABLE} (subscription_guid, article_id, until, statement) values (%s, %s, %s, %s)"
 _LIST = f"select statement from {_TABLE} where subscription_guid = %s and until = %s order by place"
 _DELETE = f"delete from {_TABLE} where subscription_guid = %s and until = %s"

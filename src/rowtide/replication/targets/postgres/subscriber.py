@@ -92,7 +92,10 @@ def _make(connection: psycopg.Connection, subscription: NewSubscription, url: st
         restorations.restore(connection, guid, Until.COPIED)
     else:
         made = make_tables(connection, subscription, snapshot, url)
-        restorations.record(connection, guid, made.restorations)
+        joins = subscription.beside is not None
+        restorations.record(
+            connection, guid, restorations.until_joined(made.restorations) if joins else made.restorations
+        )
         record_snapshot(connection, guid, snapshot, made)
     for article in articles:
         _require_columns(connection, article)
@@ -128,15 +131,20 @@ def forget(url: str, guid: str, articles: Iterable[Article], *, is_added_again: 
     with connect(url, application_name="rowtide subscription") as connection:
         with connection.transaction():
             with translated():
-                for article, operation, kind in product(articles, procedures.OPERATIONS, _KINDS):
-                    name = sql.Identifier(procedures.SCHEMA, kind.name_of(article, operation))
-                    connection.execute(sql.SQL("drop procedure if exists {}").format(name))
+                drop_procedures(connection, articles)
             if not (is_added_again and progress.is_unfinished(connection, guid)):
                 for until in Until:
                     restorations.restore(connection, guid, until)
                 progress.forget(connection, guid)
             failpoint("subscriber_removal.before")
         failpoint("subscriber_removal.after")
+
+
+def drop_procedures(connection: psycopg.Connection, articles: Iterable[Article]) -> None:
+    """Drop the generated procedures of articles, in the caller's transaction."""
+    for article, operation, kind in product(articles, procedures.OPERATIONS, _KINDS):
+        name = sql.Identifier(procedures.SCHEMA, kind.name_of(article, operation))
+        connection.execute(sql.SQL("drop procedure if exists {}").format(name))
 
 
 def _require_names(connection: psycopg.Connection, articles: Iterable[Article]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat
-from rowtide.replication.snapshot.table_details import TableDetails
+from rowtide.replication.snapshot.table_details import ForeignKey, TableDetails
 from rowtide.replication.sync_types import IfExists
 
 
@@ -57,8 +57,20 @@ def constrain(details: Sequence[tuple[Article, TableDetails]], kept: Collection[
     made = [(article, found) for article, found in details if article not in kept]
     return [
         *(statement for article, found in made for statement in _unique(article, found)),
-        *(statement for article, found in made for statement in _foreign_keys(article, found, by_table)),
+        *(statement for article, found in made for _, statement in _foreign_keys(article, found, by_table)),
     ]
+
+
+def find_joining_keys(
+    joining: tuple[Article, TableDetails], others: Sequence[tuple[Article, TableDetails]]
+) -> Iterator[tuple[Article, ForeignKey, str]]:
+    """Yield the foreign keys between a table and others, with the statements that add them."""
+    article, _ = joining
+    by_table = {known.source_id: (known, found) for known, found in (joining, *others)}
+    for known, found in by_table.values():
+        for key, statement in _foreign_keys(known, found, by_table):
+            if (known is article) is not (key.referenced_id == article.source_id):
+                yield known, key, statement
 
 
 def _stored(article: Article, name: str, details: TableDetails) -> str:
@@ -76,7 +88,7 @@ def _unique(article: Article, details: TableDetails) -> Iterator[str]:
 
 def _foreign_keys(
     article: Article, details: TableDetails, by_table: dict[int, tuple[Article, TableDetails]]
-) -> Iterator[str]:
+) -> Iterator[tuple[ForeignKey, str]]:
     published = {column.name for column in article.columns}
     for key in details.foreign_keys:
         if key.referenced_id not in by_table or not published.issuperset(key.columns):
@@ -85,10 +97,11 @@ def _foreign_keys(
         if not _can_be_referenced(referenced, found, set(key.referenced_columns)):
             continue
         # Deferred: a batch holds several of the publisher's transactions, each of which may have deferred its own.
-        yield (
+        statement = (
             f"alter table {_table(article)} add constraint {quote(key.name)} foreign key ({_names(key.columns)}) "
             f"references {_table(referenced)} ({_names(key.referenced_columns)}) deferrable initially deferred"
         )
+        yield key, statement
 
 
 def _can_be_referenced(article: Article, details: TableDetails, columns: set[str]) -> bool:

@@ -13,7 +13,14 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Block, Call
-from rowtide.replication.distribution.delivery import AlterationRefused, BatchUndone, CallNotHeld, Progress
+from rowtide.replication.distribution.delivery import (
+    AlterationRefused,
+    BatchUndone,
+    CallNotHeld,
+    JoiningArticle,
+    JoiningMoved,
+    Progress,
+)
 from rowtide.replication.distribution.encoding import Arguments
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors import AgentReplaced, CommandError, CommandRefused, RowNotFound
@@ -112,6 +119,11 @@ class SqliteDelivery:
             failure = self._file.find_failure(error)
             raise failure or AlterationRefused(followed.article, found.change, str(error)) from error
         self._statements.clear()
+
+    def join(self, joining: JoiningArticle) -> None:
+        with self._file.undone_by_errors():
+            if not progress.take_in(self._file.connection, self._guid, joining):
+                raise JoiningMoved
 
     def flush(self) -> None:
         """No effect: each call runs at once."""

@@ -10,8 +10,9 @@ import sqlite3
 from collections.abc import Sequence
 
 from rowtide.core.lsn import Position
+from rowtide.databases.sqlite.quoting import quote
 from rowtide.replication.articles import Article, decode_article, encode_article
-from rowtide.replication.distribution.delivery import Progress
+from rowtide.replication.distribution.delivery import JoiningArticle, Progress
 from rowtide.replication.errors import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.new_subscription import NewSubscription
@@ -62,6 +63,8 @@ def make_current(connection: sqlite3.Connection) -> None:
     """Create delivery's tables, or what a file of an earlier build lacks of them, in the caller's transaction."""
     for statement in CREATIONS:
         connection.execute(statement)
+    if not _knows_joined(connection):
+        connection.execute(f"alter table {ARTICLES} add column joined_as text")
 
 
 def is_current(connection: sqlite3.Connection) -> bool:
@@ -102,7 +105,9 @@ def record(connection: sqlite3.Connection, subscription: NewSubscription) -> Non
 def record_altered(connection: sqlite3.Connection, guid: str, article: Article) -> None:
     """Record an article as the subscriber has it after a schema change, in the caller's transaction."""
     connection.execute(
-        f"insert or replace into {ARTICLES} values (?, ?, ?)", (guid, article.article_id, encode_article(article))
+        f"insert into {ARTICLES} (subscription_guid, article_id, definition) values (?, ?, ?) "
+        "on conflict (subscription_guid, article_id) do update set definition = excluded.definition",
+        (guid, article.article_id, encode_article(article)),
     )
     connection.execute(
         f"update {OBJECTS} set article = ?, object_name = ? where subscription_guid = ? and article_id = ?",
@@ -120,6 +125,59 @@ def read(connection: sqlite3.Connection, guid: str) -> tuple[Progress, SnapshotS
         raise SubscriberUnprepared(guid)
     position, batch, epoch, status = row
     return Progress(Position(position), batch, epoch), SnapshotStatus(status)
+
+
+def find_status(connection: sqlite3.Connection, guid: str) -> str | None:
+    """Return how far the snapshot of a subscription is; None if the file does not know it."""
+    if not _is_made(connection):
+        return None
+    query = f"select snapshot_status from {SUBSCRIPTIONS} where subscription_guid = ?"
+    row = connection.execute(query, (guid,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def has_joined(connection: sqlite3.Connection, guid: str) -> bool:
+    """Return whether the article of a joining subscription became one of its subscription's."""
+    if not _knows_joined(connection):
+        return False
+    return connection.execute(f"select 1 from {ARTICLES} where joined_as = ?", (guid,)).fetchone() is not None
+
+
+def take_in(connection: sqlite3.Connection, guid: str, joining: JoiningArticle) -> bool:
+    """Make a joining article one of a subscription's, in the caller's transaction; false if it has another position."""
+    article, known = joining.article, (joining.guid, joining.since.value)
+    query = f"select 1 from {SUBSCRIPTIONS} where subscription_guid = ? and transaction_timestamp = ?"
+    if connection.execute(query, known).fetchone() is None:
+        return False
+    _remove(connection, joining.guid)
+    connection.execute(
+        f"insert into {OBJECTS} values (?, ?, ?, ?)",
+        (guid, article.article_id, f"{article.schema}.{article.table}", article.table),
+    )
+    record_altered(connection, guid, article)
+    connection.execute(
+        f"update {ARTICLES} set joined_as = ? where subscription_guid = ? and article_id = ?",
+        (joining.guid, guid, article.article_id),
+    )
+    return True
+
+
+def detach(connection: sqlite3.Connection, guid: str, article: Article) -> None:
+    """Remove an article that left a subscription, in the caller's transaction; its rows stay. Idempotent."""
+    if not _is_made(connection):
+        return
+    make_current(connection)
+    for table in (OBJECTS, ARTICLES, CHUNKS):
+        connection.execute(
+            f"delete from {table} where subscription_guid = ? and article_id = ?", (guid, article.article_id)
+        )
+    statement = f"delete from {STATEMENTS} where subscription_guid = ? and instr(statement, ?) > 0"
+    connection.execute(statement, (guid, f" on {quote(article.table)} ("))
+
+
+def _knows_joined(connection: sqlite3.Connection) -> bool:
+    query = f"select 1 from pragma_table_info('{ARTICLES}') where name = 'joined_as'"
+    return connection.execute(query).fetchone() is not None
 
 
 def read_articles(connection: sqlite3.Connection, guid: str, articles: Sequence[Article]) -> tuple[Article, ...]:

@@ -1,0 +1,148 @@
+"""Articles that join or leave a subscription while it is delivered: their records in the distribution database.
+
+An article that joins is a subscription of its own until its rows are copied and have caught up: others go on. One that
+leaves is kept as detached until the subscriber has none of its procedures any more.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Executable,
+    ForeignKey,
+    Integer,
+    Table,
+    Text,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
+
+from rowtide.core.lsn import Position
+from rowtide.databases.postgres.catalogue import has_table
+from rowtide.replication import definitions
+from rowtide.replication.articles import Article, decode_article, encode_article
+from rowtide.replication.definitions import Subscription, SubscriptionState, agents, metadata, subscriptions
+from rowtide.replication.sync_types import IfExists, SyncType
+
+detached = Table(
+    "MSdetached_articles",
+    metadata,
+    Column("agent_id", Integer, ForeignKey(agents.c.id, ondelete="cascade"), primary_key=True),
+    Column("subscription_guid", Text, primary_key=True, comment="by which the subscriber knows the article"),
+    Column("article_id", Text, primary_key=True),
+    Column("definition", Text, nullable=False, comment="JSON: the article as the subscriber has it"),
+)
+_COPIED = (
+    agents.c.publication_id,
+    agents.c.subscriber,
+    agents.c.constraints,
+    agents.c.settings,
+    agents.c.forwards,
+)
+
+
+def ensure_made(connection: Connection) -> None:
+    """Add what the tables of an earlier build lack, in the caller's transaction."""
+    definitions.complete(connection)
+    detached.create(connection, checkfirst=True)
+
+
+def join_steps(subscription: Subscription, article_id: str, if_exists: IfExists) -> list[Executable]:
+    """Return the statements that let an article join a subscription; its agent prepares the subscriber."""
+    guid = str(uuid.uuid4())
+    of_agent = {"subscription_guid": guid, "joins": subscription.agent_id, "if_exists": if_exists.value}
+    copied = select(*_COPIED, *map(literal, of_agent.values())).where(agents.c.id == subscription.agent_id)
+    of_article = {
+        "article_id": article_id,
+        "sync_type": SyncType.AUTOMATIC.value,
+        "subscription_seqno": 0,
+        "status": int(SubscriptionState.WAITING),
+    }
+    own = select(agents.c.id, *map(literal, of_article.values())).where(agents.c.subscription_guid == guid)
+    return [
+        insert(agents).from_select([*(column.name for column in _COPIED), *of_agent], copied),
+        insert(subscriptions).from_select(["agent_id", *of_article], own),
+    ]
+
+
+def detach_steps(subscription: Subscription, holder: Subscription, article: Article) -> list[Executable]:
+    """Return the statements that take an article from a subscription, or from one that joins it.
+
+    The subscription's agent, started again if it has failed, then removes the article's procedures.
+    """
+    kept = {
+        "agent_id": subscription.agent_id,
+        "subscription_guid": holder.guid,
+        "article_id": article.article_id,
+        "definition": encode_article(article),
+    }
+    mine = (subscriptions.c.agent_id == holder.agent_id) & (subscriptions.c.article_id == article.article_id)
+    ended = [] if holder.joins is None else [delete(agents).where(agents.c.id == holder.agent_id)]
+    return [
+        insert(detached).values(kept),
+        delete(subscriptions).where(mine),
+        *ended,
+        update(agents).where(agents.c.id == subscription.agent_id).values(resumptions=agents.c.resumptions + 1),
+    ]
+
+
+def list_detached(connection: Connection, agent_id: int) -> Sequence[tuple[str, Article]]:
+    """Return the articles of which a subscriber still has procedures, each with the guid by which it knows them."""
+    if not has_table(connection, definitions.SCHEMA, detached.name):
+        return ()
+    query = select(detached.c.subscription_guid, detached.c.definition).where(detached.c.agent_id == agent_id)
+    return tuple((guid, decode_article(definition)) for guid, definition in connection.execute(query))
+
+
+def forget_detached(connection: Connection, agent_id: int, guid: str, article_id: str) -> None:
+    """Delete the record of a detached article, of which the subscriber has nothing any more."""
+    columns = detached.c
+    known = (columns.agent_id == agent_id) & (columns.subscription_guid == guid) & (columns.article_id == article_id)
+    connection.execute(delete(detached).where(known))
+
+
+def record_start(connection: Connection, joining: Subscription, start: Position) -> None:
+    """Record from which position on a joining article's changes are delivered."""
+    of_agent = subscriptions.c.agent_id == joining.agent_id
+    connection.execute(update(subscriptions).where(of_agent).values(subscription_seqno=start.value))
+
+
+def mark_prepared(connection: Connection, joining: Subscription) -> None:
+    """Record that the subscriber is prepared for a joining article."""
+    _change_state(connection, joining, SubscriptionState.WAITING, SubscriptionState.ACTIVE)
+
+
+def mark_ready(connection: Connection, joining: Subscription, at: Position) -> None:
+    """Record that a joining article has everything below a position, and that its agent delivers no more."""
+    connection.execute(update(agents).where(agents.c.id == joining.agent_id).values(ready_at=at.value))
+    _change_state(connection, joining, SubscriptionState.ACTIVE, SubscriptionState.READY)
+
+
+def mark_unready(connection: Connection, joining: Subscription) -> None:
+    """Let the agent of a joining article deliver on."""
+    _change_state(connection, joining, SubscriptionState.READY, SubscriptionState.ACTIVE)
+
+
+def move(connection: Connection, joining: Subscription, into: Subscription) -> None:
+    """Make a joining article one of the subscription's own; without effect if it is."""
+    own = subscriptions.alias()
+    others = select(func.min(own.c.status)).where(own.c.agent_id == into.agent_id)
+    status = func.coalesce(others.scalar_subquery(), int(SubscriptionState.ACTIVE))
+    of_joining = subscriptions.c.agent_id == joining.agent_id
+    connection.execute(update(subscriptions).where(of_joining).values(agent_id=into.agent_id, status=status))
+    connection.execute(delete(agents).where(agents.c.id == joining.agent_id))
+
+
+def _change_state(
+    connection: Connection, joining: Subscription, before: SubscriptionState, after: SubscriptionState
+) -> None:
+    of_agent = (subscriptions.c.agent_id == joining.agent_id) & (subscriptions.c.status == int(before))
+    connection.execute(update(subscriptions).where(of_agent).values(status=int(after)))

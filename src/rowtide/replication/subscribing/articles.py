@@ -1,0 +1,41 @@
+"""Copy one article of a subscription again, while the others go on (SQL Server: sp_reinitsubscription, @article)."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine
+
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import read_source
+from rowtide.replication import definitions, joining
+from rowtide.replication.sync_types import IfExists
+from rowtide.replication.targets.kinds import kind_of
+
+
+def reinitialize_article(
+    engine: Engine, database: str, publication: str, table: str, subscriber: str | None, if_exists: IfExists | None
+) -> tuple[str, ...]:
+    """Copy a table again to one subscriber or all; return which. `if_exists`: what becomes of the table there; None: it
+    is dropped, or emptied where the subscription kept what was there.
+
+    Its article leaves the subscription and joins it again: the agents do that, when they run. Raises
+    `PublicationUnknown`, `ArticleUnknown`, `SubscriptionUnknown`.
+    """
+    with translated(), engine.begin() as connection:
+        read_source(connection, database)
+        joining.ensure_made(connection)
+        article_id = definitions.get_article(connection, publication, table).article_id
+        known = definitions.list_subscriptions(connection, publication)
+        chosen = [one for one in known if one.joins is None]
+        if subscriber is not None:
+            address = kind_of(subscriber).address(subscriber)
+            chosen = [definitions.get_subscription(connection, publication, address)]
+        for subscription in chosen:
+            for holder in known:
+                if article_id in holder.starts and subscription.agent_id in (holder.agent_id, holder.joins):
+                    held = definitions.get_held(connection, holder.agent_id, article_id)
+                    for step in joining.detach_steps(subscription, holder, held):
+                        connection.execute(step)
+            usual = IfExists.TRUNCATE if subscription.settings.keeps_tables else IfExists.DROP
+            for step in joining.join_steps(subscription, article_id, if_exists or usual):
+                connection.execute(step)
+    return tuple(one.subscriber for one in chosen)

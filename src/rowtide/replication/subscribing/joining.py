@@ -1,0 +1,152 @@
+"""Articles that join a subscription: the subscriber is prepared by their agents, and may be out of reach until then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Engine
+
+from rowtide.copying.source import PostgresCopySource
+from rowtide.core.errors import RowtideError
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import Position
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import read_source
+from rowtide.log.entries import ReaderLeft
+from rowtide.log.manifest import Manifest
+from rowtide.log.ownership import open_own_manifest
+from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.provenance import verify_provenance
+from rowtide.replication import definitions, joining
+from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.distribution.delivery import JoiningArticle
+from rowtide.replication.errors import CopyUnreadable, SubscriptionDeactivated
+from rowtide.replication.snapshot.needs import read_type_needs
+from rowtide.replication.snapshot.table_details import read_table_details
+from rowtide.replication.snapshot.target import SnapshotStatus
+from rowtide.replication.subscribing.other_databases import plan_originators
+from rowtide.replication.subscribing.readers import keeping
+from rowtide.replication.subscribing.subscriptions import plan_snapshot, renew
+from rowtide.replication.sync_types import IfExists, SubscriptionRequest
+from rowtide.replication.targets.kinds import kind_of
+from rowtide.replication.targets.new_subscription import NewSubscription
+
+
+def prepare(engine: Engine, database: str, wanted: Subscription) -> bool:
+    """Prepare a subscriber for a joining article; return whether its agent can go on. Idempotent.
+
+    It cannot while the subscriber still has procedures of articles that left, while the subscription's own tables are
+    copied, or if the article has joined. Raises `SubscriptionDeactivated`, and as adding a subscription.
+    """
+    kind = kind_of(wanted.subscriber)
+    with translated(), engine.connect() as connection:
+        manifest = open_own_manifest(read_source(connection, database))
+        verify_provenance(connection, manifest)
+        into = definitions.find_subscription(connection, wanted.joins or 0)
+        if into is None or joining.list_detached(connection, into.agent_id):
+            return False
+    if kind.find_status(wanted.subscriber, wanted.guid) is None:
+        if kind.find_status(wanted.subscriber, into.guid) is not SnapshotStatus.DELIVERED:
+            return False
+        if kind.has_joined(wanted.subscriber, wanted.guid):
+            return False
+        _prepare(engine, database, wanted, manifest)
+    elif wanted.reader not in manifest.refresh().readers:
+        raise SubscriptionDeactivated(wanted.publication, wanted.subscriber)
+    with translated(), engine.begin() as connection:
+        joining.mark_prepared(connection, wanted)
+    return True
+
+
+def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Manifest) -> None:
+    with translated(), engine.begin() as connection:
+        known = definitions.list_subscribed(connection, wanted.agent_id)
+        into = wanted.joins or 0
+        others = definitions.list_subscribed(connection, into)
+        family = {into, *(one.agent_id for one in definitions.list_joining(connection, into))}
+        originators = plan_originators(
+            connection, wanted.subscriber, wanted.publication, known, forward=wanted.forwards, own=family
+        )
+        with keeping(connection, manifest, wanted.guid, lambda state: state.position):
+            start = Position.of(manifest.state.epoch, mark_log(connection))
+            articles = renew(connection, manifest.state, known, start)
+            request = SubscriptionRequest(if_exists=wanted.if_exists, constraints=wanted.constraints)
+            tables = PostgresCopySource(engine, database, CopyUnreadable)
+            new = NewSubscription(
+                wanted.guid,
+                wanted.publication,
+                read_source(connection, database).system_identifier,
+                start,
+                articles,
+                originators,
+                constraints=wanted.constraints,
+                snapshot=plan_snapshot(connection, tables, articles, request),
+                needs=read_type_needs(connection, articles),
+                beside=others,
+            )
+            joining.record_start(connection, wanted, start)
+    # What a repeat finds prepared was recorded before.
+    failpoint("article_preparation.before")
+    try:
+        kind_of(wanted.subscriber).prepare(wanted.subscriber, new)
+    except RowtideError:
+        manifest.append(ReaderLeft(wanted.reader))
+        raise
+    failpoint("article_preparation.after")
+
+
+def mark_ready(engine: Engine, wanted: Subscription, at: Position) -> None:
+    """Record that a joining article's agent has concluded at a position."""
+    with translated(), engine.begin() as connection:
+        joining.mark_ready(connection, wanted, at)
+
+
+def mark_unready(engine: Engine, wanted: Subscription) -> None:
+    """Let a joining article's agent go on."""
+    with translated(), engine.begin() as connection:
+        joining.mark_unready(connection, wanted)
+
+
+def complete(engine: Engine, manifest: Manifest, joined: Subscription, into: Subscription) -> None:
+    """Record that a joining article is the subscription's own, as the subscriber has it already. Idempotent."""
+    kind_of(joined.subscriber).forget(joined.subscriber, joined.guid, (), is_added_again=False)
+    failpoint("article_joining.before")
+    with translated(), engine.begin() as connection:
+        joining.move(connection, joined, into)
+    failpoint("article_joining.after")
+    manifest.append(ReaderLeft(joined.reader))
+
+
+def clean(engine: Engine, subscription: Subscription) -> None:
+    """Remove what the subscriber has of articles that left a subscription, whose agent has taken over."""
+    with translated(), engine.connect() as connection:
+        left = joining.list_detached(connection, subscription.agent_id)
+        added = {known for one in definitions.list_joining(connection, subscription.agent_id) for known in one.starts}
+    kind = kind_of(subscription.subscriber)
+    for guid, article in left:
+        if guid == subscription.guid:
+            kind.detach(subscription.subscriber, guid, [article])
+        else:
+            is_added_again = article.article_id in added
+            kind.forget(subscription.subscriber, guid, [article], is_added_again=is_added_again)
+        with translated(), engine.begin() as connection:
+            joining.forget_detached(connection, subscription.agent_id, guid, article.article_id)
+
+
+def read_joining(
+    engine: Engine, ready: Subscription, since: Position, others: Iterable[Article]
+) -> JoiningArticle | None:
+    """Return a joining article as its subscriber has it, with what its foreign keys need; None if it is not ready now.
+
+    No details if the subscriber's table was there before: it has the foreign keys that its owner wants.
+    """
+    with translated(), engine.connect() as connection:
+        now = definitions.find_subscription(connection, ready.agent_id)
+        if now is None or now.state is not SubscriptionState.READY or now.ready_at != since:
+            return None
+        (article,) = definitions.list_subscribed(connection, ready.agent_id)
+        is_made = ready.if_exists in (IfExists.FAIL, IfExists.DROP)
+        details = read_table_details(connection, article) if is_made else None
+        known = tuple((other, read_table_details(connection, other)) for other in others)
+        return JoiningArticle(ready.guid, since, article, details, known)

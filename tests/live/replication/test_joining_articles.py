@@ -1,0 +1,150 @@
+"""Articles that are added to a publication with subscribers: copied while everything else goes on, then part of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from builders.captured_databases import wait_until
+from builders.replicated_databases import ReplicatedDatabase, Subscriber, join_level, list_subscriptions
+from builders.replicated_files import ReplicatedFile
+from builders.replication_runs import running, wait_rows
+from rowtide.replication.errors import SubscriberTableExists
+from rowtide.replication.sync_types import SyncType
+
+CUSTOMERS = "create table customers (id int primary key, name text)"
+ORDERS = "create table orders (id int primary key, customer_id int references customers, qty int)"
+CUSTOMERS_FILLED = "insert into customers select i, 'name ' || i from generate_series(1, 50) i"
+ORDERS_FILLED = "insert into orders select i, i % 50 + 1, i from generate_series(1, 200) i"
+
+
+@pytest.fixture
+def customers(replicated: ReplicatedDatabase) -> ReplicatedDatabase:
+    """A subscriber that has customers; orders, which refer to them, are not published yet."""
+    replicated.publish(CUSTOMERS, CUSTOMERS_FILLED, ORDERS, ORDERS_FILLED, customers={})
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+    return replicated
+
+
+def foreign_keys(subscriber: Subscriber) -> list[tuple[Any, ...]]:
+    """Return the names and tables of a subscriber's foreign keys."""
+    return subscriber.execute(
+        "select conname::text, conrelid::regclass::text from pg_constraint where contype = 'f' "
+        "and connamespace <> 'rowtide_subscriber'::regnamespace order by 1"
+    )
+
+
+def test_added_article_is_copied_and_joins(customers: ReplicatedDatabase) -> None:
+    customers.replication.add_article("shop", "orders")
+    customers.publisher.execute("insert into customers values (60, 'new')", "update orders set customer_id = 60")
+    customers.deliver()
+
+    customers.require_equal("customers", "orders")
+    assert len(list_subscriptions(customers.publisher)) == 1
+    customers.publisher.execute("delete from orders where id < 50", "insert into orders values (500, 60, 1)")
+    customers.deliver()
+    customers.require_equal("customers", "orders")
+
+
+@pytest.mark.exhaustive
+def test_foreign_keys_come_when_the_article_joins(customers: ReplicatedDatabase) -> None:
+    customers.replication.add_article("shop", "orders")
+    customers.deliver()
+
+    assert foreign_keys(customers.subscriber) == [("orders_customer_id_fkey", "orders")]
+
+
+@pytest.mark.exhaustive
+def test_referenced_article_brings_the_keys_of_others(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(CUSTOMERS, CUSTOMERS_FILLED, ORDERS, ORDERS_FILLED, orders={})
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+    replicated.replication.add_article("shop", "customers")
+    replicated.deliver()
+
+    assert foreign_keys(replicated.subscriber) == [("orders_customer_id_fkey", "orders")]
+    replicated.require_equal("customers", "orders")
+
+
+@pytest.mark.exhaustive
+def test_others_go_on_while_an_article_is_copied(customers: ReplicatedDatabase) -> None:
+    customers.replication.add_article("shop", "orders")
+    (main, joining) = list_subscriptions(customers.publisher)
+    with customers.writer():
+        # A transaction that is open keeps the copy from beginning.
+        with customers.writer() as other:
+            other.execute("insert into customers values (61, 'meanwhile')")
+        customers.publisher.read_log(customers.publisher.mark())
+        join_level(customers.publisher, joining)
+        with customers.open_agent() as agent:
+            while agent.step():
+                pass
+        assert customers.subscriber.execute("select name from customers where id = 61") == [("meanwhile",)]
+        assert main.agent_id == joining.joins
+    customers.deliver()
+    customers.require_equal("customers", "orders")
+
+
+@pytest.mark.exhaustive
+def test_two_articles_added_at_once_both_join(customers: ReplicatedDatabase) -> None:
+    customers.publisher.execute("create table lines (order_id int references orders, n int, primary key (order_id, n))")
+    customers.replication.add_article("shop", "lines")
+    customers.replication.add_article("shop", "orders")
+    customers.publisher.execute("insert into lines select i, 1 from generate_series(1, 100) i")
+    customers.deliver()
+
+    customers.require_equal("customers", "orders", "lines")
+    assert foreign_keys(customers.subscriber) == [
+        ("lines_order_id_fkey", "lines"),
+        ("orders_customer_id_fkey", "orders"),
+    ]
+
+
+def test_file_gets_an_added_article(replicated_file: ReplicatedFile) -> None:
+    replicated_file.publish(CUSTOMERS, CUSTOMERS_FILLED, ORDERS, ORDERS_FILLED, customers={})
+    replicated_file.subscribe(SyncType.AUTOMATIC)
+    replicated_file.deliver()
+    replicated_file.replication.add_article("shop", "orders")
+    replicated_file.publisher.execute("insert into customers values (60, 'new')", "update orders set customer_id = 60")
+    replicated_file.deliver()
+
+    replicated_file.require_equal("customers", "orders")
+    replicated_file.publisher.execute("delete from orders where id < 50", "insert into orders values (500, 60, 1)")
+    replicated_file.deliver()
+    replicated_file.require_equal("customers", "orders")
+
+
+@pytest.mark.exhaustive
+def test_article_joins_while_a_run_delivers(customers: ReplicatedDatabase) -> None:
+    with running(customers):
+        customers.publisher.execute("insert into customers values (70, 'before')")
+        customers.replication.add_article("shop", "orders")
+        wait_until(lambda: len(list_subscriptions(customers.publisher)) == 1, what="the article")
+        customers.publisher.execute("insert into orders values (1000, 70, 1)")
+        expected = customers.publisher.execute("select * from orders t order by 1")
+        wait_rows(customers.subscriber, expected)
+
+
+@pytest.mark.exhaustive
+def test_run_once_ends_when_the_article_has_joined(customers: ReplicatedDatabase) -> None:
+    customers.replication.add_article("shop", "orders")
+    customers.publisher.execute(
+        "insert into customers values (70, 'before')", "insert into orders values (1000, 70, 1)"
+    )
+    customers.replication.run(once=True)
+
+    customers.require_equal("customers", "orders")
+    assert len(list_subscriptions(customers.publisher)) == 1
+
+
+@pytest.mark.exhaustive
+def test_article_whose_table_is_there_stops_alone(customers: ReplicatedDatabase) -> None:
+    customers.subscriber.execute("create table orders (id int)")
+    customers.replication.add_article("shop", "orders")
+    customers.publisher.execute("insert into customers values (80, 'others')")
+    with pytest.raises(SubscriberTableExists):
+        customers.replication.run(once=True)
+
+    customers.require_equal("customers")
