@@ -17,7 +17,7 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.context import DeliveryContext
-from rowtide.replication.distribution.delivery import Delivery, Progress
+from rowtide.replication.distribution.delivery import Delivery, JoiningArticle, Progress
 from rowtide.replication.errors import CommandError
 from rowtide.replication.schema_changes import Followed
 from rowtide.replication.targets.postgres.calls.statements import statement
@@ -49,6 +49,9 @@ class Recording:
 
     def alter(self, followed: Followed) -> None:
         raise CallRefused(f"{followed.before.table} was altered, which is not measured")
+
+    def join(self, joining: JoiningArticle) -> None:
+        raise CallRefused(f"{joining.article.table} joins, which is not measured")
 
     def flush(self) -> None:
         pass
