@@ -264,10 +264,12 @@ def test_two_rows_of_one_key_leave_one_and_the_exchange_settles(merged: Merge) -
     begin(merged)
     for number, subscriber in enumerate(merged.subscribers):
         subscriber.execute(f"insert into customer (id, name) values (9, 'by {number}')")
-    merged.settle()
+    summaries = merged.settle()
 
     merged.require_equal("customer", columns=COLUMNS)
     assert merged.hub.rows("customer", COLUMNS)[1] == (9, "by 0", None)
+    # A row whose conflict is settled is not asked for again.
+    assert [summary.upload.refused for summary in summaries] == [[]] * len(summaries)
     [(kind, _, loser, _, _)] = merged.conflicts()
     assert kind == ConflictType.UPLOAD_INSERT_FAILED
     assert '"by 1"' in loser

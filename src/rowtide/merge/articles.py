@@ -9,6 +9,8 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
+from rowtide.merge.errors import DefinitionOfNewerBuild
+
 ROWGUID = "rowguid"
 """The column that identifies the rows of a merged table, even if their keys change."""
 
@@ -316,8 +318,15 @@ class Article:
 
     @classmethod
     def decode(cls, encoded: str) -> Article:
-        """Read what `encode` wrote."""
+        """Read what `encode` wrote. Raises `DefinitionOfNewerBuild` if it has options that this build does not know."""
         fields: dict[str, Any] = json.loads(encoded)
+        try:
+            return cls._of_fields(**fields)
+        except (TypeError, ValueError) as error:
+            raise DefinitionOfNewerBuild(str(fields.get("name")), str(error)) from error
+
+    @classmethod
+    def _of_fields(cls, **fields: Any) -> Article:
         columns = tuple(ArticleColumn(**column) for column in fields.pop("columns"))
         return cls(
             columns=columns,

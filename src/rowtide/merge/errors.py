@@ -773,3 +773,14 @@ class NeverValidated(NotFound):
     fact = "no validation of {subscriber} has found all rows equal"
     hint = "Give a date, or let everything be repeated that metadata are left of: `--since start`."
     subscriber: str
+
+
+@numbered
+class DefinitionOfNewerBuild(RowtideError):
+    """An article was defined, or changed, by a newer version of rowtide, with an option that this one lacks."""
+
+    number = 8130
+    fact = "the definition of article {article} is of a newer version of rowtide: {reason}"
+    hint = "Update rowtide here to the version that wrote it; nothing was changed, and pending changes stay."
+    article: str
+    reason: str

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from rowtide.merge.articles import Article, ArticleColumn, FilterType, JoinFilter
+from rowtide.merge.errors import DefinitionOfNewerBuild
 
 CHILD = Article("child", "", "child", 7, (ArticleColumn("id", "integer", is_nullable=False, key_ordinal=1),))
 BY_PARENT = JoinFilter("parent", "child.parent_id = parent.id")
@@ -25,6 +28,14 @@ def test_join_filters_of_earlier_builds_are_read() -> None:
     stored = json.loads(CHILD.encode()) | {"join_filters": [{"parent": "parent", "condition": "true"}]}
 
     assert Article.decode(json.dumps(stored)).join_filters == (JoinFilter("parent", "true"),)
+
+
+@pytest.mark.parametrize("newer", [{"sharding": "hash"}, {"subscriber_upload_options": 9}])
+def test_definitions_of_newer_builds_are_named(newer: dict[str, object]) -> None:
+    stored = json.loads(CHILD.encode()) | newer
+
+    with pytest.raises(DefinitionOfNewerBuild, match="article child"):
+        Article.decode(json.dumps(stored))
 
 
 def test_links_of_logical_records_filter_nothing() -> None:

@@ -124,6 +124,9 @@ class Transfer:
     on_progress: Callable[[int], None] = lambda _changes: None
     counts: dict[str, Counts] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
+    """All that was refused at the end, also rows that are not asked for again because their conflict was settled."""
+    left: list[Refused] = field(default_factory=list)
+    """Those of them that the next synchronisation asks for again."""
     records: Records | None = None
     _waiting: dict[tuple[int, str], Waiting] = field(default_factory=dict)
 
@@ -146,6 +149,7 @@ class Transfer:
         self._retry()
         self.records.finish(is_retried=has_waited)
         self.refused += self.records.refused
+        self.left += self.records.refused
 
     def _bring_rows(self, spool: Spool) -> None:
         for nickname, changes in spool.batches():
@@ -222,6 +226,7 @@ class Transfer:
         given_up = self.receiver.give_up([each for _, each in refused])
         for (one, _), counts in zip(refused, given_up, strict=True):
             one.counts.add(counts)
+        self.left = [each for (_, each), counts in zip(refused, given_up, strict=True) if counts.refused]
         return received
 
     def _retry_alone(self, parts: Sequence[Part]) -> list[Received]:

@@ -27,6 +27,9 @@ class Phase:
     seconds: float = 0.0
     articles: dict[str, Counts] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
+    """The rows that are asked for again."""
+    refusals: list[Refused] = field(default_factory=list)
+    """All rows that the node refused, also those whose conflict was settled."""
 
     def add(self, other: Phase) -> None:
         """Add the result of an exchange before this one."""

@@ -224,7 +224,7 @@ def _upload(
     if generation != pairing.at_subscriber.sent:
         with _in_session(subscriber, pairing.at_subscriber):
             set_subscription(subscriber.connection, pairing.at_hub.subid, sentgen=generation)
-            hashes.put(subscriber, phase.refused)
+            hashes.put(subscriber, phase.refusals)
     return Uploaded(generation, receiver.has_refused)
 
 
@@ -260,7 +260,7 @@ def _download(
     if generation != pairing.at_subscriber.received or spool.changes:
         _advance(receiver, received=generation, source=pairing.hub)
     returned = {nickname: [rowguid for rowguid, _ in each.relinked] for nickname, each in marks.items()}
-    return Downloaded(generation, _gone(marks, receiver, phase.refused), returned, receiver)
+    return Downloaded(generation, _gone(marks, receiver, phase.refusals), returned, receiver)
 
 
 def _tell_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[Article]) -> None:
@@ -337,7 +337,8 @@ def _transfer(
     if kinds and handling is not None:
         transfer.records = RecordTransfer(kinds, receiver, handling, transfer.count)
     transfer.run(spool)
-    phase.refused += transfer.refused
+    phase.refused += transfer.left
+    phase.refusals += transfer.refused
     phase.seconds += time.monotonic() - began
 
 
