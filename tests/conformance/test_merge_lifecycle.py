@@ -16,6 +16,7 @@ from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.definitions import article_history, genhistory, sessions, subscriptions
 from rowtide.merge.errors import (
+    ChangesNotUploaded,
     ConflictOfSubscriber,
     ConflictUnknown,
     NodeRestored,
@@ -232,6 +233,23 @@ def test_row_refused_by_the_publisher_is_undone_by_hand(merged: Merge) -> None:
     merged.settle(3)
     assert [member.rows("orders", "id, note") for member in merged.members] == [[(9, "same")]] * 3
     assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_a_dropped_subscription_uploads_first_or_stays(merged: Merge) -> None:
+    merged.begin(NOTES.replace(" references customer (id)", ""), orders={})
+    merged.hub.execute("insert into orders (id, note) values (1, 'a')")
+    device = merged.subscribers[0]
+    device.execute("insert into orders (id, note) values (2, 'a')", "insert into orders (id, note) values (3, 'b')")
+    with pytest.raises(ChangesNotUploaded, match="refused"):
+        merged.merge.drop_subscription(PUBLICATION, device.url, upload_first=True)
+    assert merged.hub.rows("orders", "id, note") == [(1, "a"), (3, "b")]
+
+    device.execute("update orders set note = 'c' where id = 2")
+    summary = merged.merge.drop_subscription(PUBLICATION, device.url, upload_first=True)
+    assert summary is not None
+    assert summary.upload.total.inserts == 1
+    assert merged.hub.rows("orders", "id, note") == [(1, "a"), (2, "c"), (3, "b")]
+    assert [status.subscriber for status in merged.merge.status()] == [address(merged.subscribers[1].url)]
 
 
 def test_a_row_that_comes_at_last_is_no_open_conflict(merged: Merge) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders.merged_databases import PUBLICATION, Merge, ServerMember
+from rowtide.merge.articles import Partition
 
 ITEM = "create table item (id integer primary key, name varchar(20), qty integer)"
 ROWS = "insert into item (id, name, qty) values (1, 'a', 1), (2, 'b', 2)"
@@ -70,3 +71,39 @@ def test_columns_are_dropped_renamed_and_retyped(merged: Merge, tracked: bool) -
             device.execute("select name from item")
         device.execute("update item set amount = '30' where id = 2")
         both(merged, "id, amount")
+
+
+def test_filters_follow_renamed_columns(merged: Merge) -> None:
+    merge, device = merged.merge, merged.subscribers[0]
+    merged.hub.execute(
+        "create table customer (id integer primary key, region varchar(5))",
+        "create table orders (id integer primary key, customer_id integer, note varchar(5))",
+        "insert into customer values (1, 'n'), (2, 's')",
+        "insert into orders values (1, 1, 'a'), (2, 2, 'b')",
+    )
+    merge.add_publication(PUBLICATION)
+    merge.add_article(PUBLICATION, "customer", where="Region = host_name() or region = 'region'")
+    merge.add_article(PUBLICATION, "orders")
+    merge.add_filter(PUBLICATION, "orders", "customer", "customer_id = customer.id")
+    merge.add_subscription(PUBLICATION, device.url, partition=Partition("n"))
+    merged.hub.execute(
+        'alter table customer rename column region to "Order"',
+        "alter table customer rename column id to note",
+        "alter table orders rename column customer_id to number",
+        """insert into customer (note, "Order") values (3, 'n')""",
+        "insert into orders (id, number, note) values (3, 3, 'c')",
+    )
+    device.execute("update orders set note = 'd' where id = 1")
+    for _ in range(2):
+        merged.sync()
+
+    assert [each.condition for each in merge.list_filters(PUBLICATION)] == [
+        """"Order" = host_name() or "Order" = 'region'""",
+        "orders.number = customer.note",
+    ]
+    assert device.rows("customer", 'note, "Order"') == [(1, "n"), (3, "n")]
+    assert device.rows("orders", "id, number, note") == [(1, 1, "d"), (3, 3, "c")]
+    merged.hub.execute("""update customer set "Order" = 's' where note = 1""")
+    merged.sync()
+    assert device.rows("orders", "id") == [(3,)]
+    assert merged.sync().is_quiet

@@ -119,7 +119,7 @@ def test_what_is_needed_may_not_go(merged: Merge) -> None:
     with pytest.raises(TableNotAltered):
         merged.merge.alter_article(PUBLICATION, "item", "drop column nothing")
     with pytest.raises(ColumnNeeded, match="qty > 0"):
-        merged.merge.alter_article(PUBLICATION, "item", "rename column qty to amount")
+        merged.merge.alter_article(PUBLICATION, "item", "drop column qty")
     with pytest.raises(ColumnNeeded, match="resolver"):
         merged.merge.alter_article(PUBLICATION, "item", "drop column name")
     merged.merge.alter_article(PUBLICATION, "item", "rename column name to label")

@@ -21,6 +21,7 @@ from rowtide.merge.articles import SubscriberType as Kind
 
 if TYPE_CHECKING:
     from rowtide.merge.publishing.prepared import ExistingRows
+    from rowtide.merge.publishing.recovering import Recovered
 
 app = typer.Typer()
 
@@ -191,13 +192,24 @@ def drop_subscription(
     ignore_subscriber: Annotated[
         bool, typer.Option("--ignore-subscriber", help="The subscriber is gone: change nothing there.")
     ] = False,
+    upload_first: Annotated[
+        bool, typer.Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
+    ] = False,
     yes: Yes = False,
 ) -> None:
     """End a subscription; its tables and rows stay (SQL Server: sp_dropmergesubscription).
 
-    Changes that were never uploaded are listed first; `rowtide merge sync` brings them to the publisher.
+    Changes that were never uploaded are listed first. With --upload-first they are uploaded, also those of tables that
+    a program has rebuilt; if the publisher refuses any, the subscription stays.
     """
+    if ignore_subscriber and upload_first:
+        raise typer.BadParameter("not with --ignore-subscriber", param_hint="--upload-first")
     merge = connect(db).merge
+    if upload_first:
+        with _copying():
+            summary = merge.drop_subscription(publication, subscriber, upload_first=True, on_recovered=_print_recovered)
+        notes.print(f"Dropped: {summary} before.")
+        return
     if ignore_subscriber:
         from rowtide.merge.nodes.connecting import address
 
@@ -249,7 +261,7 @@ def reinitialize(
             upload_first=upload_first,
             absent_is_delete=absent_is_delete,
             on_progress=on_progress,
-            on_recovered=lambda recovered: notes.print(f"Found at the subscriber: {recovered}", soft_wrap=True),
+            on_recovered=_print_recovered,
         )
     notes.print("Reinitialized." if summary is None else f"Reinitialized: {summary} before.")
 
@@ -288,6 +300,10 @@ def validate(
     failed = [row for row in listed if not row.is_equal]
     if failed:
         raise MergeValidationFailed(subscriber, len(failed), len(listed))
+
+
+def _print_recovered(recovered: Recovered) -> None:
+    notes.print(f"Found at the subscriber: {recovered}", soft_wrap=True)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from rowtide.merge.articles import (
 from rowtide.merge.catalogue import get_publication, list_merged
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.conflicts.resolving import resolve_conflict
-from rowtide.merge.errors import ArticleTableNotFound, ConflictUnknown, NeverValidated
+from rowtide.merge.errors import ArticleTableNotFound, ChangesNotUploaded, ConflictUnknown, NeverValidated
 from rowtide.merge.fan_out.pending import Unreachable, list_pending_of, list_pending_of_all
 from rowtide.merge.fan_out.synchronising import (
     DEFAULT_WORKERS,
@@ -75,7 +75,7 @@ from rowtide.merge.publishing.subscriptions import (
     drop_subscription,
     reinitialize,
 )
-from rowtide.merge.publishing.synchronising import prepare_again, synchronise_following
+from rowtide.merge.publishing.synchronising import prepare_again, synchronise_following, upload_all
 from rowtide.merge.session.history import Summary
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.session.pending import PendingChanges
@@ -376,17 +376,34 @@ class MergeReplication(MergePublishing, MergeInspection):
         with self._open_hub(publication) as hub:
             return make_snapshot(hub, publication, partition or Partition(), folder, on_progress)
 
-    def drop_subscription(self, publication: str, subscriber: str, *, ignore_subscriber: bool = False) -> None:
+    def drop_subscription(
+        self,
+        publication: str,
+        subscriber: str,
+        *,
+        ignore_subscriber: bool = False,
+        upload_first: bool = False,
+        on_upload: Progress = lambda _phase, _done, _all: None,
+        on_recovered: Callable[[Recovered], None] = lambda _recovered: None,
+    ) -> Summary | None:
         """End a subscription at both ends; tables and rows stay (SQL Server: sp_dropmergesubscription).
 
-        Set `ignore_subscriber` if the subscriber no longer exists. Raises `MergeSubscriptionUnknown`.
+        Set `ignore_subscriber` if the subscriber no longer exists. With `upload_first`, what the subscriber changed is
+        uploaded before, as `reinitialize` does, and its result is returned; if the publisher refuses any of it, the
+        subscription stays. Raises `MergeSubscriptionUnknown`; with `upload_first` also `ChangesNotUploaded`, and what
+        `reinitialize` raises.
         """
+        name = address(subscriber)
         with self._open_hub(publication) as hub:
             if ignore_subscriber:
-                drop_subscription(hub, None, publication, address(subscriber))
-                return
+                drop_subscription(hub, None, publication, name)
+                return None
             with open_node(subscriber) as node:
-                drop_subscription(hub, node, publication, address(subscriber))
+                summary = upload_all(hub, node, publication, name, on_upload, on_recovered) if upload_first else None
+                if upload_first and (unsent := list_unsent(hub, node, publication)):
+                    raise ChangesNotUploaded(name, "; ".join(map(str, unsent)))
+                drop_subscription(hub, node, publication, name)
+                return summary
 
     def list_unsent(self, publication: str, subscriber: str) -> Sequence[Unsent]:
         """Return what a subscriber has changed and never uploaded, for each article that has any.

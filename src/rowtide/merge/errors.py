@@ -784,3 +784,17 @@ class DefinitionOfNewerBuild(RowtideError):
     hint = "Update rowtide here to the version that wrote it; nothing was changed, and pending changes stay."
     article: str
     reason: str
+
+
+@numbered
+class ChangesNotUploaded(RowtideError):
+    """A subscription was to be dropped after an upload, and the publisher lacks some changes of the subscriber."""
+
+    number = 8131
+    fact = "the subscription of {subscriber} stays: the publisher does not have all of its changes: {changes}"
+    hint = (
+        "`rowtide merge conflicts` and `rowtide merge sync` say why they are refused. "
+        "To give them up, drop the subscription without --upload-first."
+    )
+    subscriber: str
+    changes: str

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy import text
 
 from builders.merged_databases import PUBLICATION, Member, open_file_member, open_server_member
 from fixtures.servers import fresh_database
@@ -51,6 +52,18 @@ def stop_enumerating(node: Node, article: Article) -> None:
     with node.enumerating() as enumeration:
         assert len(next(enumeration.upserts(article, 0, OTHER))) < 5000
         raise Stopped
+
+
+def test_a_compared_table_is_read_in_parts(hub: Member) -> None:
+    with open_node(hub.url) as node, node.transaction():
+        (article,) = list_merged(node.connection)
+        batches = node.rebuilt.rows(article)
+        sizes = [len(next(batches))]
+        open_cursors = node.connection.execute(text("select count(*) from pg_cursors")).scalar()
+        sizes += [len(batch) for batch in batches]
+
+    assert open_cursors == 1
+    assert sizes == [2000, 2000, 1000]
 
 
 def test_interrupted_enumeration_leaves_the_node_unchanged(hub: Member, caplog: pytest.LogCaptureFixture) -> None:

@@ -175,7 +175,8 @@ def bind(expression: Expression, partition: Partition) -> str:
     return as_sql(expression, given)
 
 
-def _read(article: Article, condition: str, *tables: tuple[str, Article]) -> Expression:
+def scope_of(*tables: tuple[str, Article]) -> Scope:
+    """Return the columns that a filter may name, of articles by the names that it gives their tables."""
     scope = (
         ScopeTable(
             name,
@@ -184,8 +185,12 @@ def _read(article: Article, condition: str, *tables: tuple[str, Article]) -> Exp
         )
         for name, of in tables
     )
+    return Scope(tuple(scope))
+
+
+def _read(article: Article, condition: str, *tables: tuple[str, Article]) -> Expression:
     try:
-        return read_expression(condition, Scope(tuple(scope)))
+        return read_expression(condition, scope_of(*tables))
     except FilterUnreadable as error:
         reason = f"at character {error.place}, {error.reason}"
         raise FilterRefused(article.qualified_name, condition, reason) from None

@@ -32,6 +32,7 @@ from rowtide.merge.handlers import find_handler
 from rowtide.merge.nodes.node import Node, TableDescription
 from rowtide.merge.nodes.retry import retry_busy
 from rowtide.merge.nodes.table_changes import TableChange, write_shape
+from rowtide.merge.partitions.renaming import follow_renames
 from rowtide.merge.publishing.filter_checks import check_filter, check_join
 from rowtide.merge.publishing.ordering import order_articles
 from rowtide.merge.publishing.vertical_partitions import restrict
@@ -213,25 +214,23 @@ def redefine(
         is_sent = all(publication.replicates_ddl for publication, _ in published)
         # A republisher has the columns of the publisher above it, and no others.
         is_republished = present != published
-        definitions = [
-            (
-                publication,
-                article,
-                change(
-                    publication,
-                    _definition(article, described, renamed, is_sent=is_sent, is_republished=is_republished),
-                ),
-            )
-            for publication, article in published
-        ]
+        definitions = []
+        for publication, article in published:
+            now = _definition(article, described, renamed, is_sent=is_sent, is_republished=is_republished)
+            listed = {each.name: each for each in list_articles(hub.connection, publication.pubid)}
+            if article.name in listed:
+                now = follow_renames(now, listed, article, renamed)
+            definitions.append((publication, article, change(publication, now)))
         if clause is None and all(article == now for _, article, now in definitions):
             return
+        others = {each.pubid: list_articles(hub.connection, each.pubid) for each, _ in published}
         _, before, after = definitions[0]
         hub.redefine(before, after)
         for publication, article, now in definitions:
             _require_resolver(now)
             set_definition(hub.connection, publication.pubid, now)
             record(hub.connection, publication, now, _steps(article, now, described))
+            _follow_elsewhere(hub.connection, publication, others[publication.pubid], article, renamed)
             order_articles(hub, publication)
             _require_filters(hub, publication, now)
         hub.tables.track(after)
@@ -240,9 +239,29 @@ def redefine(
     hub.forget_tables()
 
 
+def _follow_elsewhere(
+    connection: Connection,
+    publication: Publication,
+    listed: Sequence[Article],
+    altered: Article,
+    renamed: Mapping[str, str],
+) -> None:
+    """Let the filters of other articles of a publication call an article's columns by their new names."""
+    names = {article.name: article for article in listed}
+    for article in listed if renamed else ():
+        now = article if article.nickname == altered.nickname else follow_renames(article, names, altered, renamed)
+        if now != article:
+            set_definition(connection, publication.pubid, now)
+            record(connection, publication, now, _option_steps(article, now))
+
+
 def _steps(before: Article, after: Article, described: TableDescription) -> Iterator[tuple[str, int | None, str]]:
     for kind, number, text in TableChange(before, after, described.kind).steps():
         yield kind, number, f"alter table {after.qualified_name} {text}"
+    yield from _option_steps(before, after)
+
+
+def _option_steps(before: Article, after: Article) -> Iterator[tuple[str, int | None, str]]:
     told = [f"{name} {getattr(after, name)}" for name in _OPTIONS if getattr(before, name) != getattr(after, name)]
     if before.join_filters != after.join_filters:
         told += [f"join {join.parent} on {join.condition}" for join in after.join_filters]
@@ -297,12 +316,16 @@ def _require_filters(hub: Node, publication: Publication, article: Article) -> N
     """Raise `ColumnNeeded` if a filter uses a column that an article has not; of others, those that follow it."""
     listed = list_articles(hub.connection, publication.pubid)
     names = {each.name: each for each in listed}
+    altered = hub.tables.examine(listed).fingerprints
+    waiting = {each.name for each in listed if altered.get(each.nickname) not in (None, each.fingerprint)}
     for child in listed:
         try:
             if child.name == article.name:
                 check_filter(hub, child)
             for join in child.join_filters:
-                if article.name in (child.name, join.parent):
+                ends = {child.name, join.parent}
+                # Joins with a table that was altered, too, are checked once that is taken in.
+                if article.name in ends and not ends & waiting:
                     check_join(hub, child, names[join.parent], join)
         except FilterRefused as error:
             purpose = f"filter {error.condition}"

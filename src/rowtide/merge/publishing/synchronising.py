@@ -69,6 +69,26 @@ def _bring_up(
     return pair(hub, subscriber, *names)
 
 
+def upload_all(
+    hub: Node,
+    subscriber: Node,
+    publication: str,
+    subscriber_name: str,
+    on_upload: Progress,
+    on_recovered: Callable[[Recovered], None],
+    *,
+    absent_is_delete: bool = False,
+) -> Summary:
+    """Upload what a subscriber changed, tracked or not: see `recover`."""
+    names = publication, subscriber_name
+    pairing = pair(hub, subscriber, *names)
+    notice(hub, pairing.publication)
+    require_same_ends(hub, subscriber, pairing)
+    for recovered in recover(hub, subscriber, pairing, absent_is_delete=absent_is_delete):
+        on_recovered(recovered)
+    return upload(hub, subscriber, pair(hub, subscriber, *names), on_upload)
+
+
 def prepare_again(
     hub: Node,
     subscriber: Node,
@@ -85,14 +105,11 @@ def prepare_again(
     the pairing.
     """
     names = publication, subscriber_name
-    pairing = pair(hub, subscriber, *names)
-    notice(hub, pairing.publication)
     summary = None
-    if on_upload is not None:
-        require_same_ends(hub, subscriber, pairing)
-        for recovered in recover(hub, subscriber, pairing, absent_is_delete=absent_is_delete):
-            on_recovered(recovered)
-        summary = upload(hub, subscriber, pair(hub, subscriber, *names), on_upload)
+    if on_upload is None:
+        notice(hub, pair(hub, subscriber, *names).publication)
+    else:
+        summary = upload_all(hub, subscriber, *names, on_upload, on_recovered, absent_is_delete=absent_is_delete)
     pairing = pair(hub, subscriber, *names)
     at_subscriber = pairing.at_subscriber
     if pairing.differing or SchemaVersion(at_subscriber.schema_version, at_subscriber.schema_guid) != pairing.schema:

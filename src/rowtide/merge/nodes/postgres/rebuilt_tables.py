@@ -99,9 +99,11 @@ class PostgresRebuiltTables:
 
     def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
         names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
-        found = self._session.read((f"select {names} from {table_of(article)}", None), texts=True)[0]
-        for start in range(0, len(found), _BATCH_ROWS):
-            yield [(row[0], sent(article, row[1:])) for row in found[start : start + _BATCH_ROWS]]
+        cursor = f"rowtide_rows_{article.nickname}"
+        self._session.put(f"declare {cursor} no scroll cursor for select {names} from {table_of(article)}")
+        while batch := self._session.read((f"fetch {_BATCH_ROWS} from {cursor}", None), texts=True)[0]:
+            yield [(row[0], sent(article, row[1:])) for row in batch]
+        self._session.put(f"close {cursor}")
 
     def set_rowguids(self, article: Article, rowguids: Mapping[str, str]) -> None:
         self._session.put(

@@ -1,7 +1,7 @@
 """The language of merge's filters: one expression over the columns of one table, or of two joined tables."""
 
 from rowtide.merge.partitions.expressions.casts import literal
-from rowtide.merge.partitions.expressions.grammar import Scope, ScopeTable, read_expression
+from rowtide.merge.partitions.expressions.grammar import Scope, ScopeTable, read_expression, rename_columns
 from rowtide.merge.partitions.expressions.statements import as_sql
 from rowtide.merge.partitions.expressions.tree import (
     Cast,
@@ -28,4 +28,5 @@ __all__ = [
     "literal",
     "parts_of",
     "read_expression",
+    "rename_columns",
 ]

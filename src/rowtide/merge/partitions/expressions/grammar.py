@@ -13,6 +13,7 @@ Precedence is PostgreSQL's. All other SQL is refused: subqueries, other function
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -62,6 +63,7 @@ _TYPE_WORDS = ("date", "timestamp", "timestamptz", "uuid")
 """Before a text they say what the column beside it says too."""
 _OF_GRAMMAR = frozenset(("and", "or", "not", "in", "like", "between", "is", "null", "true", "false"))
 _DIVISIONS = ("/", "%")
+_BARE = re.compile("[a-z_][a-z0-9_$]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +88,31 @@ def read_expression(filter_text: str, scope: Scope) -> Expression:
     return _Reader(Cursor(filter_text), scope).read()
 
 
+def rename_columns(filter_text: str, scope: Scope, names: Mapping[Column, str]) -> str:
+    """Return a filter with new names of some columns; all else stays as it was written. Raises `FilterUnreadable`."""
+    reader = _Reader(Cursor(filter_text), scope)
+    reader.read()
+    for place, length, column, is_alone in sorted(reader.named_columns, key=lambda each: each[0], reverse=True):
+        if column in names:
+            # Another table may have a column of the new name.
+            table = f"{_written(column.table)}." if is_alone and len(scope.tables) > 1 else ""
+            start, end = place - 1, place - 1 + length
+            filter_text = f"{filter_text[:start]}{table}{_written(names[column])}{filter_text[end:]}"
+    return filter_text
+
+
 @dataclass(slots=True)
 class _Reader:
-    """Recursive-descent parser, one method per rule; `depth` counts nested parentheses and signs."""
+    """Recursive-descent parser, one method per rule; `depth` counts nested parentheses and signs.
+
+    `named_columns` are those that were read: where their names are written, from 1, how long, and whether without a
+    table.
+    """
 
     words: Cursor
     scope: Scope
     depth: int = 0
+    named_columns: list[tuple[int, int, Column, bool]] = field(default_factory=list)
 
     def read(self) -> Expression:
         expression = self.disjunction()
@@ -270,7 +290,7 @@ class _Reader:
             raise self.words.refusal(f"a column has to follow {token} and a point, not {name}", name)
         if self.words.token.is_mark(".") or self.words.token.is_mark("("):
             raise self.words.refusal("a column has its table's name before it, without a schema", token)
-        return Column(table.name, _find(table, name) or name.text)
+        return self.noted(name, Column(table.name, _find(table, name) or name.text), is_alone=False)
 
     def own_column(self, token: Token) -> Expression:
         is_bare = token.kind is TokenKind.NAME
@@ -278,7 +298,7 @@ class _Reader:
             raise self.words.refusal(f"a column or a value is expected, not {token}", token)
         found = [(table.name, name) for table in self.scope.tables if (name := _find(table, token)) is not None]
         if len(found) == 1:
-            return Column(*found[0])
+            return self.noted(token, Column(*found[0]), is_alone=True)
         if is_bare and not found and token.text in RESERVED_WORDS:
             raise self.words.refusal(f"{token} is a word of SQL; quote it if it is a column", token)
         if len(self.scope.tables) > 1:
@@ -286,6 +306,11 @@ class _Reader:
             raise self.words.refusal(f"write the table before column {token}: {where}", token)
         # A generated column, say, which is not published; the hub says whether it is there.
         return Column(self.scope.tables[0].name, token.text)
+
+    def noted(self, token: Token, column: Column, *, is_alone: bool) -> Column:
+        length = len(token.text) if token.kind is TokenKind.NAME else len(_quoted(token.text))
+        self.named_columns.append((token.place, length, column, is_alone))
+        return column
 
     def listed(self) -> tuple[Expression, ...]:
         """Read a list in parentheses, whose opening one is already read."""
@@ -323,6 +348,16 @@ class _Reader:
         expression = operand()
         self.depth -= 1
         return expression
+
+
+def _written(name: str) -> str:
+    """Return a name as filters write it: bare where that is the same."""
+    is_bare = _BARE.fullmatch(name) is not None and name not in RESERVED_WORDS | _OF_GRAMMAR
+    return name if is_bare else _quoted(name)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _is_called(name: str, token: Token) -> bool:
