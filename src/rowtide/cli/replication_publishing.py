@@ -14,6 +14,7 @@ from rowtide.cli.statements import printed
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
+from rowtide.replication.article_types import ArticleType
 from rowtide.replication.call_formats import KeyUpdates
 from rowtide.replication.sync_types import IfExists
 
@@ -118,10 +119,14 @@ def add_article(
     if_exists: Annotated[
         IfExists, typer.Option(help="What becomes of the table where a subscriber has it: as with add-subscription.")
     ] = IfExists.FAIL,
+    article_type: Annotated[
+        ArticleType | None,
+        typer.Option("--type", help="What the name is; default: as in the catalogue.", show_default=False),
+    ] = None,
     *,
     dry_run: DryRun = False,
 ) -> None:
-    """Publish a table (SQL Server: sp_addarticle).
+    """Publish a table, or the text of a view, function or procedure (SQL Server: sp_addarticle).
 
     Subscribers of the publication get its rows while everything else is delivered: `rowtide replication run` copies
     them, `status` says how far it is.
@@ -148,7 +153,11 @@ def add_article(
     }
     if dry_run:
         with printed(replication.rehearsal()) as rehearsal:
-            rehearsal.add_article(publication, table, if_exists=if_exists, **options)
+            if not rehearsal.add_schema_article(publication, table, article_type):
+                rehearsal.add_article(publication, table, if_exists=if_exists, **options)
+        return
+    if replication.add_schema_article(publication, table, article_type):
+        notes.print(f"Added: the text of {table} is published in {publication}.")
         return
     replication.add_article(publication, table, if_exists=if_exists, **options)
     notes.print(f"Added: {table} is published in {publication}.")

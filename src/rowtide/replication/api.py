@@ -20,6 +20,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import find_source, read_source
 from rowtide.replication import definitions, history, retention, tracers
+from rowtide.replication.article_types import ArticleType
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
 from rowtide.replication.claims import APPLICATION_NAME
 from rowtide.replication.distribution.skip_errors import SkipErrors
@@ -75,11 +76,23 @@ class ArticlePublishing(ABC):
         with self._altering() as alterations:
             publications.add_article(alterations, self._url, publication, table, request, if_exists)
 
-    def drop_article(self, publication: str, table: str) -> None:
-        """Remove a table from a publication (SQL Server: sp_droparticle)."""
-        from rowtide.replication.publishing import publications
+    def add_schema_article(self, publication: str, name: str, article_type: ArticleType | None = None) -> bool:
+        """Publish the text of a view, materialized view, function or procedure (SQL Server: types "schema only").
+
+        Returns false for a table. PostgreSQL subscribers get the object at once, or as it is now where they have it.
+        """
+        from rowtide.replication.publishing import schema_articles
 
         with self._altering() as alterations:
+            return schema_articles.add(alterations, self._url, publication, name, article_type)
+
+    def drop_article(self, publication: str, table: str) -> None:
+        """Remove a table from a publication, or an object whose text it has (SQL Server: sp_droparticle)."""
+        from rowtide.replication.publishing import publications, schema_articles
+
+        with self._altering() as alterations:
+            if schema_articles.drop(alterations, self._url, publication, table):
+                return
             publications.drop_article(alterations, self._url, publication, table)
 
 
@@ -103,6 +116,14 @@ class TransactionalReplication(ArticlePublishing):
 
     def _altering(self) -> AbstractContextManager[Alterations]:
         return nullcontext(Committing(self._engine))
+
+    def add_schema_article(self, publication: str, name: str, article_type: ArticleType | None = None) -> bool:
+        from rowtide.replication.publishing import schema_articles
+
+        is_added = super().add_schema_article(publication, name, article_type)
+        if is_added:
+            schema_articles.renew(self._engine, publication)
+        return is_added
 
     def add_publication(
         self,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from rowtide.core.operations import Operation
-from rowtide.replication.errors import CommandInvalid
+from rowtide.replication.errors import CommandInvalid, UpdatableCallRefused
 
 
 class KeyUpdates(StrEnum):
@@ -80,6 +80,7 @@ _PARTS: Mapping[tuple[Operation, CallFormat], tuple[Part, ...]] = {
     (Operation.UPDATE, CallFormat.SQL): (Part.NEW, Part.OLD_KEY),
     (Operation.DELETE, CallFormat.SQL): (Part.OLD_KEY,),
 }
+_OF_UPDATABLE = "VCALL"
 _WITHOUT_PROCEDURE = (CallFormat.SQL, CallFormat.NONE)
 
 
@@ -97,8 +98,10 @@ def formats_of(operation: Operation) -> tuple[CallFormat, ...]:
 
 
 def parse_command(operation: Operation, text: str) -> Command:
-    """Parse a command: a format, and optionally a custom procedure. Raises `CommandInvalid`."""
+    """Parse a command: a format, and optionally a custom procedure. Raises `CommandInvalid`, `UpdatableCallRefused`."""
     word, _, procedure = text.strip().partition(" ")
+    if word.upper() == _OF_UPDATABLE:
+        raise UpdatableCallRefused
     formats = formats_of(operation)
     found = next((known for known in formats if known == word.upper()), None)
     name = procedure.strip() or None

@@ -895,6 +895,63 @@ class SubscriberLacks(NotFound):
 
 
 @numbered
+class SchemaArticleUsesUnpublished(Invalid):
+    """A view or function uses what its publication lacks, so that a subscriber could not create it."""
+
+    number = 7229
+    fact = "{kind} {name} uses {missing}, which the publication does not have"
+    hint = "Add that first, in order of dependency."
+    kind: str
+    name: str
+    missing: str
+
+
+@numbered
+class ObjectNotFound(NotFound):
+    """There is no object of the given type."""
+
+    number = 7230
+    fact = "there is no {kind} {name} in this database"
+    hint = "Write it as schema.name, a function with the types of its parameters: public.tax(numeric, text)."
+    kind: str
+    name: str
+
+
+@numbered
+class ExecutionsNotLogged(Invalid):
+    """Executions of procedures cannot be published (SQL Server: proc exec)."""
+
+    number = 7231
+    fact = (
+        "executions of {name} cannot be published: PostgreSQL's log has the rows that a procedure wrote, not its call"
+    )
+    hint = "Publish the tables that it writes; `--type procedure` publishes its text."
+    name: str
+
+
+@numbered
+class ScriptRefused(RowtideError):
+    """A subscriber refuses a published view, function or procedure."""
+
+    number = 7232
+    fact = "the subscriber refuses {kind} {name} ({sqlstate}): {reason}"
+    hint = "Deliver everything first, or correct it there; then repeat the command."
+    kind: str
+    name: str
+    sqlstate: str
+    reason: str
+
+
+@numbered
+class UpdatableCallRefused(Invalid):
+    """VCALL belongs to updatable subscriptions, which do not exist here."""
+
+    number = 7233
+    fact = "VCALL is refused: it writes a subscriber's changes back to the publisher, for updatable subscriptions"
+    hint = "Let two databases publish to each other, or use merge replication. For updates here: SCALL."
+
+
+@numbered
 class LsnNotKept(DataLoss):
     """The log store does not have all changes from the requested LSN on."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,7 +11,8 @@ from sqlalchemy import Connection, Engine, RowMapping, distinct, func, select
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
-from rowtide.replication import definitions
+from rowtide.replication import definitions, schema_articles
+from rowtide.replication.article_types import ArticleType
 from rowtide.replication.articles import decode_article
 from rowtide.replication.definitions import agents, articles, publications, subscriptions
 from rowtide.replication.status import read_status
@@ -30,7 +31,10 @@ class ListedPublication:
 
 @dataclass(frozen=True, slots=True)
 class ListedArticle:
-    """A published table: its columns, rows and commands (SQL Server: sp_helparticle, sp_helparticlecolumns)."""
+    """A published table: its columns, rows and commands (SQL Server: sp_helparticle, sp_helparticlecolumns).
+
+    Of a view, function or procedure only its text is published: it has no columns and commands here.
+    """
 
     publication: str
     article: str
@@ -44,6 +48,7 @@ class ListedArticle:
     del_cmd: str
     key_updates: str
     before_images: str
+    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,8 @@ def list_articles(engine: Engine, database: str, publication: str | None = None)
         )
         if publication is not None:
             query = query.where(publications.c.publication == publication)
-        return tuple(_article(row) for row in connection.execute(query).mappings())
+        tables = [_article(row) for row in connection.execute(query).mappings()]
+        return (*tables, *_list_schema_articles(connection, publication))
 
 
 def list_subscriptions(engine: Engine, database: str, publication: str | None = None) -> Sequence[ListedSubscription]:
@@ -163,7 +169,19 @@ def _article(row: RowMapping) -> ListedArticle:
         del_cmd=_command(row["del_cmd"], article.delete_procedure),
         key_updates=str(article.key_updates),
         before_images=str(article.before_images),
+        type=ArticleType.TABLE,
     )
+
+
+def _list_schema_articles(connection: Connection, publication: str | None) -> Iterator[ListedArticle]:
+    names = definitions.list_publications(connection) if publication is None else [publication]
+    for name in names:
+        publication_id = definitions.get_publication(connection, name)
+        for each in schema_articles.list_schema_articles(connection, publication_id):
+            commands = dict.fromkeys(("ins_cmd", "upd_cmd", "del_cmd", "key_updates", "before_images"), "")
+            yield ListedArticle(
+                name, each.name, each.schema, each.name, (), (), filter_clause=None, type=each.type, **commands
+            )
 
 
 def _command(text: str, generated: str) -> str:

@@ -48,7 +48,7 @@ def read_type_needs(connection: Connection, articles: Iterable[Article]) -> tupl
         {"table": article.source_id, "numbers": [column.number for column in article.columns]} for article in articles
     ]
     found: dict[Need, None] = {}
-    with _names_in_full(connection):
+    with names_in_full(connection):
         for each in columns:
             for type_id in connection.execute(text(_TYPES), each).scalars().all():
                 found.update(dict.fromkeys(_needs_of_type(connection, type_id)))
@@ -59,7 +59,7 @@ def read_table_needs(connection: Connection, article: Article) -> tuple[Need, ..
     """Return what creating an article's table needs besides its columns' types."""
     given = {"table": article.source_id}
     reads = [(_COLUMN_COLLATIONS, _COLLATION), *([(_GENERATED_BY, _FUNCTION)] if article.has_all_columns else [])]
-    with _names_in_full(connection):
+    with names_in_full(connection):
         return tuple(
             need
             for finding, reading in reads
@@ -69,7 +69,7 @@ def read_table_needs(connection: Connection, article: Article) -> tuple[Need, ..
 
 
 @contextmanager
-def _names_in_full(connection: Connection) -> Iterator[None]:
+def names_in_full(connection: Connection) -> Iterator[None]:
     """Let the server write every name with its schema."""
     path = connection.execute(text("select current_setting('search_path')")).scalar_one()
     setting = text("select set_config('search_path', :path, true)")

@@ -37,8 +37,10 @@ from rowtide.replication.errors import (
     SubscriberNotCleared,
     SubscriptionExists,
 )
+from rowtide.replication.schema_articles import SchemaArticle, list_schema_articles
 from rowtide.replication.schema_changes import NOT_REPORTED, Unfollowed, as_alteration, follow
 from rowtide.replication.snapshot.needs import read_type_needs
+from rowtide.replication.snapshot.scripts import read_scripts
 from rowtide.replication.snapshot.table_details import read_table_details
 from rowtide.replication.subscribing.other_databases import plan_originators
 from rowtide.replication.subscribing.readers import keeping
@@ -100,7 +102,9 @@ def add_subscription(
                 originators,
                 has_procedures=wanted.sync_type is SyncType.NONE,
                 constraints=wanted.constraints,
-                snapshot=plan_snapshot(connection, tables, articles, wanted),
+                snapshot=plan_snapshot(
+                    connection, tables, articles, wanted, list_schema_articles(connection, publication_id)
+                ),
                 needs=read_type_needs(connection, articles),
             )
             return tuple(kind.prepare(subscriber, new))
@@ -153,6 +157,7 @@ def plan_snapshot(
     source: PostgresCopySource,
     articles: Sequence[Article],
     wanted: SubscriptionRequest,
+    scripted: Sequence[SchemaArticle] = (),
 ) -> NewSnapshot | None:
     """Return what a snapshot of articles creates and copies; None if none is asked for."""
     if wanted.sync_type is not SyncType.AUTOMATIC:
@@ -163,6 +168,7 @@ def plan_snapshot(
         chunks=tuple(
             chunk for article in articles for chunk in cut(article.article_id, _find_bounds(source, article, wanted))
         ),
+        scripts=read_scripts(connection, scripted),
     )
 
 

@@ -12,6 +12,7 @@ from rowtide.databases.urls import parse_url
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.delivery import Delivery
+from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.snapshot.target import SnapshotStatus, SnapshotTarget
 from rowtide.replication.targets.fingerprints import SubscribedRows
 from rowtide.replication.targets.identity import DatabaseIdentity
@@ -20,6 +21,7 @@ from rowtide.replication.targets.postgres import compared_rows as postgres_rows
 from rowtide.replication.targets.postgres import delivery as postgres_delivery
 from rowtide.replication.targets.postgres import identity as postgres_identity
 from rowtide.replication.targets.postgres import joining as postgres_joining
+from rowtide.replication.targets.postgres import scripted_objects as postgres_scripted
 from rowtide.replication.targets.postgres import sequences as postgres_sequences
 from rowtide.replication.targets.postgres import snapshot_target as postgres_snapshot
 from rowtide.replication.targets.postgres import subscriber as postgres_subscriber
@@ -59,6 +61,7 @@ class SubscriberKind:
     find_status: Callable[[str, str], SnapshotStatus | None]
     has_joined: Callable[[str, str], bool]
     detach: Callable[[str, str, Sequence[Article]], None]
+    make_scripted: Callable[[str, Sequence[Script]], None]
 
 
 KINDS: Mapping[DatabaseKind, SubscriberKind] = {
@@ -75,6 +78,7 @@ KINDS: Mapping[DatabaseKind, SubscriberKind] = {
         postgres_joining.find_status,
         postgres_joining.has_joined,
         postgres_joining.detach,
+        postgres_scripted.make_scripted,
     ),
     DatabaseKind.SQLITE: SubscriberKind(
         sqlite_subscriber.address,
@@ -90,6 +94,8 @@ KINDS: Mapping[DatabaseKind, SubscriberKind] = {
         sqlite_joining.find_status,
         sqlite_joining.has_joined,
         sqlite_joining.detach,
+        # Another dialect: a file has the tables alone.
+        lambda _url, _scripts: None,
     ),
 }
 

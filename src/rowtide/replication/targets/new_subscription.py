@@ -8,6 +8,7 @@ from rowtide.copying.chunks import Chunk
 from rowtide.core.lsn import Position
 from rowtide.replication.articles import Article
 from rowtide.replication.snapshot.needs import Need
+from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.sync_types import Constraints, IfExists
 from rowtide.replication.targets.identity import Originators
@@ -15,11 +16,12 @@ from rowtide.replication.targets.identity import Originators
 
 @dataclass(frozen=True, slots=True)
 class NewSnapshot:
-    """Tables to be created and copied; `details` are each article's."""
+    """Tables to be created and copied; `details` are each article's, `scripts` those of schema-only articles."""
 
     if_exists: IfExists
     details: tuple[TableDetails, ...]
     chunks: tuple[Chunk, ...]
+    scripts: tuple[Script, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

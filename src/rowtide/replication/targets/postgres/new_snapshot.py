@@ -14,6 +14,7 @@ from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.errors import CopyRefused, SubscriberTableExists
+from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
@@ -22,6 +23,7 @@ from rowtide.replication.targets.postgres.kept_tables import find_whole, require
 from rowtide.replication.targets.postgres.needed_objects import make_schema, provide
 from rowtide.replication.targets.postgres.own_objects import release_references, switch_off
 from rowtide.replication.targets.postgres.restorations import Restoration
+from rowtide.replication.targets.postgres.scripted_objects import drop, list_present, make
 from rowtide.replication.targets.postgres.tables import clear_tables, constrain, create_table
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
@@ -43,11 +45,12 @@ def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnap
     """Create the tables, or empty existing ones and switch off what may not hold during the copy.
 
     In the caller's transaction. Raises `SubscriberTableExists`, `SubscriberLacks`, `SubscriberTablesUnfit`,
-    `SubscriberTableBusy`, `CopyRefused`.
+    `SubscriberTableBusy`, `CopyRefused`, `ScriptRefused`.
     """
     present = [article for article in new.articles if _exists(connection, article)]
-    if present and snapshot.if_exists is IfExists.FAIL:
-        raise SubscriberTableExists(", ".join(map(_name, present)))
+    scripted = list_present(connection, snapshot.scripts)
+    if (present or scripted) and snapshot.if_exists is IfExists.FAIL:
+        raise SubscriberTableExists(", ".join((*map(_name, present), *(script.name for script in scripted))))
     kept = [] if snapshot.if_exists is IfExists.DROP else present
     pairs = list(zip(new.articles, snapshot.details, strict=True))
     made = [(article, details) for article, details in pairs if article not in kept]
@@ -56,12 +59,21 @@ def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnap
     restorations = switch_off(connection, kept, new.constraints, subscriber)
     if new.beside is not None and snapshot.if_exists is IfExists.DROP:
         restorations += release_references(connection, present, subscriber)
+    if snapshot.if_exists is IfExists.DROP:
+        drop(connection, snapshot.scripts)
     for statement in clear_tables(present, snapshot.if_exists):
         _run(connection, ", ".join(map(_name, present)), statement)
     for article, details in made:
         make_schema(connection, article.schema)
         _run(connection, _name(article), create_table(article, details))
-    return MadeTables(constrain(pairs, kept), restorations, find_whole(connection, kept))
+    make(connection, [script for script in snapshot.scripts if not (kept and _is_filled(script, scripted))])
+    filling = [statement for script in snapshot.scripts for statement in script.filling]
+    return MadeTables([*constrain(pairs, kept), *filling], restorations, find_whole(connection, kept))
+
+
+def _is_filled(script: Script, present: Sequence[Script]) -> bool:
+    """Whether a materialized view is there, on which others may depend."""
+    return script in present and bool(script.filling)
 
 
 def record_snapshot(connection: _Connection, guid: str, snapshot: NewSnapshot, made: MadeTables) -> None:
