@@ -89,7 +89,7 @@ def test_a_command_is_printed_as_it_is_read(operation: Operation) -> None:
 @pytest.mark.parametrize(
     ("operation", "text"),
     [
-        (UPDATE, "VCALL my_update"),
+        (UPDATE, "ZCALL my_update"),
         (INSERT, "SCALL my_insert"),
         (INSERT, "MCALL"),
         (INSERT, "XCALL"),
@@ -113,7 +113,7 @@ def test_what_an_operation_does_not_have_is_refused(operation: Operation, text: 
     ("operation", "text", "formats"),
     [
         (INSERT, "SQL my_insert", "CALL, SQL, NONE"),
-        (UPDATE, "VCALL my_update", "CALL, SCALL, MCALL, XCALL, SQL, NONE"),
+        (UPDATE, "ZCALL my_update", "CALL, SCALL, MCALL, XCALL, SQL, NONE"),
         (DELETE, "scall", "CALL, XCALL, SQL, NONE"),
     ],
 )
