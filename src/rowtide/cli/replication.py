@@ -8,12 +8,14 @@ from rowtide.cli import (
     replication_listings,
     replication_publishing,
     replication_running,
+    replication_scripting,
     replication_status,
     replication_subscribing,
 )
 
 app = typer.Typer(rich_markup_mode=None)
 app.add_typer(replication_publishing.app)
+app.add_typer(replication_scripting.app)
 app.add_typer(replication_listings.app)
 app.add_typer(replication_subscribing.app)
 app.add_typer(replication_running.app)

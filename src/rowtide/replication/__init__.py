@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
     from rowtide.replication.definitions import Subscription, SubscriptionState
     from rowtide.replication.distribution.watchers import (
+        DeliveredElsewhere,
         DeliveryReport,
         DroppedTable,
         SkippedCommand,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
+    from rowtide.replication.running.custom_scripting import ScriptedChange
     from rowtide.replication.snapshot.agent import SnapshotReport
     from rowtide.replication.spark.backlogs import DeliveredBacklog
     from rowtide.replication.status import SubscriptionStatus
@@ -50,6 +52,7 @@ __all__ = [
     "CompareOptions",
     "Constraints",
     "DeliveredBacklog",
+    "DeliveredElsewhere",
     "DeliveryLoss",
     "DeliveryReport",
     "DroppedTable",
@@ -65,6 +68,7 @@ __all__ = [
     "Operation",
     "ReplicationRehearsal",
     "RowDifference",
+    "ScriptedChange",
     "SettingsChanges",
     "SkippedCommand",
     "SnapshotReport",
@@ -95,6 +99,7 @@ _HOMES = {
     "CompareOptions": "rowtide.replication.inspection.compare_options",
     "Constraints": "rowtide.replication.sync_types",
     "DeliveredBacklog": "rowtide.replication.spark.backlogs",
+    "DeliveredElsewhere": "rowtide.replication.distribution.watchers",
     "DeliveryLoss": "rowtide.replication.publishing.restarting",
     "DeliveryReport": "rowtide.replication.distribution.watchers",
     "DroppedTable": "rowtide.replication.distribution.watchers",
@@ -110,6 +115,7 @@ _HOMES = {
     "Operation": "rowtide.core.operations",
     "ReplicationRehearsal": "rowtide.replication.api",
     "RowDifference": "rowtide.replication.inspection.differences",
+    "ScriptedChange": "rowtide.replication.running.custom_scripting",
     "SettingsChanges": "rowtide.replication.subscription_settings",
     "SkippedCommand": "rowtide.replication.distribution.watchers",
     "SnapshotReport": "rowtide.replication.snapshot.agent",

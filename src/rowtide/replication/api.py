@@ -23,6 +23,7 @@ from rowtide.replication import definitions, history, retention, tracers
 from rowtide.replication.article_types import ArticleType
 from rowtide.replication.articles import ArticleOptions, ArticleRequest
 from rowtide.replication.claims import APPLICATION_NAME
+from rowtide.replication.custom_scripts import CustomScript
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.history import HistoricError, HistoricState
 from rowtide.replication.inspection import listings
@@ -155,6 +156,33 @@ class TransactionalReplication(ArticlePublishing):
             replicate_ddl=replicate_ddl,
             on_wait=on_wait,
         )
+
+    def register_custom_scripting(
+        self,
+        publication: str,
+        table: str,
+        *,
+        sql: str | None = None,
+        python: str | None = None,
+        name: str | None = None,
+        from_lsn: CommitLsn | None = None,
+    ) -> None:
+        """Register what runs at subscribers after each schema change of a table, in its transaction.
+
+        (SQL Server: sp_register_custom_scripting.) `sql` are statements, known by `name`; or `python` names a function
+        `module:function` of the agent's, which is given a `ScriptedChange` and returns statements. It replaces the one
+        before for the changes that commit from now on, or from an LSN on.
+        """
+        from rowtide.replication.publishing import custom_scripting
+
+        script = CustomScript.of(sql=sql, python=python, name=name)
+        custom_scripting.register_script(self._engine, self._url, publication, table, script, from_lsn)
+
+    def unregister_custom_scripting(self, publication: str, table: str) -> None:
+        """Let no custom script run after later schema changes (SQL Server: sp_unregister_custom_scripting)."""
+        from rowtide.replication.publishing import custom_scripting
+
+        custom_scripting.register_script(self._engine, self._url, publication, table, None)
 
     def find_ending(self, name: str) -> LogEnding | None:
         """Return what `drop_publication` removes besides the publication; None if the log is still read afterwards."""

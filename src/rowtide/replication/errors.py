@@ -180,6 +180,33 @@ class SubscriberUnknown(NotFound):
 
 
 @numbered
+class CustomScriptInvalid(Invalid):
+    """A custom script is empty or misnamed."""
+
+    number = 7262
+    fact = "{script} is no custom script: {reason}"
+    hint = "Give a file with SQL statements (--sql FILE), or a Python function (--python module:function)."
+    script: str
+    reason: str
+
+
+@numbered
+class CustomScriptFailed(RowtideError):
+    """The custom script of an article failed after a schema change, of which nothing was applied."""
+
+    number = 7261
+    fact = "custom script {script} of {table} failed with the schema change of the transaction at LSN {lsn}: {reason}"
+    hint = (
+        "Register a corrected one: `rowtide replication register-custom-scripting … --from {lsn}`. Then run "
+        "`rowtide replication resume`, or `run`."
+    )
+    script: str
+    table: str
+    lsn: str
+    reason: str
+
+
+@numbered
 class SubscriptionExists(AlreadyExists):
     """A subscriber can subscribe to a publication only once (SQL Server: 14058)."""
 

@@ -77,6 +77,15 @@ SchemaChange = TableRenamed | ColumnRenamed | ColumnDropped | ColumnRetyped | Nu
 
 
 @dataclass(frozen=True, slots=True)
+class CustomSql:
+    """A custom script that runs after the change of the transaction at an LSN."""
+
+    name: str
+    lsn: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Followed:
     """An article as it is after an alteration, and what that changes at a subscriber, in this order.
 
@@ -88,6 +97,7 @@ class Followed:
     article: Article
     changes: tuple[SchemaChange, ...]
     is_delivered: bool = False
+    script: CustomSql | None = None
 
     def leaving_out(self, column: PublishedColumn, reason: str) -> Followed:
         """Return it without an added column."""

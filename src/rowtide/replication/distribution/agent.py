@@ -7,7 +7,7 @@ far the log had nothing for it after that.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -51,13 +51,17 @@ from rowtide.replication.errors import (
     SubscriberBehind,
     SubscriptionDeactivated,
 )
-from rowtide.replication.schema_changes import ColumnAdded
+from rowtide.replication.schema_changes import ColumnAdded, Followed
 from rowtide.replication.snapshot.copies import HandOver
 from rowtide.replication.tracers import record_arrival
 
 _RESTARTED = "the log was restarted"
 _ADVANCE_S = 10.0
 _MAX_STEP_ROWS = 500_000
+
+
+CompleteChange = Callable[[Followed, CommitLsn], Followed]
+"""Adds the custom script to what a transaction changes of an article."""
 
 
 class DistributionAgent:
@@ -71,6 +75,7 @@ class DistributionAgent:
         manifest: Manifest,
         delivery: Delivery,
         hand_over: HandOver | None = None,
+        complete: CompleteChange = lambda followed, _lsn: followed,
     ) -> None:
         """With a `hand_over`, the subscriber has a snapshot, whose chunks contain some of the changes already."""
         self._context = context
@@ -79,6 +84,7 @@ class DistributionAgent:
         self._manifest = manifest
         self._delivery = delivery
         self._hand_over = hand_over
+        self._complete = complete
         self._times = CommitTimes()
         self._next_advance = 0.0
         self._position = self._starting_position(manifest.refresh())
@@ -346,11 +352,11 @@ class DistributionAgent:
         batch.count(transaction.lsn.value)
         for call in self._read_calls(state, self._position, end, versions):
             for followed in transaction.until(call.article):
-                self._delivery.alter(followed)
+                self._delivery.alter(self._complete(followed, transaction.lsn))
             batch.commands += _count(call)
             self._run(call)
         for followed in transaction.rest():
-            self._delivery.alter(followed)
+            self._delivery.alter(self._complete(followed, transaction.lsn))
         self._end(batch, end)
         self._articles = transaction.articles()
         self._has_altered = True

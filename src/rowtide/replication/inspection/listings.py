@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,6 +14,7 @@ from rowtide.log.catalogue import read_source
 from rowtide.replication import definitions, schema_articles
 from rowtide.replication.article_types import ArticleType
 from rowtide.replication.articles import decode_article
+from rowtide.replication.custom_scripts import list_scripts
 from rowtide.replication.definitions import agents, articles, publications, subscriptions
 from rowtide.replication.status import read_status
 
@@ -33,7 +34,8 @@ class ListedPublication:
 class ListedArticle:
     """A published table: its columns, rows and commands (SQL Server: sp_helparticle, sp_helparticlecolumns).
 
-    Of a view, function or procedure only its text is published: it has no columns and commands here.
+    Of a view, function or procedure only its text is published: it has no columns and commands here. `custom_script`
+    is what runs at subscribers after a table's schema changes.
     """
 
     publication: str
@@ -49,6 +51,7 @@ class ListedArticle:
     key_updates: str
     before_images: str
     type: str
+    custom_script: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,8 @@ def list_articles(engine: Engine, database: str, publication: str | None = None)
         )
         if publication is not None:
             query = query.where(publications.c.publication == publication)
-        tables = [_article(row) for row in connection.execute(query).mappings()]
+        scripts = list_scripts(connection)
+        tables = [_article(row, scripts) for row in connection.execute(query).mappings()]
         return (*tables, *_list_schema_articles(connection, publication))
 
 
@@ -154,7 +158,7 @@ def _is_published(connection: Connection, database: str, publication: str | None
     return definitions.is_made(connection)
 
 
-def _article(row: RowMapping) -> ListedArticle:
+def _article(row: RowMapping, scripts: Mapping[str, str]) -> ListedArticle:
     article = decode_article(row["definition"])
     return ListedArticle(
         publication=row["publication"],
@@ -170,6 +174,7 @@ def _article(row: RowMapping) -> ListedArticle:
         key_updates=str(article.key_updates),
         before_images=str(article.before_images),
         type=ArticleType.TABLE,
+        custom_script=scripts.get(article.article_id),
     )
 
 

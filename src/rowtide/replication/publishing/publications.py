@@ -22,7 +22,7 @@ from rowtide.log.postgres.provenance import find_owner
 from rowtide.log.postgres.provision import OpenedSource, remove_source, take_source
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.replication import definitions, history, joining, retention, tracers
+from rowtide.replication import custom_scripts, definitions, history, joining, retention, tracers
 from rowtide.replication.articles import FEATURE, Article, ArticleRequest, as_member, define_article
 from rowtide.replication.errors import (
     ArticleExists,
@@ -66,7 +66,7 @@ def add_publication(
 def _make_distribution_database(connection: Connection) -> None:
     """Create the missing tables of the distribution database, which is a schema at the publisher."""
     connection.execute(CreateSchema(definitions.SCHEMA, if_not_exists=True))
-    for module in (definitions, joining, history, retention, tracers):
+    for module in (definitions, custom_scripts, joining, history, retention, tracers):
         # What each keeps is in the metadata that they share, once it is imported.
         module.metadata.create_all(connection)
     definitions.complete(connection)

@@ -14,7 +14,7 @@ from itertools import groupby
 from sqlalchemy import Connection
 
 from rowtide.copying.source import PostgresCopySource
-from rowtide.core.lsn import Position
+from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
@@ -30,6 +30,7 @@ from rowtide.replication.distribution.delivery import AlterationRefused
 from rowtide.replication.distribution.watchers import DroppedTable, Trouble
 from rowtide.replication.errors import CopyRefused, CopyUnreadable, JoiningRefused, PublishedTableDropped
 from rowtide.replication.running.agent_history import AgentHistory
+from rowtide.replication.running.custom_scripting import CustomScripting
 from rowtide.replication.schema_changes import Unfollowed, as_alteration, bound, follow
 from rowtide.replication.snapshot.agent import SnapshotAgent
 from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
@@ -56,6 +57,7 @@ class SubscriptionAgent:
         self._snapshot: SnapshotAgent | None = None
         self._failed_at: Position | None = None
         self._distribution: DistributionAgent | None = None
+        self._scripting = CustomScripting(context, subscription)
         self._open_now()
 
     @classmethod
@@ -229,7 +231,7 @@ class SubscriptionAgent:
         )
         is_any = False
         for followed in changes:
-            self._target.alter(followed)
+            self._target.alter(self._scripting.complete(followed, CommitLsn(followed.article.defined_at - 1)))
             self._snapshot, is_any = None, True
         return is_any
 
@@ -263,7 +265,8 @@ class SubscriptionAgent:
         opened = kind_of(subscription.subscriber).open_delivery(subscription, articles)
         with closing(opened) as delivery:
             hand_over = None if state.end is None else self._plan_hand_over(state, state.end)
-            agent = DistributionAgent(context, subscription, articles, self._manifest, delivery, hand_over)
+            complete = self._scripting.complete
+            agent = DistributionAgent(context, subscription, articles, self._manifest, delivery, hand_over, complete)
             yield agent
             agent.advance()
 

@@ -78,6 +78,11 @@ def renew(followed: Followed, guid: str) -> Iterator[str]:
     yield progress.RECORD_ARTICLE.format(*map(quote_literal, values))
 
 
+def run_script(script: str) -> str:
+    """Return one statement that runs a script of several; the server refuses those that end the transaction."""
+    return f"do {quote_literal(f'begin execute {quote_literal(script)}; end')}"
+
+
 def renew_procedures(article: Article) -> Iterator[str]:
     """Yield the statements that replace an article's generated procedures, whose parameters are its columns."""
     for operation, kind in product(procedures.OPERATIONS, _KINDS):

@@ -16,14 +16,15 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.delivery import AlterationRefused, JoiningArticle, JoiningMoved, Progress
 from rowtide.replication.distribution.skip_errors import SkipErrors
-from rowtide.replication.errors import CommandError, OriginMissing, SubscriberTableInUse
-from rowtide.replication.schema_changes import Followed, SchemaChange
+from rowtide.replication.errors import CommandError, CustomScriptFailed, OriginMissing, SubscriberTableInUse
+from rowtide.replication.schema_changes import CustomSql, Followed, SchemaChange
 from rowtide.replication.targets.postgres import alterations, origins, progress
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.joining import MOVED, take_in
 from rowtide.replication.targets.postgres.modes import Mode, RowByRow, SetBased, Skipping
+from rowtide.replication.targets.postgres.pipeline import Refused
 from rowtide.replication.targets.postgres.sender import Sender
 from rowtide.replication.targets.postgres.subscriber_constraints import read_cascades, require_nothing_unsent
 from rowtide.replication.targets.postgres.table_relations import plan_sets
@@ -121,20 +122,31 @@ class PostgresDelivery:
             self._alter(article, list(alterations.alter(table, change)), change)
             table = alterations.table_after(table, change)
         self._alter(article, list(alterations.renew(followed, self._guid.decode())), None)
+        if followed.script is not None:
+            self._run_script(article, followed.script)
         for operation in procedures.OPERATIONS:
             if article.command(operation).procedure is not None:
                 self._require_custom(article, operation)
         self._sender.forget(article)
 
     def _alter(self, article: Article, statements: Sequence[str], change: SchemaChange | None) -> None:
+        refused = self._run_alone(statements)
+        if refused is not None:
+            raise AlterationRefused(article, change, refused.message)
+
+    def _run_script(self, article: Article, script: CustomSql) -> None:
+        refused = self._run_alone([alterations.run_script(script.text)])
+        if refused is not None:
+            raise CustomScriptFailed(script.name, f"{article.schema}.{article.table}", script.lsn, refused.message)
+
+    def _run_alone(self, statements: Sequence[str]) -> Refused | None:
+        """Run statements that alter tables. Raises `SubscriberTableInUse`."""
         refused = self._sender.alter([*_ALTERING, *statements, *_ALTERED])
-        if refused is None:
-            return
-        if refused.sqlstate == LOCK_NOT_AVAILABLE:
+        if refused is not None and refused.sqlstate == LOCK_NOT_AVAILABLE:
             raise SubscriberTableInUse(self._subscriber, refused.message)
-        if refused.sqlstate == MOVED:
+        if refused is not None and refused.sqlstate == MOVED:
             raise JoiningMoved
-        raise AlterationRefused(article, change, refused.message)
+        return refused
 
     def _require_custom(self, article: Article, operation: Operation) -> None:
         refused = self._sender.alter([], calls=[(article, operation)])

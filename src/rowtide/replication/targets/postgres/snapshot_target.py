@@ -22,8 +22,8 @@ from rowtide.databases.postgres.type_codes import SAME_IN_BINARY
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.errors import AgentReplaced, CopyRefused
-from rowtide.replication.schema_changes import Followed
+from rowtide.replication.errors import AgentReplaced, CopyRefused, CustomScriptFailed
+from rowtide.replication.schema_changes import CustomSql, Followed
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.targets.postgres import alterations, origins, progress, restorations
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
@@ -81,8 +81,18 @@ class PostgresSnapshotTarget:
                 self._connection.execute(_FORGET_CHUNKS, [self._guid, article.article_id])
                 for statement in alterations.follow(followed, self._guid):
                     self._connection.execute(sql.SQL(statement))
+                if followed.script is not None:
+                    self._run_script(article, followed.script)
         except UnexpectedSqlError as error:
             raise CopyRefused(f"{before.schema}.{before.table}", error.sqlstate, error.reason) from error
+
+    def _run_script(self, article: Article, script: CustomSql) -> None:
+        try:
+            with translated():
+                self._connection.execute(sql.SQL(alterations.run_script(script.text)))
+        except UnexpectedSqlError as error:
+            table = f"{article.schema}.{article.table}"
+            raise CustomScriptFailed(script.name, table, script.lsn, error.reason) from error
 
     def choose_form(self, article: Article) -> CopyForm:
         # In an encoding that lacks characters, the one that is refused has to be found in the rows' text.

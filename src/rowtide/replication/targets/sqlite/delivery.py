@@ -23,11 +23,12 @@ from rowtide.replication.distribution.delivery import (
 )
 from rowtide.replication.distribution.encoding import Arguments
 from rowtide.replication.distribution.skip_errors import SkipErrors
-from rowtide.replication.errors import AgentReplaced, CommandError, CommandRefused, RowNotFound
-from rowtide.replication.schema_changes import ColumnRetyped, Followed
+from rowtide.replication.errors import AgentReplaced, CommandError, CommandRefused, CustomScriptFailed, RowNotFound
+from rowtide.replication.schema_changes import ColumnRetyped, CustomSql, Followed
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.altering import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
+from rowtide.replication.targets.sqlite.scripts import run_script
 from rowtide.replication.targets.sqlite.statements import Statement, bitmap_of, describe_key, statement
 
 _ENCODING = "encoding"
@@ -118,12 +119,23 @@ class SqliteDelivery:
             error = found.error
             failure = self._file.find_failure(error)
             raise failure or AlterationRefused(followed.article, found.change, str(error)) from error
+        if followed.script is not None:
+            self._run_script(followed.article, followed.script)
         self._statements.clear()
 
     def join(self, joining: JoiningArticle) -> None:
         with self._file.undone_by_errors():
             if not progress.take_in(self._file.connection, self._guid, joining):
                 raise JoiningMoved
+
+    def _run_script(self, article: Article, script: CustomSql) -> None:
+        try:
+            run_script(self._file.connection, script.text)
+        except sqlite3.Error as error:
+            self._file.undo()
+            name = f"{article.schema}.{article.table}"
+            failure = self._file.find_failure(error)
+            raise failure or CustomScriptFailed(script.name, name, script.lsn, str(error)) from error
 
     def flush(self) -> None:
         """No effect: each call runs at once."""

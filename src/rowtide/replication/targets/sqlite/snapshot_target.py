@@ -18,14 +18,15 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.errors import AgentReplaced, CopyRefused
-from rowtide.replication.schema_changes import Followed
+from rowtide.replication.errors import AgentReplaced, CopyRefused, CustomScriptFailed
+from rowtide.replication.schema_changes import CustomSql, Followed
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.targets.sqlite import progress, restorations
 from rowtide.replication.targets.sqlite.altering import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
 from rowtide.replication.targets.sqlite.new_snapshot import decode_key
 from rowtide.replication.targets.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS
+from rowtide.replication.targets.sqlite.scripts import run_script
 from rowtide.replication.targets.sqlite.statements import statement
 
 
@@ -82,6 +83,14 @@ class SqliteSnapshotTarget:
             except ChangeNotMade as found:
                 error = found.error
                 raise CopyRefused(_name(before), code_of(error), str(error)) from error
+            if followed.script is not None:
+                self._run_script(connection, followed.article, followed.script)
+
+    def _run_script(self, connection: sqlite3.Connection, article: Article, script: CustomSql) -> None:
+        try:
+            run_script(connection, script.text)
+        except sqlite3.Error as error:
+            raise CustomScriptFailed(script.name, _name(article), script.lsn, str(error)) from error
 
     def choose_form(self, article: Article) -> CopyForm:  # noqa: ARG002 - of the protocol
         return CopyForm.TEXT

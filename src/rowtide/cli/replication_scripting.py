@@ -1,0 +1,64 @@
+"""`rowtide replication`: scripts that run at subscribers after schema changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rowtide.cli.options import Db, TableName
+from rowtide.cli.output import notes
+from rowtide.cli.replication_options import Publication
+from rowtide.core.lsn import CommitLsn
+from rowtide.handle import connect
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: rowtide replication register-custom-scripting shop public.orders --sql apply_order.sql"
+    " --db postgresql://localhost/shop"
+)
+def register_custom_scripting(
+    db: Db,
+    publication: Publication,
+    table: TableName,
+    sql: Annotated[
+        Path | None,
+        typer.Option(help="File with SQL statements; it is read now.", exists=True, dir_okay=False, show_default=False),
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            help="Function of the agent's that returns SQL statements.", metavar="MODULE:FUNCTION", show_default=False
+        ),
+    ] = None,
+    from_lsn: Annotated[
+        str | None,
+        typer.Option("--from", help="For schema changes from this LSN on; default: from now on.", metavar="LSN"),
+    ] = None,
+) -> None:
+    """Run statements at subscribers after each schema change of a table (SQL Server: sp_register_custom_scripting).
+
+    They run in the transaction of the change, after the generated procedures were made anew: custom procedures follow a
+    changed signature. If they fail, delivery stops before the change (RT-7261).
+    """
+    connect(db).replication.register_custom_scripting(
+        publication,
+        table,
+        sql=sql.read_text() if sql is not None else None,
+        python=python,
+        name=str(sql) if sql is not None else None,
+        from_lsn=CommitLsn.parse(from_lsn) if from_lsn is not None else None,
+    )
+    notes.print("Registered.")
+
+
+@app.command(
+    epilog="Example: rowtide replication unregister-custom-scripting shop public.orders --db postgresql://localhost/shop"
+)
+def unregister_custom_scripting(db: Db, publication: Publication, table: TableName) -> None:
+    """Run nothing after later schema changes of a table (SQL Server: sp_unregister_custom_scripting)."""
+    connect(db).replication.unregister_custom_scripting(publication, table)
+    notes.print("Unregistered.")

@@ -1,0 +1,80 @@
+"""Scripts that run at subscribers after a schema change (SQL Server: sp_register_custom_scripting).
+
+A script belongs to an article, and runs with the schema changes from a position of the log on, until the next one's.
+So a subscriber that is behind gets each change with the script that was meant for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Table, Text, delete, insert, select
+
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.databases.postgres.catalogue import has_table
+from rowtide.replication.definitions import SCHEMA, articles, metadata
+from rowtide.replication.errors import CustomScriptInvalid
+
+custom_scripts = Table(
+    "MScustom_scripts",
+    metadata,
+    Column("article_id", Text, ForeignKey(articles.c.article_id, ondelete="cascade"), primary_key=True),
+    Column("from_seqno", BigInteger, primary_key=True, comment="it runs with schema changes from this position on"),
+    Column("name", Text, comment="the file, or module:function; null: from here on there is none"),
+    Column("script", Text, comment="SQL; null: what the function returns"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CustomScript:
+    """A script by its name: SQL, or a Python function `module:function` that returns SQL (`text` None)."""
+
+    name: str
+    text: str | None
+
+    @classmethod
+    def of(cls, *, sql: str | None, python: str | None, name: str | None) -> CustomScript:
+        """Return the script that was given: one of the two. Raises `CustomScriptInvalid`."""
+        if (sql is None) is (python is None):
+            raise CustomScriptInvalid("nothing" if sql is None else "both", "either SQL or a Python function is needed")
+        if sql is not None:
+            if not sql.strip():
+                raise CustomScriptInvalid(name or "SQL", "it is empty")
+            return cls(name or "SQL", sql)
+        module, _, function = (python or "").partition(":")
+        if not all(part.isidentifier() for part in (*module.split("."), function)):
+            raise CustomScriptInvalid(python or "", "it is not of the form module:function")
+        return cls(f"{module}:{function}", None)
+
+
+def register(connection: Connection, article_id: str, script: CustomScript | None, start: Position) -> None:
+    """Record an article's script, or that it has none, from a position on, in the caller's transaction."""
+    custom_scripts.create(connection, checkfirst=True)
+    columns = custom_scripts.c
+    later = (columns.article_id == article_id) & (columns.from_seqno >= start.value)
+    connection.execute(delete(custom_scripts).where(later))
+    values = {"article_id": article_id, "from_seqno": start.value}
+    if script is not None:
+        values |= {"name": script.name, "script": script.text}
+    connection.execute(insert(custom_scripts).values(values))
+
+
+def find_script(connection: Connection, article_id: str, lsn: CommitLsn) -> CustomScript | None:
+    """Return an article's script for the schema changes of a transaction; None if it has none."""
+    if not has_table(connection, SCHEMA, custom_scripts.name):
+        return None
+    columns = custom_scripts.c
+    until = (columns.article_id == article_id) & (columns.from_seqno <= lsn.value)
+    query = select(columns.name, columns.script).where(until).order_by(columns.from_seqno.desc()).limit(1)
+    row = connection.execute(query).one_or_none()
+    return None if row is None or row.name is None else CustomScript(row.name, row.script)
+
+
+def list_scripts(connection: Connection) -> dict[str, str]:
+    """Return the name of each article's newest script, by article id."""
+    if not has_table(connection, SCHEMA, custom_scripts.name):
+        return {}
+    columns = custom_scripts.c
+    rows = connection.execute(select(columns.article_id, columns.name).order_by(columns.from_seqno))
+    newest = {row.article_id: row.name for row in rows}
+    return {article_id: name for article_id, name in newest.items() if name is not None}

@@ -1,0 +1,89 @@
+"""What an article's custom script does after a schema change: read, or asked of a function of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+
+from rowtide.core.lsn import CommitLsn
+from rowtide.core.operations import Operation
+from rowtide.core.secrets import redact
+from rowtide.databases.postgres.errors import translated
+from rowtide.replication.articles import Article
+from rowtide.replication.custom_scripts import find_script
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.distribution.context import DeliveryContext
+from rowtide.replication.errors import CustomScriptFailed
+from rowtide.replication.schema_changes import CustomSql, Followed
+from rowtide.replication.targets.postgres.calls.parameters import parameters_of
+
+_OPERATIONS = {"insert": Operation.INSERT, "update": Operation.UPDATE, "delete": Operation.DELETE}
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedChange:
+    """A schema change for which a custom script is asked; names and types are the publisher's.
+
+    `columns` are the published columns after it, `earlier_columns` those before, with their types. `parameters` are
+    those that procedures for `insert`, `update` and `delete` have to take from now on, with their types. The text that
+    the function returns runs at the subscriber, in the transaction of the change; empty: nothing runs.
+    """
+
+    publication: str
+    subscriber: str
+    lsn: str
+    schema: str
+    table: str
+    columns: Sequence[tuple[str, str]]
+    earlier_columns: Sequence[tuple[str, str]]
+    parameters: Mapping[str, Sequence[tuple[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class CustomScripting:
+    """Finds the scripts of one subscription's articles."""
+
+    context: DeliveryContext
+    subscription: Subscription
+
+    def complete(self, followed: Followed, lsn: CommitLsn) -> Followed:
+        """Return what a transaction changes of an article, with its custom script. Raises `CustomScriptFailed`."""
+        if not followed.changes:
+            return followed
+        with translated(), self.context.engine.connect() as connection:
+            script = find_script(connection, followed.article.article_id, lsn)
+        if script is None:
+            return followed
+        text = script.text if script.text is not None else self._ask(script.name, followed, lsn)
+        return replace(followed, script=CustomSql(script.name, str(lsn), text)) if text.strip() else followed
+
+    def _ask(self, name: str, followed: Followed, lsn: CommitLsn) -> str:
+        article = followed.article
+        module, _, function = name.partition(":")
+        table = f"{article.schema}.{article.table}"
+        try:
+            written = getattr(import_module(module), function)(self._describe(followed, lsn))
+        except Exception as error:
+            # Whatever a function of the user's raises.
+            raise CustomScriptFailed(name, table, str(lsn), f"{type(error).__name__}: {error}") from error
+        if not isinstance(written, str):
+            raise CustomScriptFailed(name, table, str(lsn), f"it returned {type(written).__name__}, not SQL")
+        return written
+
+    def _describe(self, followed: Followed, lsn: CommitLsn) -> ScriptedChange:
+        article = followed.article
+        return ScriptedChange(
+            publication=self.subscription.publication,
+            subscriber=redact(self.subscription.subscriber),
+            lsn=str(lsn),
+            schema=article.schema,
+            table=article.table,
+            columns=_columns(article),
+            earlier_columns=_columns(followed.before),
+            parameters={name: tuple(parameters_of(article, operation)) for name, operation in _OPERATIONS.items()},
+        )
+
+
+def _columns(article: Article) -> tuple[tuple[str, str], ...]:
+    return tuple((column.name, column.type_text) for column in article.columns)
