@@ -146,9 +146,9 @@ def test_scripts_are_listed_and_misnamed_ones_refused(replicated: ReplicatedData
     assert rowtide("replication", "unregister-custom-scripting", *command[2:]).code == 0
     assert listed() is None
     register = replicated.replication.register_custom_scripting
-    for given, reason in (({}, "either"), ({"sql": " "}, "empty"), ({"python": "write"}, "module:function")):
+    for sql, python, reason in ((None, None, "either"), (" ", None, "empty"), (None, "write", "module:function")):
         with pytest.raises(CustomScriptInvalid, match=reason):
-            register(PUBLICATION, "orders", **given)
+            register(PUBLICATION, "orders", sql=sql, python=python)
     with pytest.raises(ArticleUnknown):
         register(PUBLICATION, "others", sql="select 1")
 
