@@ -48,6 +48,9 @@ def test_dry_runs_of_replication_are_true(logged: LoggedDatabase) -> None:
     logged.execute(*TABLES)
     connect(logged.url).replication.add_publication("shop", lake=str(logged.lake))
     require_true_dry_run(logged.url, "replication", "add-article", "shop", "item", "--where", "note = '100%'")
+    require_true_dry_run(logged.url, "replication", "change-article", "shop", "item", "--no-where")
+    require_true_dry_run(logged.url, "replication", "drop-column", "shop", "item", "note")
+    require_true_dry_run(logged.url, "replication", "add-column", "shop", "item", "note")
     require_true_dry_run(logged.url, "replication", "drop-article", "shop", "item")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from rowtide.cli import (
+    replication_articles,
     replication_listings,
     replication_publishing,
     replication_running,
@@ -15,6 +16,7 @@ from rowtide.cli import (
 
 app = typer.Typer(rich_markup_mode=None)
 app.add_typer(replication_publishing.app)
+app.add_typer(replication_articles.app)
 app.add_typer(replication_scripting.app)
 app.add_typer(replication_listings.app)
 app.add_typer(replication_subscribing.app)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rowtide.log.postgres.provision import OpenedSource
     from rowtide.log.source_definition import SourceDefinition
     from rowtide.replication.api import ReplicationRehearsal, TransactionalReplication
+    from rowtide.replication.article_changes import ArticleChange, ArticleChanges
     from rowtide.replication.articles import ArticleOptions, ArticleRequest
     from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
     from rowtide.replication.definitions import Subscription, SubscriptionState
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from rowtide.replication.tracers import TracerArrival
 
 __all__ = [
+    "ArticleChange",
+    "ArticleChanges",
     "ArticleOptions",
     "ArticleRequest",
     "ArticleValidation",
@@ -89,6 +92,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ArticleChange": "rowtide.replication.article_changes",
+    "ArticleChanges": "rowtide.replication.article_changes",
     "ArticleOptions": "rowtide.replication.articles",
     "ArticleRequest": "rowtide.replication.articles",
     "ArticleValidation": "rowtide.replication.inspection.validating",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.log.postgres.provision import OpenedSource
+    from rowtide.replication.article_changes import ArticleChanges
     from rowtide.replication.distribution.watchers import Watchers
     from rowtide.replication.inspection.browsing import BrowsedCommand
     from rowtide.replication.inspection.differences import RowDifference
@@ -76,6 +77,27 @@ class ArticlePublishing(ABC):
         request = ArticleRequest(**options)
         with self._altering() as alterations:
             publications.add_article(alterations, self._url, publication, table, request, if_exists)
+
+    def change_article(
+        self,
+        publication: str,
+        table: str,
+        *,
+        if_exists: IfExists | None = None,
+        **changes: Unpack[ArticleChanges],
+    ) -> None:
+        """Change an article, for its subscribers too.
+
+        (SQL Server: sp_changearticle, sp_articlefilter, sp_articlecolumn.) Changes are the fields of `ArticleChange`.
+        Subscribers that lack rows or values afterwards copy the table again, while everything else is delivered; see
+        `find_copying`. `if_exists`: what becomes of their table; None: it is dropped, or emptied where the subscription
+        kept what was there.
+        """
+        from rowtide.replication.article_changes import ArticleChange
+        from rowtide.replication.publishing import changing
+
+        with self._altering() as alterations:
+            changing.change_article(alterations, self._url, publication, table, ArticleChange(**changes), if_exists)
 
     def add_schema_article(self, publication: str, name: str, article_type: ArticleType | None = None) -> bool:
         """Publish the text of a view, materialized view, function or procedure (SQL Server: types "schema only").
@@ -211,6 +233,13 @@ class TransactionalReplication(ArticlePublishing):
         from rowtide.replication.publishing import restarting
 
         return restarting.restart_log(self._engine, self._url, reason, on_wait)
+
+    def find_copying(self, publication: str, table: str, **changes: Unpack[ArticleChanges]) -> tuple[str, ...]:
+        """Return the subscribers that would copy a table again if its article was changed so."""
+        from rowtide.replication.article_changes import ArticleChange
+        from rowtide.replication.publishing import changing
+
+        return changing.find_copying(self._engine, self._url, publication, table, ArticleChange(**changes))
 
     def find_child_tables(self, table: str) -> tuple[str, ...]:
         """Return the tables that inherit from a table; their rows are not published with it. Raises `TableNotFound`."""

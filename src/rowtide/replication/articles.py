@@ -114,7 +114,7 @@ class Article:
     def needs_whole_rows(self) -> bool:
         """Whether updates or deletes need values that the log is certain to carry only with the whole old row."""
         commands = {operation: self.command(operation) for operation in _CHANGING}
-        return any(_needs_of_whole_rows(commands, self.filter_clause, self.key_updates))
+        return any(needs_of_whole_rows(commands, self.filter_clause, self.key_updates))
 
     @property
     def condition(self) -> Condition | None:
@@ -311,7 +311,7 @@ def _choose_images(table: SourceTable, commands: Mapping[Operation, Command], re
     A command that takes all values needs the whole old row to fill these in. A bitmap says that they were omitted, but
     not their values.
     """
-    for need in _needs_of_whole_rows(commands, request.where, request.key_updates):
+    for need in needs_of_whole_rows(commands, request.where, request.key_updates):
         if request.before_images is BeforeImages.KEY:
             raise ImagesNeeded(table.qualified_name, need)
         if table.kind is TableKind.PARTITIONED:
@@ -324,7 +324,7 @@ def _choose_images(table: SourceTable, commands: Mapping[Operation, Command], re
     return request.before_images or BeforeImages.FULL
 
 
-def _needs_of_whole_rows(
+def needs_of_whole_rows(
     commands: Mapping[Operation, Command], filter_clause: str | None, key_updates: KeyUpdates
 ) -> Iterator[str]:
     """Yield what needs values of updates and deletes that the log is certain to carry only with the whole old row."""

@@ -296,6 +296,23 @@ def renew_article(connection: Connection, article: Article) -> None:
     connection.execute(update(articles).where(of_article).values(values))
 
 
+def change_article_steps(before: Article, after: Article) -> list[Executable]:
+    """Return the statements that record a changed article; subscriptions keep what they have until they follow."""
+    of_article = articles.c.article_id == after.article_id
+    is_as_before = (subscriptions.c.article_id == after.article_id) & subscriptions.c.definition.is_(None)
+    values = {
+        "ins_cmd": str(after.insert),
+        "upd_cmd": str(after.update),
+        "del_cmd": str(after.delete),
+        "filter_clause": after.filter_clause,
+        "definition": encode_article(after),
+    }
+    return [
+        update(subscriptions).where(is_as_before).values(definition=encode_article(before)),
+        update(articles).where(of_article).values(values),
+    ]
+
+
 def rebind_article_step(article: Article) -> Executable:
     """Return the statement that records an article's new table oid and column numbers."""
     values = {"source_object_id": article.source_id, "definition": encode_article(article)}

@@ -849,6 +849,17 @@ class CopyRefused(RowtideError):
 
 
 @numbered
+class ChangeRefused(Invalid):
+    """The subscriber refuses the procedures of an article that was changed."""
+
+    number = 7201
+    fact = "table {table} was changed in its publication, which the subscriber refuses: {reason}"
+    hint = "Remove the cause and run `rowtide replication resume`, or change the article with `change-article`."
+    table: str
+    reason: str
+
+
+@numbered
 class JoiningRefused(Invalid):
     """The subscriber refuses to make a copied article one of its subscription's; the others go on."""
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import (
+    BigInteger,
     Column,
     Connection,
     Executable,
     ForeignKey,
+    Identity,
     Integer,
     Table,
     Text,
@@ -28,6 +31,7 @@ from sqlalchemy import (
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.replication import definitions
+from rowtide.replication.article_changes import CallChange, decode_change, encode_change
 from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.definitions import Subscription, SubscriptionState, agents, metadata, subscriptions
 from rowtide.replication.sync_types import IfExists, SyncType
@@ -39,6 +43,15 @@ detached = Table(
     Column("subscription_guid", Text, primary_key=True, comment="by which the subscriber knows the article"),
     Column("article_id", Text, primary_key=True),
     Column("definition", Text, nullable=False, comment="JSON: the article as the subscriber has it"),
+)
+changes = Table(
+    "MSarticle_changes",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("agent_id", Integer, ForeignKey(agents.c.id, ondelete="cascade"), nullable=False),
+    Column("article_id", Text, nullable=False),
+    Column("from_position", BigInteger, nullable=False, comment="from which position of the log on it holds"),
+    Column("change", Text, nullable=False, comment="JSON: what becomes of the article as the subscriber has it"),
 )
 _COPIED = (
     agents.c.publication_id,
@@ -52,7 +65,8 @@ _COPIED = (
 def ensure_made(connection: Connection) -> None:
     """Add what the tables of an earlier build lack, in the caller's transaction."""
     definitions.complete(connection)
-    detached.create(connection, checkfirst=True)
+    for table in (detached, changes):
+        table.create(connection, checkfirst=True)
 
 
 def join_steps(subscription: Subscription, article_id: str, if_exists: IfExists) -> list[Executable]:
@@ -90,8 +104,51 @@ def detach_steps(subscription: Subscription, holder: Subscription, article: Arti
         insert(detached).values(kept),
         delete(subscriptions).where(mine),
         *ended,
-        update(agents).where(agents.c.id == subscription.agent_id).values(resumptions=agents.c.resumptions + 1),
+        delete(changes).where(changes.c.agent_id == holder.agent_id, changes.c.article_id == article.article_id),
+        resume_step(subscription.agent_id),
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingChange:
+    """A change of an article that a subscription has still to follow, from a position of the log on."""
+
+    change_id: int
+    article_id: str
+    since: Position
+    change: CallChange
+
+
+def change_step(agent_id: int, article_id: str, since: Position, change: CallChange) -> Executable:
+    """Return the statement that records a change of an article for a subscription."""
+    values = {
+        "agent_id": agent_id,
+        "article_id": article_id,
+        "from_position": since.value,
+        "change": encode_change(change),
+    }
+    return insert(changes).values(values)
+
+
+def resume_step(agent_id: int) -> Executable:
+    """Return the statement by which an agent opens again, also after an error."""
+    return update(agents).where(agents.c.id == agent_id).values(resumptions=agents.c.resumptions + 1)
+
+
+def list_changes(connection: Connection, agent_id: int) -> Sequence[PendingChange]:
+    """Return the changes of articles that a subscription has still to follow, oldest first."""
+    if not has_table(connection, definitions.SCHEMA, changes.name):
+        return ()
+    query = select(changes).where(changes.c.agent_id == agent_id).order_by(changes.c.id)
+    return tuple(
+        PendingChange(row.id, row.article_id, Position(row.from_position), decode_change(row.change))
+        for row in connection.execute(query)
+    )
+
+
+def forget_change(connection: Connection, change_id: int) -> None:
+    """Delete the record of a change that a subscription has followed."""
+    connection.execute(delete(changes).where(changes.c.id == change_id))
 
 
 def list_detached(connection: Connection, agent_id: int) -> Sequence[tuple[str, Article]]:

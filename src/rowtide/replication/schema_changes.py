@@ -99,6 +99,13 @@ class Followed:
     is_delivered: bool = False
     script: CustomSql | None = None
 
+    @property
+    def renews_calls(self) -> bool:
+        """Whether calls have other arguments than before, or other formats."""
+        before, after = self.before, self.article
+        commands = [(each.insert, each.update, each.delete) for each in (before, after)]
+        return bool(self.changes) or before.columns != after.columns or commands[0] != commands[1]
+
     def leaving_out(self, column: PublishedColumn, reason: str) -> Followed:
         """Return it without an added column."""
         columns = tuple(each for each in self.article.columns if each != column)

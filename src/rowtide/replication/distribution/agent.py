@@ -45,6 +45,7 @@ from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTab
 from rowtide.replication.errors import (
     ArticleEnded,
     ArticleSuspended,
+    ChangeRefused,
     ChangesLost,
     SchemaChanged,
     SubscriberAhead,
@@ -121,6 +122,17 @@ class DistributionAgent:
         if self._delivery.progress.position < self._position:
             self._delivery.begin(one_by_one=True)
             self._delivery.end(self._position)
+
+    def change(self, followed: Followed) -> None:
+        """Let the subscriber have an article otherwise from this position on. Raises `ChangeRefused`."""
+        self._delivery.begin(one_by_one=True)
+        try:
+            self._delivery.alter(followed)
+        except AlterationRefused as error:
+            article = followed.article
+            raise ChangeRefused(f"{article.schema}.{article.table}", error.reason) from error
+        self._delivery.end(self._position)
+        self._has_altered = True
 
     def take_in(self, joining: JoiningArticle, held_by: Subscription) -> bool:
         """Deliver what a joining article lacks up to this position, in one with its becoming one of these.

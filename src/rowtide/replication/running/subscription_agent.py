@@ -20,7 +20,8 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest
-from rowtide.replication import definitions
+from rowtide.replication import definitions, joining
+from rowtide.replication.article_changes import follow_change
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.agent import DistributionAgent
@@ -29,6 +30,7 @@ from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import AlterationRefused
 from rowtide.replication.distribution.watchers import DroppedTable, Trouble
 from rowtide.replication.errors import CopyRefused, CopyUnreadable, JoiningRefused, PublishedTableDropped
+from rowtide.replication.joining import PendingChange
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.custom_scripting import CustomScripting
 from rowtide.replication.schema_changes import Unfollowed, as_alteration, bound, follow
@@ -51,6 +53,7 @@ class SubscriptionAgent:
         self._context = context
         self._subscription = subscription
         self._articles: tuple[Article, ...] = ()
+        self._changes: Sequence[PendingChange] = ()
         self._manifest = manifest
         self._held = held
         self._look = look
@@ -107,11 +110,26 @@ class SubscriptionAgent:
         return True
 
     def _deliver(self, distribution: DistributionAgent) -> bool:
-        worked = distribution.step()
+        if self._changes and distribution.is_past_hand_over:
+            self._make_change(distribution, self._changes[0])
+        worked = distribution.has_altered or distribution.step()
         if distribution.has_altered:
             self._open_again()
             return worked
         return self._take_in_ready(distribution) or worked
+
+    def _make_change(self, distribution: DistributionAgent, pending: PendingChange) -> None:
+        """Let the subscriber have an article as it was changed, once its delivery is there."""
+        held = next((one for one in self._articles if one.article_id == pending.article_id), None)
+        followed = None if held is None else follow_change(held, pending.change)
+        if followed is None or followed.article == held:
+            with translated(), self._context.engine.begin() as connection:
+                joining.forget_change(connection, pending.change_id)
+            self._changes = self._changes[1:]
+        elif distribution.position < pending.since:
+            distribution.stop_at(pending.since)
+        else:
+            distribution.change(followed)
 
     def _take_in_ready(self, distribution: DistributionAgent) -> bool:
         """Let an article join that is ready; return whether one has."""
@@ -128,13 +146,13 @@ class SubscriptionAgent:
             distribution.stop_at(since)
             return False
         engine = self._context.engine
-        joining = read_joining(engine, ready, since, self._articles)
-        if joining is None:
+        article = read_joining(engine, ready, since, self._articles)
+        if article is None:
             return False
         try:
-            has_joined = distribution.take_in(joining, ready)
+            has_joined = distribution.take_in(article, ready)
         except AlterationRefused as error:
-            self._give_up(ready, JoiningRefused(f"{joining.article.schema}.{joining.article.table}", error.reason))
+            self._give_up(ready, JoiningRefused(f"{article.article.schema}.{article.article.table}", error.reason))
             return True
         if has_joined:
             complete(engine, self._manifest, ready, self._subscription)
@@ -182,13 +200,14 @@ class SubscriptionAgent:
             now = definitions.find_subscription(connection, known.agent_id) or known
             self._subscription = replace(now, settings=now.settings.changed(**self._context.settings))
             self._articles = definitions.list_subscribed(connection, known.agent_id)
+            self._changes = joining.list_changes(connection, known.agent_id)
 
     def _complete_joined(self) -> None:
         """Record articles that have joined, as the subscriber says, before the agent could record it."""
         known = self._subscription
         with translated(), self._context.engine.connect() as connection:
-            joining = definitions.list_joining(connection, known.agent_id)
-        for one in joining:
+            present = definitions.list_joining(connection, known.agent_id)
+        for one in present:
             if kind_of(known.subscriber).has_joined(known.subscriber, one.guid):
                 complete(self._context.engine, self._manifest, one, known)
 

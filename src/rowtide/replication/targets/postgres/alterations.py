@@ -72,7 +72,7 @@ def table_after(table: tuple[str, str], change: SchemaChange) -> tuple[str, str]
 def renew(followed: Followed, guid: str) -> Iterator[str]:
     """Yield the statements that renew an article's procedures after its changes, and record it for a subscription."""
     article = followed.article
-    if followed.changes:
+    if followed.renews_calls:
         yield from renew_procedures(article)
     values = (guid, article.article_id, encode_article(article))
     yield progress.RECORD_ARTICLE.format(*map(quote_literal, values))

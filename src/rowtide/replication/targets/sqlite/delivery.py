@@ -112,6 +112,10 @@ class SqliteDelivery:
                 kind = change.column.type_text
                 reason = f"column {change.column.name} became {kind}, to which SQLite does not cast alike"
                 raise AlterationRefused(followed.article, change, reason)
+        article = followed.article
+        if any(command.procedure is not None for command in (article.insert, article.update, article.delete)):
+            self._file.undo()
+            raise AlterationRefused(article, None, "a SQLite file has no procedures")
         try:
             follow(self._file.connection, self._guid, followed)
         except ChangeNotMade as found:

@@ -1,0 +1,134 @@
+"""Change published articles while they are delivered.
+
+(SQL Server: sp_changearticle, sp_articlefilter, sp_articlecolumn.) Other articles are not touched. Subscribers that
+lack rows or values afterwards copy the article again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine, Executable
+
+from rowtide.core.lsn import Position
+from rowtide.databases.postgres.alterations import Alterations
+from rowtide.databases.postgres.catalogue import find_by_id
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.source_table import SourceTable
+from rowtide.log.catalogue import read_source
+from rowtide.log.ownership import open_own_manifest
+from rowtide.log.postgres import membership
+from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.membership import run_membership_change
+from rowtide.log.postgres.table_publications import read_publishing
+from rowtide.log.source_definition import SourceDefinition
+from rowtide.replication import definitions, joining
+from rowtide.replication.article_changes import ArticleChange, call_change, changed, needs_copy
+from rowtide.replication.articles import Article, as_member
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.errors import ArticleUnknown
+from rowtide.replication.sync_types import IfExists
+
+
+def find_copying(engine: Engine, database: str, publication: str, table: str, change: ArticleChange) -> tuple[str, ...]:
+    """Return the subscribers that copy an article again if it is changed so. Raises as `change_article`."""
+    with translated(), engine.connect() as connection:
+        read_source(connection, database)
+        planned = _find(connection, publication, table, change)
+        return tuple(one.subscriber for one in planned.subscriptions if planned.is_copied)
+
+
+def change_article(
+    alterations: Alterations,
+    database: str,
+    publication: str,
+    table: str,
+    change: ArticleChange,
+    if_exists: IfExists | None = None,
+) -> None:
+    """Change an article, for its subscribers too.
+
+    `if_exists`: what becomes of a table that is copied again; None: it is dropped, or emptied where the subscription
+    kept what was there. Raises `PublicationUnknown`, `ArticleUnknown`, `LockNotObtained`, and as `define_article`.
+    """
+
+    def plan(connection: Connection) -> Sequence[Executable]:
+        source = read_source(connection, database)
+        planned = _find(connection, publication, table, change)
+        return list(_plan(connection, source, planned, if_exists)) if planned.after != planned.before else []
+
+    run_membership_change(alterations, table, plan)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """An article before and after a change, and the subscriptions of its publication."""
+
+    table: SourceTable
+    before: Article
+    after: Article
+    subscriptions: Sequence[Subscription]
+    joining: Sequence[Subscription]
+
+    @property
+    def is_copied(self) -> bool:
+        return needs_copy(self.before, self.after)
+
+
+def _find(connection: Connection, publication: str, table_name: str, change: ArticleChange) -> _Planned:
+    before = definitions.get_article(connection, publication, table_name)
+    table = find_by_id(connection, before.source_id)
+    if table is None:
+        raise ArticleUnknown(table_name, publication)
+    known = definitions.list_subscriptions(connection, publication)
+    return _Planned(
+        table,
+        before,
+        changed(before, table, change),
+        [one for one in known if one.joins is None],
+        [one for one in known if one.joins is not None and before.article_id in one.starts],
+    )
+
+
+def _plan(
+    connection: Connection, source: SourceDefinition, planned: _Planned, if_exists: IfExists | None
+) -> Iterator[Executable]:
+    """Yield the steps of a change, in the log's order."""
+    before, after, table = planned.before, planned.after, planned.table
+    yield from membership.lock_steps(table)
+    # The log goes on with columns that are no longer published: subscribers that are behind have them.
+    is_logged_otherwise = planned.is_copied or before.before_images is not after.before_images
+    if is_logged_otherwise:
+        publishing = read_publishing(connection, source, table.source_id)
+        yield membership.unregister_step(after.article_id)
+        yield from membership.join_steps(source, table, as_member(after), after.before_images, publishing=publishing)
+    joining.ensure_made(connection)
+    yield from definitions.change_article_steps(before, after)
+    since = Position.of(open_own_manifest(source).state.epoch, mark_log(connection))
+    for subscription in planned.subscriptions:
+        yield from _change_subscription(connection, planned, subscription, since, if_exists)
+    if is_logged_otherwise:
+        yield membership.announce_enabled(as_member(after))
+
+
+def _change_subscription(
+    connection: Connection,
+    planned: _Planned,
+    subscription: Subscription,
+    since: Position,
+    if_exists: IfExists | None,
+) -> Iterator[Executable]:
+    article_id = planned.after.article_id
+    copying = [one for one in planned.joining if one.joins == subscription.agent_id]
+    if not planned.is_copied and not copying:
+        change = call_change(planned.before, planned.after)
+        yield joining.change_step(subscription.agent_id, article_id, since, change)
+        yield joining.resume_step(subscription.agent_id)
+        return
+    for holder in (subscription, *copying):
+        if article_id in holder.starts:
+            held = definitions.get_held(connection, holder.agent_id, article_id)
+            yield from joining.detach_steps(subscription, holder, held)
+    usual = IfExists.TRUNCATE if subscription.settings.keeps_tables else IfExists.DROP
+    yield from joining.join_steps(subscription, article_id, if_exists or usual)
