@@ -152,6 +152,18 @@ def test_what_libpq_finds_in_the_environment_changes_nothing(
     assert (listed.source_table, listed.create_date.tzinfo) == ("漢", UTC)
 
 
+@pytest.mark.parametrize(("configured", "used"), [("64kB", "256MB"), ("1GB", "1GB")])
+def test_decoding_has_memory_enough_for_large_transactions(logged: LoggedDatabase, configured: str, used: str) -> None:
+    logged.execute(
+        "do $$ begin execute format("
+        f"'alter database %I set logical_decoding_work_mem = %L', current_database(), '{configured}'); end $$"
+    )
+    stream = ReplicationStream.connect(logged.url, application_name="a test")
+    ((shown,),) = stream._query("show logical_decoding_work_mem")
+    stream.close()
+    assert shown == used
+
+
 def test_bytes_that_are_no_text_come_as_marked_hex(server: EmbeddedServer, lake: Path) -> None:
     with encoded(server, "SQL_ASCII", lake) as database:
         database.execute("insert into item values (1, E'a\\xff'), (2, 'ä')")

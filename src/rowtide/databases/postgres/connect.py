@@ -64,6 +64,9 @@ STREAM_SETTINGS = PINNED_SETTINGS | {"search_path": "pg_catalog"}
 Elsewhere, names that users write are resolved by the role's search_path.
 """
 
+DECODING_MEMORY = "256MB"
+"""Of the one walsender of a database; the server's own setting if that is more."""
+
 _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
 """TCP settings: both ends notice a network failure within a minute; the server then releases leases and slot."""
 _UNANSWERED_MS = "60000"
@@ -71,6 +74,7 @@ _UNANSWERED_MS = "60000"
 _PINNED_IF = {
     "session_replication_role": "{current} <> {value}",
     "synchronous_commit": "{current} = 'off'",
+    "logical_decoding_work_mem": "pg_catalog.pg_size_bytes({current}) < pg_catalog.pg_size_bytes({value})",
 }
 """When to set a setting; others are set if the server has them.
 
@@ -228,11 +232,17 @@ def _pinning(name: str, value: str) -> str:
 
 
 def stream_settings(server_encoding: str) -> dict[str, str]:
-    """Return `STREAM_SETTINGS` for a database of this encoding; with SQL_ASCII, bytes are passed unchanged.
+    """Return the settings of the log's stream for a database of this encoding.
 
-    Otherwise the server would fail on bytes that are not UTF-8.
+    With SQL_ASCII, bytes are passed unchanged: otherwise the server would fail on bytes that are not UTF-8. A
+    transaction that does not fit the memory for decoding is written to the server's disk and read again, which takes
+    more than half as much of its processor time as all the rest.
     """
-    return {**STREAM_SETTINGS, "client_encoding": "SQL_ASCII" if server_encoding == "SQL_ASCII" else "UTF8"}
+    return {
+        **STREAM_SETTINGS,
+        "client_encoding": "SQL_ASCII" if server_encoding == "SQL_ASCII" else "UTF8",
+        "logical_decoding_work_mem": DECODING_MEMORY,
+    }
 
 
 def open_replication_connection(url: str, *, application_name: str) -> PGconn:
