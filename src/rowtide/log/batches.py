@@ -17,7 +17,9 @@ MAX_BATCH_MESSAGES = 100_000
 LARGE_MESSAGE_BYTES = MAX_BATCH_BYTES
 """A message of this size is a cut of its own: it fills a batch by itself, and PostgreSQL sends up to a gigabyte."""
 MAX_BATCH_AGE_S = 0.5
-SMALL_BATCH_AGE_S = 0.25
+SMALL_BATCH_AGE_S = 0.1
+SMALL_BATCH_AGE_AT_BUCKET_S = 0.25
+"""In a bucket, where writing a batch takes some requests, and as long."""
 SMALL_BATCH_MESSAGES = 20_000
 """Fewer are a small batch, which is handed on sooner: a fixed cost twice as often, while there is little to do."""
 QUIET_S = 0.1

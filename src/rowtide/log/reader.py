@@ -23,6 +23,7 @@ from rowtide.log.batches import (
     MAX_BATCH_BYTES,
     MAX_BATCH_MESSAGES,
     QUIET_S,
+    SMALL_BATCH_AGE_AT_BUCKET_S,
     SMALL_BATCH_AGE_S,
     SMALL_BATCH_MESSAGES,
     Cut,
@@ -38,6 +39,7 @@ from rowtide.log.membership import Event, stamp
 from rowtide.log.messages import Messages
 from rowtide.log.segments import write_segment
 from rowtide.log.source import ChangeRefused, Decoded, Keepalive, LogSource, Received, TransactionReceived, Undecodable
+from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.store import Store
 
 _MAX_QUEUED = 3
@@ -183,6 +185,7 @@ class LogReader:
         self._store = store
         self._manifest = manifest
         self._token = token
+        self._small_age_s = SMALL_BATCH_AGE_AT_BUCKET_S if is_object_url(store.url("")) else SMALL_BATCH_AGE_S
         self._decoding = ThreadPoolExecutor(1, "rowtide-decoder")
         self._writing = ThreadPoolExecutor(1, "rowtide-range-writer")
         self._queued: deque[Future[Position | None]] = deque()
@@ -272,7 +275,7 @@ class LogReader:
         begun = time.monotonic()
         while not (_is_full(received) or received.reply_requested):
             before = len(received.messages)
-            deadline = begun + (SMALL_BATCH_AGE_S if before < SMALL_BATCH_MESSAGES else MAX_BATCH_AGE_S)
+            deadline = begun + (self._small_age_s if before < SMALL_BATCH_MESSAGES else MAX_BATCH_AGE_S)
             if time.monotonic() >= deadline:
                 return
             self._source.receive(

@@ -30,8 +30,9 @@ from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.retention import deactivate_expired
 from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors
 from rowtide.replication.running.scope import EVERYTHING, RunScope
-from rowtide.replication.running.subscription_runs import SubscriptionRuns
+from rowtide.replication.running.subscription_runs import IDLE_AT_BUCKET_S, IDLE_S, SubscriptionRuns
 from rowtide.replication.subscribing.readers import remove_lost_readers
+from rowtide.storage.object_urls import is_object_url
 
 _POLL_S = 0.5
 _CLEANUP_S = 600.0
@@ -181,7 +182,8 @@ class ReplicationAgent:
         self._scope.require_known(present)
         self._first = frozenset(subscription.agent_id for subscription in present)
         self._target = mark_log(connection) if self._is_once else None
-        return SubscriptionRuns(self._context, self._target)
+        idle_s = IDLE_AT_BUCKET_S if is_object_url(source.log_store) else IDLE_S
+        return SubscriptionRuns(self._context, self._target, idle_s=idle_s)
 
     def _deactivate_expired(
         self, connection: Connection, runs: SubscriptionRuns, present: Iterable[Subscription]

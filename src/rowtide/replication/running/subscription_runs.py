@@ -21,8 +21,9 @@ from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.joining_agent import JoiningAgent, open_agent
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 
-_IDLE_S = 0.1
-_IDLE_WHILE_WAITED_FOR_S = 0.03
+IDLE_S = 0.03
+IDLE_AT_BUCKET_S = 0.1
+"""Each look at a log store in a bucket is a request that is paid for."""
 _STOP_PATIENCE_S = 5.0
 _STOPPED = "The agent was stopped."
 
@@ -63,9 +64,10 @@ class SubscriptionRuns:
     it was added.
     """
 
-    def __init__(self, context: DeliveryContext, target: int | None) -> None:
+    def __init__(self, context: DeliveryContext, target: int | None, *, idle_s: float = IDLE_S) -> None:
         self._context = context
         self._target = target
+        self._idle_s = idle_s
         self._threads: dict[int, _SubscriptionThread] = {}
         self._given_up: list[tuple[Subscription, RowtideError]] = []
         self._present: tuple[Subscription, ...] = ()
@@ -179,7 +181,7 @@ class SubscriptionRuns:
             run_agent(
                 partial(self._open, subscription, self._context_of(history, run)),
                 stop=run.stop,
-                idle_s=_IDLE_S if self._target is None else _IDLE_WHILE_WAITED_FOR_S,
+                idle_s=self._idle_s,
                 has_run=self._target is None,
                 on_retry=on_retry,
             )
