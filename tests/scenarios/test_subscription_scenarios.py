@@ -1,7 +1,8 @@
 """The scenarios of PostgreSQL's own subscription tests that are about what is replicated, by their numbers.
 
 Others of them stand where their subject does: types (002) in live/replication/test_types.py, row filters (028) in
-test_filters.py, column lists (031) and partitions (013) in test_delivery.py and test_published_shapes.py.
+test_filters.py, column lists (031) and partitions (013) in test_delivery.py and test_published_shapes.py. Collations
+that are not deterministic (012) need ICU, which the embedded server does not have.
 """
 
 from __future__ import annotations
@@ -176,6 +177,42 @@ def test_pg_011_generated_columns_are_computed_at_the_subscriber(replicated: Rep
     replicated.deliver()
 
     replicated.require_equal("t")
+
+
+@pytest.mark.parametrize("ends", ["rollback to inner_one", "release inner_one"])
+def test_pg_017_018_ddl_of_a_large_subtransaction_is_kept_with_it(replicated: ReplicatedDatabase, ends: str) -> None:
+    copied(replicated, "create table t (a int primary key, b text)", t={})
+    with replicated.writer() as writer:
+        writer.execute("insert into t select i, 'outer' from generate_series(1, 3000) i")
+        writer.execute("savepoint inner_one")
+        writer.execute("alter table t add c int default 7")
+        writer.execute("insert into t select i, 'inner', i from generate_series(3001, 6000) i")
+        writer.execute(ends)
+        writer.execute("savepoint inner_two")
+        writer.execute("alter table t drop column b")
+        writer.execute("rollback to inner_two")
+        writer.execute("update t set b = 'changed' where a % 3 = 0")
+    replicated.deliver()
+
+    replicated.require_equal("t")
+
+
+def test_pg_023_ddl_of_a_prepared_transaction_is_made_when_it_commits(replicated: ReplicatedDatabase) -> None:
+    copied(replicated, "create table t (a int primary key)", "create table u (a int primary key)", t={}, u={})
+    replicated.publisher.execute(
+        "begin",
+        "insert into t values (1)",
+        "alter table t add b int default 5",
+        "insert into t values (2, 2)",
+        "prepare transaction 'two'",
+        "insert into u values (1)",
+    )
+    replicated.deliver()
+    assert replicated.subscriber.execute("table u") == [(1,)]
+    replicated.publisher.execute("commit prepared 'two'", "insert into t values (3)")
+    replicated.deliver()
+
+    replicated.require_equal("t", "u")
 
 
 @pytest.mark.parametrize("ends", ["rollback to inner_one", "release inner_one"])
