@@ -175,9 +175,7 @@ class ReplicationMachine:
             connection.execute(f"alter table {table.name} rename to {new}")
             table.name = new
 
-        yield add
-        if self._whole:
-            yield rename
+        yield from (add, rename)
         if table.columns:
             yield from (drop, rename_column)
         if any(of in _WIDER for of in table.columns.values()):

@@ -36,6 +36,7 @@ from rowtide.replication.running.custom_scripting import CustomScripting
 from rowtide.replication.schema_changes import Unfollowed, as_alteration, bound, follow
 from rowtide.replication.snapshot.agent import SnapshotAgent
 from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
+from rowtide.replication.snapshot.table_details import TableDetails, read_table_details
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus, SnapshotTarget
 from rowtide.replication.subscribing.joining import clean, complete, mark_unready, read_joining
 from rowtide.replication.targets.kinds import kind_of
@@ -233,9 +234,16 @@ class SubscriptionAgent:
                 raise
             return False
 
-    def _is_copied_as(self, end: Position) -> bool:
-        """Whether no table was altered since its copy began; one that was is copied again, once the log says how."""
-        return self._are_as_now() or (self._manifest.refresh().position >= end and not self._follow())
+    def _read_details(self, end: Position) -> Sequence[tuple[Article, TableDetails]] | None:
+        """Return the tables' details if none was altered since its copy began.
+
+        One that was is copied again, once the log says how; one that was altered behind the end is not.
+        """
+        with translated(), self._context.engine.connect() as opened:
+            connection = opened.execution_options(isolation_level="REPEATABLE READ")
+            if all(map(partial(_is_as_now, connection), self._articles)):
+                return [(article, read_table_details(connection, article)) for article in self._articles]
+        return () if self._manifest.refresh().position >= end and not self._follow() else None
 
     def _are_as_now(self) -> bool:
         """Whether all tables are as they are copied."""
@@ -264,7 +272,7 @@ class SubscriptionAgent:
             epoch=self._manifest.refresh().epoch,
             stop=self._context.stop,
             on_report=self._context.watchers.on_snapshot,
-            is_copied_as=self._is_copied_as,
+            read_details=self._read_details,
         )
 
     def _tell_dropped(self, dropped: DroppedTable) -> None:

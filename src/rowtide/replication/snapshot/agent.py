@@ -17,6 +17,7 @@ from rowtide.copying.tables import CopiedTable
 from rowtide.copying.visibility import TransactionSnapshot
 from rowtide.core.lsn import Position
 from rowtide.replication.articles import Article, as_copied
+from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotTarget
 
 WORKERS = 2
@@ -37,6 +38,13 @@ class SnapshotSource(Protocol):
 
     def mark(self) -> int:
         """Return a log position after everything that a chunk read before can contain."""
+
+
+ReadDetails = Callable[[Position], Sequence[tuple[Article, TableDetails]] | None]
+"""Returns what the tables have besides their rows, as they were copied; nothing if it is no longer known.
+
+None: they may not be as they were at the end; then the agent waits.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +74,11 @@ class SnapshotAgent:
         stop: threading.Event,
         workers: int = WORKERS,
         on_report: Callable[[SnapshotReport], None] = lambda _report: None,
-        is_copied_as: Callable[[Position], bool] = lambda _end: True,
+        read_details: ReadDetails = lambda _end: (),
     ) -> None:
         """After `stop`, no further chunk is begun.
 
-        `is_copied_as` tells whether the tables were copied as they are at the end; while not, the agent waits.
+        `read_details` is asked at the end, see `ReadDetails`.
         """
         self._source = source
         self._target = target
@@ -84,7 +92,7 @@ class SnapshotAgent:
         self._began = time.monotonic()
         self._copied_bytes = 0
         self._may_read = False
-        self._is_copied_as = is_copied_as
+        self._read_details = read_details
         self._end: Position | None = None
         self._earlier = source.take_snapshot()
 
@@ -111,10 +119,11 @@ class SnapshotAgent:
         if torn:
             return True
         self._end = self._end or Position.of(self._epoch, self._source.mark())
-        if self._is_copied_as(self._end):
-            self._target.begin_hand_over(self._end)
-            return True
-        return False
+        details = self._read_details(self._end)
+        if details is None:
+            return False
+        self._target.begin_hand_over(self._end, details)
+        return True
 
     def _copy(self, state: SnapshotState) -> None:
         """Copy a chunk with each worker. Who has copied a large one goes on with the next: the others may take long."""

@@ -16,6 +16,7 @@ from rowtide.copying.chunks import Chunk, CopiedChunk
 from rowtide.core.lsn import Position
 from rowtide.replication.articles import Article
 from rowtide.replication.schema_changes import Followed
+from rowtide.replication.snapshot.table_details import TableDetails
 
 
 class SnapshotStatus(StrEnum):
@@ -68,8 +69,11 @@ class SnapshotTarget(Protocol):
     def discard(self, article: Article) -> None:
         """Remove an article's rows and its chunks' snapshots."""
 
-    def begin_hand_over(self, end: Position) -> None:
-        """Record that all chunks are loaded."""
+    def begin_hand_over(self, end: Position, details: Sequence[tuple[Article, TableDetails]]) -> None:
+        """Record that all chunks are loaded.
+
+        With details of all tables, tables that were created get these constraints, not those of when they were.
+        """
 
     def finish(self) -> None:
         """Add the tables' constraints and delete the chunk records, once `end` is delivered. Idempotent."""

@@ -15,6 +15,7 @@ from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.errors import CopyRefused, SubscriberTableExists
 from rowtide.replication.snapshot.scripts import Script
+from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
@@ -33,10 +34,12 @@ _Connection = psycopg.Connection[tuple[Any, ...]]
 class MadeTables:
     """Tables that are ready to be copied to.
 
-    `statements` and `restorations` are run when they are copied; `whole` are copied in one chunk, by article id.
+    `constraints`, `filling` and `restorations` are run when they are copied; `whole` are copied in one chunk, by
+    article id.
     """
 
-    statements: Sequence[str]
+    constraints: Sequence[tuple[Article, str]]
+    filling: Sequence[str]
     restorations: Sequence[Restoration]
     whole: Set[str]
 
@@ -68,7 +71,7 @@ def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnap
         _run(connection, _name(article), create_table(article, details))
     make(connection, [script for script in snapshot.scripts if not (kept and _is_filled(script, scripted))])
     filling = [statement for script in snapshot.scripts for statement in script.filling]
-    return MadeTables([*constrain(pairs, kept), *filling], restorations, find_whole(connection, kept))
+    return MadeTables(constrain(pairs, kept), filling, restorations, find_whole(connection, kept))
 
 
 def _is_filled(script: Script, present: Sequence[Script]) -> bool:
@@ -81,12 +84,31 @@ def record_snapshot(connection: _Connection, guid: str, snapshot: NewSnapshot, m
     chunks = uncut(snapshot.chunks, made.whole)
     with translated():
         connection.execute(_BEGIN, [SnapshotStatus.COPYING, guid])
-        _insert_all(connection, _ADD_STATEMENT, ((guid, place, text) for place, text in enumerate(made.statements)))
+        statements = [(article.article_id, text) for article, text in made.constraints]
+        _add_statements(connection, guid, [*statements, *((None, text) for text in made.filling)])
         _insert_all(
             connection,
             _ADD_CHUNK,
             ((guid, chunk.member_id, chunk.number, _array(chunk.low), _array(chunk.high)) for chunk in chunks),
         )
+
+
+def renew_constraints(connection: _Connection, guid: str, details: Sequence[tuple[Article, TableDetails]]) -> None:
+    """Record the constraints that tables have now, in the caller's transaction: they were altered since.
+
+    Only of tables that get any: those that were there have their own.
+    """
+    with translated():
+        found = connection.execute(sql.SQL(_CONSTRAINED), [guid]).fetchall()
+        constrained = {article_id for (article_id,) in found}
+        kept = [article for article, _ in details if article.article_id not in constrained]
+        rest = connection.execute(sql.SQL(_FORGET_STATEMENTS), [guid]).fetchall()
+        statements = [(article.article_id, text) for article, text in constrain(details, kept)]
+        _add_statements(connection, guid, [*statements, *((None, text) for _, text in sorted(rest))])
+
+
+def _add_statements(connection: _Connection, guid: str, statements: Iterable[tuple[str | None, str]]) -> None:
+    _insert_all(connection, _ADD_STATEMENT, ((guid, place, *known) for place, known in enumerate(statements)))
 
 
 def _insert_all(connection: _Connection, statement: str, rows: Iterable[Sequence[object]]) -> None:
@@ -116,9 +138,13 @@ def _name(article: Article) -> str:
 
 
 _BEGIN = f'update {SCHEMA}."MSreplication_subscriptions" set snapshot_status = %s where subscription_guid = %s'
-_ADD_STATEMENT = (
-    f'insert into {SCHEMA}."MSsnapshot_statements" (subscription_guid, place, statement) values (%s, %s, %s)'
-)
+_STATEMENTS = f'{SCHEMA}."MSsnapshot_statements"'
+_ADD_STATEMENT = f"insert into {_STATEMENTS} (subscription_guid, place, article_id, statement) values (%s, %s, %s, %s)"
+_CONSTRAINED = f"select article_id from {_STATEMENTS} where subscription_guid = %s and article_id is not null"
+_FORGET_STATEMENTS = f"""
+with gone as (delete from {_STATEMENTS} where subscription_guid = %s returning place, article_id, statement)
+select place, statement from gone where article_id is null
+"""
 _ADD_CHUNK = f"""
 insert into {SCHEMA}."MSsnapshot_chunks" (subscription_guid, article_id, chunk, low, high) values (%s, %s, %s, %s, %s)
 """

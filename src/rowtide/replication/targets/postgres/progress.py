@@ -49,6 +49,7 @@ create table if not exists {SCHEMA}."MSsnapshot_statements" (
     place int, statement text not null,
     primary key (subscription_guid, place))
 """,
+    f'alter table {SCHEMA}."MSsnapshot_statements" add column if not exists article_id text',
     f"""
 create table if not exists {SCHEMA}."MSreplication_articles" (
     subscription_guid text references {SCHEMA}."MSreplication_subscriptions" on delete cascade,

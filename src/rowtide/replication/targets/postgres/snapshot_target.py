@@ -24,10 +24,12 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors import AgentReplaced, CopyRefused, CustomScriptFailed
 from rowtide.replication.schema_changes import CustomSql, Followed
+from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.targets.postgres import alterations, origins, progress, restorations
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.postgres.new_snapshot import renew_constraints
 from rowtide.replication.targets.postgres.restorations import Until
 
 _CHARACTER_NOT_HELD = "22P05"
@@ -137,9 +139,11 @@ class PostgresSnapshotTarget:
             self._empty(article)
             self._connection.execute(_FORGET_CHUNKS, [self._guid, article.article_id])
 
-    def begin_hand_over(self, end: Position) -> None:
+    def begin_hand_over(self, end: Position, details: Sequence[tuple[Article, TableDetails]]) -> None:
         with self._connection.transaction(), translated():
             self._require_own(self._connection)
+            if details:
+                renew_constraints(self._connection, self._guid, details)
             self._connection.execute(_BEGIN_HAND_OVER, [SnapshotStatus.HANDING_OVER, end.value, self._guid])
             failpoint("hand_over.before")
         failpoint("hand_over.after")

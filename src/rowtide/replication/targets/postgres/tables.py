@@ -47,7 +47,9 @@ def clear_tables(articles: Sequence[Article], if_exists: IfExists) -> list[str]:
             return []
 
 
-def constrain(details: Sequence[tuple[Article, TableDetails]], kept: Collection[Article] = ()) -> list[str]:
+def constrain(
+    details: Sequence[tuple[Article, TableDetails]], kept: Collection[Article] = ()
+) -> list[tuple[Article, str]]:
     """Return the statements that add the tables' constraints, unique ones first: foreign keys may reference them.
 
     A foreign key is left out unless all of its rows, and all that they reference, are published. Tables that are kept
@@ -56,8 +58,8 @@ def constrain(details: Sequence[tuple[Article, TableDetails]], kept: Collection[
     by_table = {article.source_id: (article, found) for article, found in details}
     made = [(article, found) for article, found in details if article not in kept]
     return [
-        *(statement for article, found in made for statement in _unique(article, found)),
-        *(statement for article, found in made for _, statement in _foreign_keys(article, found, by_table)),
+        *((article, statement) for article, found in made for statement in _unique(article, found)),
+        *((article, statement) for article, found in made for _, statement in _foreign_keys(article, found, by_table)),
     ]
 
 

@@ -49,17 +49,36 @@ def make_tables(connection: sqlite3.Connection, new: NewSubscription, snapshot: 
     pairs = [pair for pair in zip(articles, snapshot.details, strict=True) if pair[0] not in kept]
     for article, _ in pairs:
         connection.execute(create_table(article))
-    statements = [statement for article, details in pairs for statement in constrain(article, details)]
-    _record(connection, new.guid, uncut(snapshot.chunks, find_whole(connection, kept)), statements)
+    _record(connection, new.guid, uncut(snapshot.chunks, find_whole(connection, kept)))
+    _add_constraints(connection, new.guid, pairs)
 
 
-def _record(connection: sqlite3.Connection, guid: str, chunks: Sequence[Chunk], statements: Sequence[str]) -> None:
+def renew_constraints(
+    connection: sqlite3.Connection, guid: str, details: Sequence[tuple[Article, TableDetails]]
+) -> None:
+    """Record the constraints that tables have now, in the caller's transaction: they were altered since.
+
+    Only of tables that get any: those that were there have their own.
+    """
+    query = f"select article_id from {STATEMENTS} where subscription_guid = ? and article_id is not null"
+    constrained = {article_id for (article_id,) in connection.execute(query, (guid,))}
+    connection.execute(f"delete from {STATEMENTS} where subscription_guid = ? and article_id is not null", (guid,))
+    _add_constraints(connection, guid, [pair for pair in details if pair[0].article_id in constrained])
+
+
+def _add_constraints(
+    connection: sqlite3.Connection, guid: str, details: Sequence[tuple[Article, TableDetails]]
+) -> None:
+    statements = [(article.article_id, text) for article, found in details for text in constrain(article, found)]
+    connection.executemany(
+        f"insert into {STATEMENTS} (subscription_guid, place, article_id, statement) values (?, ?, ?, ?)",
+        [(guid, place, *known) for place, known in enumerate(statements)],
+    )
+
+
+def _record(connection: sqlite3.Connection, guid: str, chunks: Sequence[Chunk]) -> None:
     connection.execute(
         f"update {SUBSCRIPTIONS} set snapshot_status = ? where subscription_guid = ?", (SnapshotStatus.COPYING, guid)
-    )
-    connection.executemany(
-        f"insert into {STATEMENTS} values (?, ?, ?)",
-        [(guid, place, statement) for place, statement in enumerate(statements)],
     )
     connection.executemany(
         f"insert into {CHUNKS} (subscription_guid, article_id, chunk, low, high) values (?, ?, ?, ?, ?)",

@@ -57,14 +57,17 @@ create table if not exists {ARTICLES} (
     restorations.CREATION,
 )
 """The statements that create delivery's tables at a subscriber. Idempotent."""
+_ADDED = ((ARTICLES, "joined_as"), (STATEMENTS, "article_id"))
+"""Columns that files of an earlier build lack."""
 
 
 def make_current(connection: sqlite3.Connection) -> None:
     """Create delivery's tables, or what a file of an earlier build lacks of them, in the caller's transaction."""
     for statement in CREATIONS:
         connection.execute(statement)
-    if not _knows_joined(connection):
-        connection.execute(f"alter table {ARTICLES} add column joined_as text")
+    for table, added in _ADDED:
+        if not _has_column(connection, table, added):
+            connection.execute(f"alter table {table} add column {added} text")
 
 
 def is_current(connection: sqlite3.Connection) -> bool:
@@ -138,7 +141,7 @@ def find_status(connection: sqlite3.Connection, guid: str) -> str | None:
 
 def has_joined(connection: sqlite3.Connection, guid: str) -> bool:
     """Return whether the article of a joining subscription became one of its subscription's."""
-    if not _knows_joined(connection):
+    if not _has_column(connection, ARTICLES, "joined_as"):
         return False
     return connection.execute(f"select 1 from {ARTICLES} where joined_as = ?", (guid,)).fetchone() is not None
 
@@ -175,9 +178,9 @@ def detach(connection: sqlite3.Connection, guid: str, article: Article) -> None:
     connection.execute(statement, (guid, f" on {quote(article.table)} ("))
 
 
-def _knows_joined(connection: sqlite3.Connection) -> bool:
-    query = f"select 1 from pragma_table_info('{ARTICLES}') where name = 'joined_as'"
-    return connection.execute(query).fetchone() is not None
+def _has_column(connection: sqlite3.Connection, table: str, column: str) -> bool:
+    query = "select 1 from pragma_table_info(?) where name = ?"
+    return connection.execute(query, (table, column)).fetchone() is not None
 
 
 def read_articles(connection: sqlite3.Connection, guid: str, articles: Sequence[Article]) -> tuple[Article, ...]:

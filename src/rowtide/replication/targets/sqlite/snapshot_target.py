@@ -20,11 +20,12 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors import AgentReplaced, CopyRefused, CustomScriptFailed
 from rowtide.replication.schema_changes import CustomSql, Followed
+from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.targets.sqlite import progress, restorations
 from rowtide.replication.targets.sqlite.altering import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
-from rowtide.replication.targets.sqlite.new_snapshot import decode_key
+from rowtide.replication.targets.sqlite.new_snapshot import decode_key, renew_constraints
 from rowtide.replication.targets.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS
 from rowtide.replication.targets.sqlite.scripts import run_script
 from rowtide.replication.targets.sqlite.statements import statement
@@ -124,9 +125,11 @@ class SqliteSnapshotTarget:
             connection.execute(f"delete from {quote(article.table)}")
             connection.execute(_FORGET_CHUNKS, (self._guid, article.article_id))
 
-    def begin_hand_over(self, end: Position) -> None:
+    def begin_hand_over(self, end: Position, details: Sequence[tuple[Article, TableDetails]]) -> None:
         with self._file.transaction() as connection:
             self._require_own(connection)
+            if details:
+                renew_constraints(connection, self._guid, details)
             connection.execute(_BEGIN_HAND_OVER, (SnapshotStatus.HANDING_OVER, end.value, self._guid))
 
     def finish(self) -> None:

@@ -57,7 +57,7 @@ MIDDLE = Chunk(ANOTHER_ID, 1, ("5", "it's \\ 1"), ("9", "2"))
 CASES = {
     "table": create_table(ORDERS, ORDER_DETAILS),
     "table, composite key": create_table(LINES, LINE_DETAILS),
-    "constraints": ";\n".join(constrain([(ORDERS, ORDER_DETAILS), (LINES, LINE_DETAILS)])),
+    "constraints": ";\n".join(text for _, text in constrain([(ORDERS, ORDER_DETAILS), (LINES, LINE_DETAILS)])),
     "truncate": "; ".join(clear_tables([ORDERS, LINES], IfExists.TRUNCATE)),
     "drop": "; ".join(clear_tables([ORDERS, LINES], IfExists.DROP)),
     "delete": "; ".join(clear_tables([ORDERS, LINES], IfExists.DELETE)),
