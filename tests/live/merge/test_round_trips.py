@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from builders.merged_databases import PUBLICATION, Merge, open_file_member, open_server_member
 from builders.slow_network import SlowNetwork, slow_network
 from rowtide.merge.api import MergeReplication
-from rowtide.merge.articles import FilterType
+from rowtide.merge.articles import FilterType, Partition
 from rowtide.merge.session.history import Summary
 
 pytestmark = pytest.mark.live
@@ -207,3 +208,33 @@ def test_logical_records_take_a_few_more(network: SlowNetwork, tmp_path: Path) -
         assert trips <= EMPTY + 10
         assert len(repeated.upload.refused) == 100
         assert max(refused, again) <= EMPTY + 14
+
+
+@pytest.mark.parametrize(
+    ("options", "most"), [({}, 9), ({"partition_options": 2}, 17)], ids=["refused by a trigger", "outside"]
+)
+def test_refused_rows_of_partitions_take_no_more(
+    network: SlowNetwork, tmp_path: Path, options: dict[str, Any], most: int
+) -> None:
+    """Rows that a trigger refuses, and rows that a subscriber may not have: the numbers from 100 on."""
+    with ExitStack() as opened:
+        hub = opened.enter_context(open_server_member(network.database_url))
+        device = opened.enter_context(open_file_member(tmp_path / "partition.db"))
+        merged = Merge(hub, [device])
+        hub.execute(ITEM)
+        merged.merge.add_publication(PUBLICATION)
+        condition = "name = host_name()" + (" and qty < 100" if options else "")
+        merged.merge.add_article(PUBLICATION, "item", where=condition, **options)
+        merged.merge.add_subscription(PUBLICATION, device.url, partition=Partition("tablet"))
+        merged.merge = MergeReplication(network.url)
+        merged.sync()
+        if not options:
+            hub.execute(REFUSING, LIMIT)
+        device.execute(insert(10_000, 199, "tablet"))
+        first, summary = count(network, merged)
+        again, repeated = count(network, merged)
+
+        assert hub.execute("select count(*) from item") == [(99,)]
+        assert (len(summary.upload.refused), len(repeated.upload.refused)) == (100, 100)
+        assert first - EMPTY <= most
+        assert again - EMPTY <= 5 + (4 if options else 0)

@@ -78,8 +78,16 @@ class Received:
     refused: list[Refused] = field(default_factory=list)
 
 
+class OutsideFound(Exception):
+    """Rows that were written are outside of their sender's partition: their transaction is undone, and repeated."""
+
+
 class Receiver(Protocol):
     """Decides what to do with received changes, and writes the result in the caller's transaction."""
+
+    @property
+    def outside(self) -> dict[int, set[str]]:
+        """The rows outside of their sender's partition that an attempt has found, by the article's nickname."""
 
     @property
     def node(self) -> Node: ...
@@ -288,13 +296,20 @@ def _by_article(waiting: Sequence[Waiting]) -> list[Part]:
 
 
 def transact(receiver: Receiver, work: Callable[[], Result]) -> Result:
-    """Run work at the receiver's node as `transact_at` does, if the session was not replaced."""
+    """Run work at the receiver's node as `transact_at` does, if the session was not replaced.
+
+    Once it is known which rows are outside of the sender's partition, all is repeated without them.
+    """
 
     def checked() -> Result:
         receiver.check()
         return work()
 
-    return transact_at(receiver.node, checked)
+    receiver.outside.clear()
+    try:
+        return transact_at(receiver.node, checked)
+    except OutsideFound:
+        return transact_at(receiver.node, checked)
 
 
 def taken(change: RowChange, known: Known | None, origin: int, priority: float | None) -> Write:

@@ -37,7 +37,17 @@ from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, remove_members
 from rowtide.merge.partitions.promises import find_moved
 from rowtide.merge.session.directions import instead, uploaded
-from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, alike, count_writes, taken_alike
+from rowtide.merge.session.exchange import (
+    Attempt,
+    Counts,
+    OutsideFound,
+    Part,
+    Received,
+    Refused,
+    alike,
+    count_writes,
+    taken_alike,
+)
 from rowtide.merge.session.key_contests import KeyContest, KeyContests
 from rowtide.merge.session.parents import (
     Families,
@@ -120,7 +130,11 @@ class HubReceiver(NodeReceiver):
             for part, families_of, found in zip(parts, families, known, strict=True)
         ]
         held = [
-            {**hold_orphans(part, each, said.writes, self.articles), **self._find_moved(part[0], said.writes)}
+            {
+                **hold_orphans(part, each, said.writes, self.articles),
+                **self._find_moved(part[0], said.writes),
+                **self._find_outside(part[0], said.writes),
+            }
             for part, each, said in zip(parts, families, decided, strict=True)
         ]
         if attempt is Attempt.TOGETHER and any(held):
@@ -291,10 +305,10 @@ class HubReceiver(NodeReceiver):
         settled: dict[int, Counts] = {}
         contests: dict[int, list[KeyContest]] = {}
         undone: dict[int, Refused] = {}
+        self._note_members(list(refused.values()))
         for place, each in refused.items():
             article, change, holder = each.article, each.change, each.refusal.holder
             here = known[article.nickname]
-            self._note_member(each)
             if (
                 holder is not None
                 and holder in here
@@ -321,11 +335,12 @@ class HubReceiver(NodeReceiver):
         self._compensate_each(list(undone.values()))
         return settled | {place: Counts(conflicts=1) for place in undone}
 
-    def _note_member(self, refused: Refused) -> None:
-        """Store that the subscriber has a refused row, so that its partition gets what becomes of it."""
-        article, change = refused.article, refused.change
-        if article.nickname in self.filters and change.row is not None:
-            add_members(self.node.connection, self.source, article, [(change.rowguid, None)], FROM_THERE)
+    def _note_members(self, refused: Sequence[Refused]) -> None:
+        """Store that the subscriber has refused rows, so that its partition gets what becomes of them."""
+        for article, changes in by_article(refused):
+            rows = [(change.rowguid, None) for change in changes if change.row is not None]
+            if article.nickname in self.filters and rows:
+                add_members(self.node.connection, self.source, article, rows, FROM_THERE)
 
     def _contests(self) -> KeyContests:
         return KeyContests(
@@ -381,15 +396,29 @@ class HubReceiver(NodeReceiver):
         moved = find_moved(self.filters[article.nickname], updated, present)
         return {rowguid: Refusal(PartitionMoved(article.name, "RT-8040", reason), None) for rowguid, reason in moved}
 
+    def _find_outside(self, article: Article, writes: Sequence[Write]) -> dict[str, Refusal]:
+        """Return the rows that an undone transaction has found outside of the subscriber's partition."""
+        noted = self.outside.get(article.nickname, ())
+        return {
+            write.rowguid: Refusal(_outside(article, write.rowguid), None)
+            for write in writes
+            if write.row is not None and write.rowguid in noted
+        }
+
     def keep_partition(self, article: Article, changes: Sequence[RowChange]) -> None:
-        """Store which rows the subscriber has now; refuse rows that it may not move out of its partition."""
+        """Store which rows the subscriber has now; refuse rows that it may not move out of its partition.
+
+        Raises `OutsideFound` the first time, `RowOutsidePartition` for rows that were written again.
+        """
         live = [change.rowguid for change in changes if change.row is not None]
         if not article.partition_options.is_overlapping and live:
-            outside = self.node.outside(self.filters[article.nickname], live)
-            if outside:
-                raise RowOutsidePartition(
-                    article.name, "RT-8027", f"{outside[0]} is outside of the subscriber's partition"
-                )
+            found = self.node.outside(self.filters[article.nickname], live)
+            noted = self.outside.setdefault(article.nickname, set())
+            if not noted.issuperset(found):
+                noted.update(found)
+                raise OutsideFound
+            if found:
+                raise _outside(article, found[0])
         add_members(self.node.connection, self.source, article, [(rowguid, None) for rowguid in live], FROM_THERE)
         gone = [change.rowguid for change in changes if change.row is None]
         remove_members(self.node.connection, self.source, article, gone)
@@ -499,8 +528,8 @@ class HubReceiver(NodeReceiver):
         """Undo at the subscriber changes that the hub refuses, and request them no more."""
         known = self._read_known(refused) if refused else {}
         by_nickname: dict[int, list[Refused]] = {}
+        self._note_members(refused)
         for each in refused:
-            self._note_member(each)
             by_nickname.setdefault(each.article.nickname, []).append(each)
         for nickname, several in by_nickname.items():
             self._compensate(several, known[nickname])
@@ -525,6 +554,10 @@ def _by_article(changes: Sequence[tuple[Article, RowChange]]) -> list[Part]:
     for article, change in changes:
         parts.setdefault(article.nickname, (article, []))[1].append(change)
     return list(parts.values())
+
+
+def _outside(article: Article, rowguid: str) -> RowOutsidePartition:
+    return RowOutsidePartition(article.name, "RT-8027", f"{rowguid} is outside of the subscriber's partition")
 
 
 def _is_still_referenced(refused: Refused) -> bool:

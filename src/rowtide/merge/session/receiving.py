@@ -45,6 +45,7 @@ class NodeReceiver:
     asking: set[tuple[int, str]] = field(init=False)
     locked: set[tuple[int, str]] = field(default_factory=set)
     seen: dict[int, dict[str, Known | None]] = field(default_factory=dict)
+    outside: dict[int, set[str]] = field(default_factory=dict)
     hub_priority: float = PUBLISHER_PRIORITY
 
     def __post_init__(self) -> None:
