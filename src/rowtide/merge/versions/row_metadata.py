@@ -21,7 +21,9 @@ from rowtide.merge.versions.changes import Known, Row, RowChange
 from rowtide.merge.versions.composition import Composer, Contents, Tombstone
 
 _ROWGUID = 0
-_METADATA = slice(1, 2 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS))
+METADATA_WIDTH = 1 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS)
+"""The number of columns of metadata in what the query returns, after the rowguid."""
+_METADATA = slice(1, 1 + METADATA_WIDTH)
 _VALUES = slice(_METADATA.stop, None)
 _CONTENTS = slice(1, 1 + len(CONTENTS_COLUMNS))
 _TOMBSTONE = slice(_CONTENTS.stop, None)

@@ -7,8 +7,9 @@ open meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import psycopg
@@ -35,7 +36,7 @@ from rowtide.merge.partitions.candidates import CANDIDATE_COLUMNS, Candidate
 from rowtide.merge.partitions.descent import Names, candidates
 from rowtide.merge.versions.changes import RowChange
 from rowtide.merge.versions.composition import Composer
-from rowtide.merge.versions.row_metadata import MetadataReader
+from rowtide.merge.versions.row_metadata import METADATA_WIDTH, MetadataReader
 
 APPLYING = int.from_bytes(b"rtmerge")
 """Key of the advisory lock held while the log is applied."""
@@ -44,6 +45,8 @@ UNKNOWN_LINES = "RT818"
 _BATCH_ROWS = 4000
 """How many rows a round trip brings."""
 _ARTICLES = quote_qualified(SCHEMA, articles.name)
+_METADATA = tuple(f"m{place}" for place in range(METADATA_WIDTH))
+_BETWEEN = "\x1f"
 _LOCK = f"select pg_advisory_lock({APPLYING}), pg_advisory_lock({LOCK})"
 _UNLOCK = f"select pg_advisory_unlock({APPLYING}), pg_advisory_unlock({LOCK})"
 """Session locks, taken before the transaction: its snapshot would predate the wait."""
@@ -209,15 +212,17 @@ class PostgresSending:
             if nickname in self.request.filters:
                 concerned = "k.belongs or k.generation is not null or k.is_asked"
                 listed = f"select * from ({self._candidates(nickname, asked)}) k where {concerned}"
-                found["entering", nickname] = reading.select_listed(listed, CANDIDATE_COLUMNS)
+                query = reading.select_listed(listed, CANDIDATE_COLUMNS)
+                found["entering", nickname] = self._packed(query, article, len(CANDIDATE_COLUMNS))
                 continue
             for part, table in (("upserts", CONTENTS), ("deletes", TOMBSTONE)):
                 is_sent = f"origin is distinct from {self.request.destination}"
                 condition = f"{OF_TABLE} = {nickname} and {self._is_new('stamp')} and {is_sent}"
-                found[part, nickname] = reading.select_window(f"{table} where {condition}", is_live=table == CONTENTS)
+                query = reading.select_window(f"{table} where {condition}", is_live=table == CONTENTS)
+                found[part, nickname] = self._packed(query, article)
             if asked:
                 listed = f"select unnest({quote_literal(uuid_array(asked))}::uuid[]) as rowguid"
-                found["asked", nickname] = self._reading(article, asked=listed).select_asked()
+                found["asked", nickname] = self._packed(self._reading(article, asked=listed).select_asked(), article)
         return found
 
     def take(self, cursors: dict[tuple[str, int], Cursor]) -> None:
@@ -235,7 +240,7 @@ class PostgresSending:
 
     def entering(self, article: Article) -> Iterator[Sequence[tuple[Candidate, RowChange | None]]]:
         reading, width = self._reading(article), len(CANDIDATE_COLUMNS)
-        for batch in self._cursors["entering", article.nickname].batches():
+        for batch in map(_unpacked, self._cursors["entering", article.nickname].batches()):
             changes = {change.rowguid: change for change in reading.changes(row[:-width] for row in batch)}
             found = [Candidate.read((row[0], *row[-width:])) for row in batch]
             yield [(candidate, changes.get(candidate.rowguid)) for candidate in found]
@@ -244,7 +249,21 @@ class PostgresSending:
         cursor = self._cursors.get((part, article.nickname))
         reading = self._reading(article)
         for batch in () if cursor is None else cursor.batches():
-            yield reading.changes(batch)
+            yield reading.changes(_unpacked(batch))
+
+    def _packed(self, query: str, article: Article, more: int = 0) -> str:
+        """Return a query with its columns of metadata in one: each column takes four bytes of every row, also if null.
+
+        `more` is the number of columns after the row's.
+        """
+        parents = len(article.references) if self.request.parents else 0
+        values = [f"v{place}" for place in range(len(article.columns) + parents + more)]
+        texts = ", ".join(f"q.{name}::text" for name in _METADATA)
+        listed = "".join(f", q.{name}" for name in values)
+        return (
+            f"select q.rowguid, array_to_string(array[{texts}], {quote_literal(_BETWEEN)}, ''){listed} "
+            f"from ({query}) q (rowguid, {', '.join([*_METADATA, *values])})"
+        )
 
     def _reading(self, article: Article, asked: str | None = None) -> MetadataReader:
         composer = Composer(article, self.own, self.purged.get(article.nickname, b""))
@@ -265,3 +284,14 @@ class PostgresSending:
 
     def _is_new(self, stamp: str) -> str:
         return window_since(self.generations, self.request.since)(stamp)
+
+
+def _unpacked(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return rows of a packed query with the columns that the query had."""
+    return [(rowguid, *_metadata(packed), *values) for rowguid, packed, *values in rows]
+
+
+@lru_cache(maxsize=1 << 12)
+def _metadata(packed: str) -> tuple[str | None, ...]:
+    """Return columns of metadata, which often thousands of rows have alike; none of them is an empty text."""
+    return tuple(part or None for part in packed.split(_BETWEEN))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -42,7 +43,8 @@ _METADATA = {
     "rowtide_own": "bigint[]",
 }
 """What is to be known of rows, and done to them, once for all rows with the same."""
-_PLACES = {"rowtide_place": "integer", "rowtide_guid": "uuid", "rowtide_number": "integer"}
+_ORDINAL = "rowtide_ordinal"
+"""The place of a row among those that a statement brings, from 1."""
 _BETWEEN, _NULL = "\x1f", "\x02"
 """What separates the texts of a row in its checksum, and what stands there for NULL."""
 REFUSED = "rowtide_refused"
@@ -156,19 +158,26 @@ def stage(session: BatchingConnection, staged: Staged, stamp: int) -> None:
     stored = [None if one.row is None else _stored(article, one.row) for one in staged.writes]
     values = [row or (None,) * width for row in stored]
     rows = [
-        array_of(str(place) for place in range(staged.first, staged.first + len(staged.writes))),
         uuid_array([one.rowguid for one in staged.writes]),
-        array_of(map(str, numbers)),
         *(array_of(row[place] for row in values) for place in range(width)),
     ]
+    parsed = {"rowtide_guid": "rowtide_guid::uuid"}
+    number = "0"
+    if len(firsts) > 1:
+        rows.append(array_of(map(str, numbers)))
+        number = "number::integer"
     known = [(number, *_metadata(article, one, stamp)) for number, one in enumerate(firsts)]
     described = [array_of(map(_text, column)) for column in zip(*known, strict=True)]
-    parsed = {name: f"{name}::{type_}" for name, type_ in _PLACES.items()}
     own = {f"v{place}": column.parse(f"v{place}") for place, column in enumerate(staged.table.columns)}
-    digest = _digest_of([(name, name) for name in own])
+    others = {
+        "rowtide_place": f"{staged.first - 1} + {_ORDINAL}",
+        "rowtide_number": number,
+        "rowtide_sent": _digest_of([(name, name) for name in own]),
+    }
     session.put(f"delete from {_rows(article)}")
     session.put(f"delete from {_known(article)}")
-    session.put(_insertion(_rows(article), parsed | own, rowtide_sent=digest), rows)
+    unread = () if len(firsts) == 1 else ("number",)
+    session.put(_insertion(_rows(article), parsed | own, others, unread), rows)
     session.put(_insertion(_known(article), {name: f"{name}::{kind}" for name, kind in _METADATA.items()}), described)
 
 
@@ -400,17 +409,20 @@ def _those(article: Article, condition: str) -> str:
     return f"{ROWGUID} = any (array(select rowtide_guid from {_staging(article)} where {condition}))"
 
 
-def _insertion(table: str, parsed: Mapping[str, str], **others: str) -> str:
+def _insertion(
+    table: str, parsed: Mapping[str, str], others: Mapping[str, str] = MappingProxyType({}), unread: Sequence[str] = ()
+) -> str:
     """Return the statement that fills a table from arrays of texts, one per column; others are expressions of them.
 
-    Each text is parsed by the type without a length: the assignment checks that, as it does for any insert.
+    `unread` are the names of further arrays. Each text is parsed by the type without a length: the assignment checks
+    that, as it does for any insert.
     """
-    names = ", ".join(parsed)
+    names = [*parsed, *unread]
     values = [value.replace("%", "%%") for value in parsed.values()]
-    arrays = ", ".join("%s::text[]" for _ in parsed)
+    arrays = ", ".join("%s::text[]" for _ in names)
     return (
         f"insert into {table} ({', '.join([*parsed, *others])}) select {', '.join([*values, *others.values()])} "
-        f"from unnest({arrays}) u ({names})"
+        f"from unnest({arrays}) with ordinality u ({', '.join([*names, _ORDINAL])})"
     )
 
 
@@ -425,6 +437,8 @@ def array_of(values: Iterable[str | None]) -> str:
 
 
 def _quoted(value: str) -> str:
+    if value.isdecimal() and value.isascii():
+        return value  # two bytes less, of many
     if "\\" in value or '"' in value:
         value = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{value}"'
