@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rowtide.replication.conflicts import Resolver
 from rowtide.replication.subscription_settings import MOST_IN_BATCH, SettingsChanges
 
 Publication = Annotated[str, typer.Argument(metavar="PUBLICATION", help="a publication's name")]
@@ -49,8 +50,21 @@ SkippedErrors = Annotated[
 SomePublication = Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")]
 
 
+Conflicts = Annotated[
+    Resolver | None,
+    typer.Option(
+        help="What is done about conflicts with what others write to the subscriber's tables; at first stop where the "
+        "subscriber has these tables from others, too, or delivers them back, else none: they are not looked for.",
+        show_default=False,
+    ),
+]
+
+
 def given_settings(
-    commit_batch_size: int | None, commit_batch_threshold: int | None, skip_errors: str | None
+    commit_batch_size: int | None,
+    commit_batch_threshold: int | None,
+    skip_errors: str | None,
+    conflicts: Resolver | None = None,
 ) -> SettingsChanges:
     """Return the settings that were given."""
     given = SettingsChanges()
@@ -60,4 +74,6 @@ def given_settings(
         given["commit_batch_threshold"] = commit_batch_threshold
     if skip_errors is not None:
         given["skip_errors"] = skip_errors
+    if conflicts is not None:
+        given["conflicts"] = conflicts
     return given

@@ -58,6 +58,14 @@ _TRACER_ARRIVAL = {
     "subscriber": "subscriber",
     "to_subscriber_s": "subscriber_latency",
 }
+_KEPT_CONFLICT = {
+    "time": "logged_at",
+    "article": "article",
+    "kind": "kind",
+    "resolution": "resolution",
+    "delivered": "new_row",
+    "present": "present_rows",
+}
 _ARTICLE_VALIDATION = {
     "subscriber": "subscriber",
     "article": "article",
@@ -147,6 +155,27 @@ def browse_commands(
     from rowtide.replication.inspection.browsing import BrowsedCommand
 
     print_listed(BrowsedCommand, listed, form, _BROWSED_COMMAND, wide=wide)
+
+
+@app.command(epilog="Example: rowtide replication conflicts shop --format jsonl --db postgresql://localhost/shop")
+def conflicts(
+    db: Db,
+    publication: SomePublication = None,
+    subscriber: SomeSubscriber = None,
+    form: ListingFormat = Format.TABLE,
+    *,
+    wide: Wide = False,
+) -> None:
+    """List the conflicts of the last 14 days, newest first: what was delivered, and what it met at the subscriber.
+
+    (SQL Server: conflict_<schema>_<table>.) Connects to the subscribers.
+    """
+    listed = connect(db).replication.list_conflicts(publication, subscriber)
+
+    from rowtide.replication.targets.kept_conflicts import KeptConflict
+
+    rows = ("old_row", "new_row", "present_rows", "present_times")
+    print_listed(KeptConflict, listed, form, _KEPT_CONFLICT, wide=wide, json_texts=rows)
 
 
 @app.command(epilog="Example: rowtide replication post-tracer-token shop --db postgresql://localhost/shop")

@@ -11,6 +11,7 @@ from rowtide.cli.output import Format, notes, print_listed
 from rowtide.cli.replication_options import (
     CommitBatchSize,
     CommitBatchThreshold,
+    Conflicts,
     Publication,
     SkippedErrors,
     SomeSubscriber,
@@ -59,6 +60,7 @@ def add_subscription(
     commit_batch_size: CommitBatchSize = None,
     commit_batch_threshold: CommitBatchThreshold = None,
     skip_errors: SkippedErrors = None,
+    conflicts: Conflicts = None,
     *,
     forward: Annotated[
         bool | None,
@@ -84,7 +86,9 @@ def add_subscription(
         if_exists=if_exists,
         lsn=CommitLsn.parse(lsn) if lsn is not None else None,
         constraints=constraints,
-        settings=SubscriptionSettings(**given_settings(commit_batch_size, commit_batch_threshold, skip_errors)),
+        settings=SubscriptionSettings(
+            **given_settings(commit_batch_size, commit_batch_threshold, skip_errors, conflicts)
+        ),
         forward=forward,
     )
     copies = "copies its rows and delivers" if sync_type is SyncType.AUTOMATIC else "delivers"
@@ -106,12 +110,13 @@ def change_subscription(
     commit_batch_size: CommitBatchSize = None,
     commit_batch_threshold: CommitBatchThreshold = None,
     skip_errors: SkippedErrors = None,
+    conflicts: Conflicts = None,
 ) -> None:
     """Change how a subscription is delivered (SQL Server: sp_changesubscription).
 
     A run takes it on at the end of a batch; its own options go before these settings.
     """
-    given = given_settings(commit_batch_size, commit_batch_threshold, skip_errors)
+    given = given_settings(commit_batch_size, commit_batch_threshold, skip_errors, conflicts)
     settings = connect(db).replication.change_subscription(publication, subscriber, **given)
     notes.print(f"Settings that are not the default: {settings.encode() or 'none'}.", soft_wrap=True)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rowtide.replication.article_changes import ArticleChange, ArticleChanges
     from rowtide.replication.articles import ArticleOptions, ArticleRequest
     from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
+    from rowtide.replication.conflicts import Resolver
     from rowtide.replication.definitions import Subscription, SubscriptionState
     from rowtide.replication.distribution.watchers import (
         DeliveredElsewhere,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from rowtide.replication.status import SubscriptionStatus
     from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
     from rowtide.replication.sync_types import Constraints, IfExists, SubscriptionOptions, SubscriptionRequest, SyncType
+    from rowtide.replication.targets.kept_conflicts import KeptConflict
     from rowtide.replication.targets.sequences import SyncedSequence
     from rowtide.replication.tracers import TracerArrival
 
@@ -62,6 +64,7 @@ __all__ = [
     "HistoricError",
     "HistoricState",
     "IfExists",
+    "KeptConflict",
     "KeyUpdates",
     "ListedArticle",
     "ListedPublication",
@@ -70,6 +73,7 @@ __all__ = [
     "OpenedSource",
     "Operation",
     "ReplicationRehearsal",
+    "Resolver",
     "RowDifference",
     "ScriptedChange",
     "SettingsChanges",
@@ -111,6 +115,7 @@ _HOMES = {
     "HistoricError": "rowtide.replication.history",
     "HistoricState": "rowtide.replication.history",
     "IfExists": "rowtide.replication.sync_types",
+    "KeptConflict": "rowtide.replication.targets.kept_conflicts",
     "KeyUpdates": "rowtide.replication.call_formats",
     "ListedArticle": "rowtide.replication.inspection.listings",
     "ListedPublication": "rowtide.replication.inspection.listings",
@@ -119,6 +124,7 @@ _HOMES = {
     "OpenedSource": "rowtide.log.postgres.provision",
     "Operation": "rowtide.core.operations",
     "ReplicationRehearsal": "rowtide.replication.api",
+    "Resolver": "rowtide.replication.conflicts",
     "RowDifference": "rowtide.replication.inspection.differences",
     "ScriptedChange": "rowtide.replication.running.custom_scripting",
     "SettingsChanges": "rowtide.replication.subscription_settings",

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.spark.backlogs import DeliveredBacklog
+    from rowtide.replication.targets.kept_conflicts import KeptConflict
     from rowtide.replication.targets.sequences import SyncedSequence
 
 
@@ -308,6 +309,15 @@ class TransactionalReplication(ArticlePublishing):
         from rowtide.replication.subscribing import sequences
 
         return sequences.sync_sequences(self._engine, self._url, publication, subscriber)
+
+    def list_conflicts(self, publication: str | None = None, subscriber: str | None = None) -> Sequence[KeptConflict]:
+        """Return the conflicts that subscribers have kept, newest first for each subscription.
+
+        Raises `PublicationUnknown`, `SubscriptionUnknown`, and what connecting to the subscribers raises.
+        """
+        from rowtide.replication.inspection import conflicts
+
+        return conflicts.list_conflicts(self._engine, self._url, publication, subscriber)
 
     def pause(self, publication: str, subscriber: str | None = None) -> None:
         """Stop delivery to one subscriber of a publication, or to all.

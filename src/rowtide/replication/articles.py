@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypedDict
 
@@ -194,6 +194,20 @@ def define_article(
         filter_clause=request.where,
         is_partitioned=table.kind is TableKind.PARTITIONED,
         key_updates=request.key_updates,
+    )
+
+
+def as_detected(article: Article, *, is_divided: bool) -> Article:
+    """Return an article whose changes carry whole rows, old and new, for delivery that looks for conflicts.
+
+    `is_divided`: a change of the key is a delete and an insert.
+    """
+    return replace(
+        article,
+        insert=Command(CallFormat.CALL),
+        update=Command(CallFormat.XCALL),
+        delete=Command(CallFormat.XCALL),
+        key_updates=KeyUpdates.DELETE_INSERT if is_divided else KeyUpdates.UPDATE,
     )
 
 

@@ -425,6 +425,98 @@ class BatchRefused(RowtideError):
 
 
 @numbered
+class ConflictFound(RowtideError):
+    """A delivered change meets another one at the subscriber (SQL Server: 22815)."""
+
+    number = 22815
+    fact = (
+        "conflict of type {kind} at {subscriber} in {table} with key {key} (command {command_id} of the transaction at "
+        "LSN {lsn})"
+    )
+    hint = (
+        "`rowtide replication conflicts {publication}` has both rows. Run `rowtide replication change-subscription "
+        "{publication} --conflicts apply`, or `skip`, and `resume`; and set it to stop again once it is delivered."
+    )
+    lsn: CommitLsn
+    command_id: int
+    kind: str
+    table: str
+    key: str
+    subscriber: str
+    publication: str
+
+
+@numbered
+class ConflictsNotDetectable(Invalid):
+    """Conflicts of an article cannot be detected."""
+
+    number = 7250
+    fact = "conflicts of {table} cannot be detected: {reason}"
+    hint = "Publish it as whole rows with its key, without row filter and custom procedures; or add --conflicts none."
+    table: str
+    reason: str
+
+
+@numbered
+class ConflictsUndecided(Invalid):
+    """The opposite subscription does not look for conflicts."""
+
+    number = 7251
+    fact = "{subscriber} delivers {table} to this database, and nothing says what is done about conflicts there"
+    hint = (
+        "First run `rowtide replication change-subscription --conflicts stop` there, or with another resolver; "
+        "or add --conflicts none if no row is changed at both."
+    )
+    table: str
+    subscriber: str
+
+
+@numbered
+class CommitTimesNotKept(Invalid):
+    """Last commit time needs the commit times of rows."""
+
+    number = 7253
+    fact = "the server of {database} does not keep commit times"
+    hint = "Run `alter system set track_commit_timestamp = on` as a superuser and restart the server, at both ends."
+    database: str
+
+
+@numbered
+class OriginNeeded(Retryable):
+    """Last commit time needs a replication origin of the session."""
+
+    number = 7254
+    fact = "delivery to {subscriber} has no replication origin: {reason}"
+    hint = (
+        "A superuser has to grant execute on pg_replication_origin_create, pg_replication_origin_session_setup and "
+        "pg_replication_origin_xact_setup to the role, or to raise max_active_replication_origins (up to PostgreSQL "
+        "17 max_replication_slots). Another agent of the subscription may still have it."
+    )
+    subscriber: str
+    reason: str
+
+
+@numbered
+class ClockSkewed(RowtideError):
+    """The publisher's clock is so far ahead that the last commit time says nothing."""
+
+    number = 7255
+    fact = "the publisher has committed {ahead_s:.1f} s ahead of the clock of {subscriber}"
+    hint = "Set the servers' clocks by NTP, then run `rowtide replication resume`."
+    subscriber: str
+    ahead_s: float
+
+
+@numbered
+class ConflictsFixed(Invalid):
+    """A subscription that looks for conflicts has no procedures, and goes on looking for them."""
+
+    number = 7252
+    fact = "the subscription cannot stop looking for conflicts"
+    hint = "Choose stop, apply, skip or last-commit-time; or drop the subscription and add it again."
+
+
+@numbered
 class SkipErrorsInvalid(Invalid):
     """The list of errors to skip is malformed."""
 

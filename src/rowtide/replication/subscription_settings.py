@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import TypedDict, Unpack
 
+from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors import SettingOutOfRange
 
 MOST_IN_BATCH = 10_000
@@ -18,6 +19,7 @@ class SettingsChanges(TypedDict, total=False):
     commit_batch_size: int | None
     commit_batch_threshold: int | None
     skip_errors: str
+    conflicts: Resolver | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +28,15 @@ class SubscriptionSettings:
 
     A batch ends with the source transaction that reaches `commit_batch_size` transactions or `commit_batch_threshold`
     commands; None: the default. `skip_errors` lists errors as `SkipErrors.parse` takes them. `keeps_tables`: the
-    subscriber's tables are its own, so that they are emptied, not dropped, when they are copied again.
+    subscriber's tables are its own, so that they are emptied, not dropped, when they are copied again. `conflicts`
+    None: not decided, which is `none`.
     """
 
     commit_batch_size: int | None = None
     commit_batch_threshold: int | None = None
     skip_errors: str = ""
     keeps_tables: bool = False
+    conflicts: Resolver | None = None
 
     def __post_init__(self) -> None:
         for name in ("commit_batch_size", "commit_batch_threshold"):
@@ -53,4 +57,14 @@ class SubscriptionSettings:
     @classmethod
     def decode(cls, stored: str | None) -> SubscriptionSettings:
         """Return settings that were stored, maybe by an earlier build, which had fewer."""
-        return cls() if stored is None else cls(**json.loads(stored))
+        if stored is None:
+            return cls()
+        values = json.loads(stored)
+        if "conflicts" in values:
+            values["conflicts"] = Resolver(values["conflicts"])
+        return cls(**values)
+
+    @property
+    def detects_conflicts(self) -> bool:
+        """Whether delivery looks for conflicts."""
+        return self.conflicts not in (None, Resolver.NONE)

@@ -11,6 +11,7 @@ from builders.peers import Peer, deliver_until_quiet
 from fixtures.replicated import open_peers
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log.origins import is_marked
+from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors import (
     ForwardingUndecided,
     TableDeliveredBack,
@@ -18,9 +19,11 @@ from rowtide.replication.errors import (
     TableDeliveredTwice,
     TriggersUnsent,
 )
+from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 
 ITEMS = "create table items (id int primary key, n int)"
+DISJOINT = SubscriptionSettings(conflicts=Resolver.NONE)
 
 
 @pytest.fixture
@@ -39,9 +42,9 @@ def begin(first: Peer, second: Peer) -> None:
         peer.execute(ITEMS)
         peer.publish("items")
     first.execute("insert into items select i, 0 from generate_series(1, 5) i")
-    first.subscribe(second, SyncType.AUTOMATIC, if_exists=IfExists.DELETE)
+    first.subscribe(second, SyncType.AUTOMATIC, if_exists=IfExists.DELETE, settings=DISJOINT)
     first.deliver()
-    second.subscribe(first)
+    second.subscribe(first, settings=DISJOINT)
 
 
 @pytest.mark.parametrize("name", ["peers", pytest.param("peers_16", marks=pytest.mark.exhaustive)])

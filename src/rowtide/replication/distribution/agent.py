@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 
 import numpy as np
 import pyarrow as pa
@@ -321,7 +322,7 @@ class DistributionAgent:
                 batch = None
             one_by_one = one_by_one and whole is None
             if batch is None:
-                self._delivery.begin(one_by_one=one_by_one)
+                self._delivery.begin(one_by_one=one_by_one, committed_us=self._times.find(call.lsn))
                 batch = _Batch()
             batch.count(call.lsn, commands)
             self._run(call)
@@ -359,10 +360,13 @@ class DistributionAgent:
             for article, version in self._find_versions(state, self._articles)
         ]
         self._times = CommitTimes()
-        self._delivery.begin(one_by_one=True)
+        calls = self._read_calls(state, self._position, end, versions)
+        # With the first one its transaction's commit time is known.
+        first = list(islice(calls, 1))
+        self._delivery.begin(one_by_one=True, committed_us=self._times.find(transaction.lsn.value))
         batch = _Batch()
         batch.count(transaction.lsn.value)
-        for call in self._read_calls(state, self._position, end, versions):
+        for call in chain(first, calls):
             for followed in transaction.until(call.article):
                 self._delivery.alter(self._complete(followed, transaction.lsn))
             batch.commands += _count(call)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
+from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.encoding import Arguments, Calls
 from rowtide.replication.distribution.inserted_rows import InsertedRows
 from rowtide.replication.subscription_settings import SubscriptionSettings
@@ -35,7 +36,9 @@ class BatchLimits:
 
     @classmethod
     def of(cls, settings: SubscriptionSettings) -> BatchLimits:
-        """Return a subscription's limits."""
+        """Return a subscription's limits; where commit times decide, each transaction has its own."""
+        if settings.conflicts is Resolver.LAST_COMMIT_TIME:
+            return cls(transactions=1)
         return cls(
             settings.commit_batch_size or COMMIT_BATCH_SIZE, settings.commit_batch_threshold or COMMIT_BATCH_THRESHOLD
         )

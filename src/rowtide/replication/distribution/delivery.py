@@ -83,8 +83,11 @@ class Delivery(Protocol):
     def progress(self) -> Progress:
         """What was committed last."""
 
-    def begin(self, *, one_by_one: bool = False) -> None:
-        """Begin a batch. With `one_by_one`, an error names the call that caused it, or the call is skipped."""
+    def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:
+        """Begin a batch. With `one_by_one`, an error names the call that caused it, or the call is skipped.
+
+        `committed_us` is the commit time of its first transaction, in microseconds since 1970.
+        """
 
     def run(self, call: Call) -> None:
         """Run one call of the batch, at once or before `end` returns."""

@@ -22,7 +22,8 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest
 from rowtide.replication import definitions, joining
 from rowtide.replication.article_changes import follow_change
-from rowtide.replication.articles import Article
+from rowtide.replication.articles import Article, as_detected
+from rowtide.replication.conflicts import Resolver
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.alterations import fold
@@ -293,9 +294,17 @@ class SubscriptionAgent:
         with closing(opened) as delivery:
             hand_over = None if state.end is None else self._plan_hand_over(state, state.end)
             complete = self._scripting.complete
-            agent = DistributionAgent(context, subscription, articles, self._manifest, delivery, hand_over, complete)
+            sent = self._as_sent(articles)
+            agent = DistributionAgent(context, subscription, sent, self._manifest, delivery, hand_over, complete)
             yield agent
             agent.advance()
+
+    def _as_sent(self, articles: tuple[Article, ...]) -> tuple[Article, ...]:
+        settings = self._subscription.settings
+        if not settings.detects_conflicts:
+            return articles
+        is_divided = settings.conflicts is Resolver.LAST_COMMIT_TIME
+        return tuple(as_detected(article, is_divided=is_divided) for article in articles)
 
     def _plan_hand_over(self, state: SnapshotState, end: Position) -> HandOver:
         known = {article.article_id: article for article in self._articles}

@@ -25,8 +25,9 @@ from rowtide.replication.errors import CopyUnreadable, SubscriptionDeactivated
 from rowtide.replication.snapshot.needs import read_type_needs
 from rowtide.replication.snapshot.table_details import read_table_details
 from rowtide.replication.snapshot.target import SnapshotStatus
-from rowtide.replication.subscribing.other_databases import plan_originators
+from rowtide.replication.subscribing.other_databases import Ends, plan_originators
 from rowtide.replication.subscribing.readers import keeping
+from rowtide.replication.subscribing.resolvers import require_detectable
 from rowtide.replication.subscribing.subscriptions import plan_snapshot, renew
 from rowtide.replication.sync_types import IfExists, SubscriptionRequest
 from rowtide.replication.targets.kinds import kind_of
@@ -65,9 +66,11 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
         into = wanted.joins or 0
         others = definitions.list_subscribed(connection, into)
         family = {into, *(one.agent_id for one in definitions.list_joining(connection, into))}
+        ends = Ends.read(connection, wanted.subscriber)
         originators = plan_originators(
-            connection, wanted.subscriber, wanted.publication, known, forward=wanted.forwards, own=family
+            connection, ends, wanted.subscriber, wanted.publication, known, forward=wanted.forwards, own=family
         )
+        require_detectable(wanted.subscriber, known, wanted.settings, forwards=wanted.forwards)
         with keeping(connection, manifest, wanted.guid, lambda state: state.position):
             start = Position.of(manifest.state.epoch, mark_log(connection))
             articles = renew(connection, manifest.state, known, start)
@@ -80,6 +83,7 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
                 start,
                 articles,
                 originators,
+                settings=wanted.settings,
                 constraints=wanted.constraints,
                 snapshot=plan_snapshot(connection, tables, articles, request),
                 needs=read_type_needs(connection, articles),

@@ -31,8 +31,24 @@ from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.postgres.identity import read_identity
 
 
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The two databases of a subscription."""
+
+    publisher: DatabaseIdentity
+    subscriber: DatabaseIdentity
+
+    @classmethod
+    def read(cls, connection: Connection, subscriber: str) -> Ends:
+        """Read both; the connection is the publisher's. Raises what connecting to the subscriber raises."""
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, psycopg.Connection)
+        return cls(read_identity(driver), kind_of(subscriber).identify(subscriber))
+
+
 def plan_originators(
     connection: Connection,
+    ends: Ends,
     subscriber: str,
     publication: str,
     articles: Sequence[Article],
@@ -46,11 +62,9 @@ def plan_originators(
 
     With `forward`, they include what the publisher receives. Raises `SubscriberIsPublisher`,
     `SubscriberKnownOtherwise`, `TableDeliveredAlready`, `TableDeliveredBack`, `TableDeliveredInRing`,
-    `TableDeliveredTwice`, `ForwardingUndecided`, and what connecting to the subscriber raises.
+    `TableDeliveredTwice`, `ForwardingUndecided`.
     """
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, psycopg.Connection)
-    publisher, wanted = read_identity(driver), kind_of(subscriber).identify(subscriber)
+    publisher, wanted = ends.publisher, ends.subscriber
     if wanted.database == publisher.database:
         raise SubscriberIsPublisher(subscriber)
     tables = _names(articles)

@@ -42,8 +42,14 @@ from rowtide.replication.schema_changes import NOT_REPORTED, Unfollowed, as_alte
 from rowtide.replication.snapshot.needs import read_type_needs
 from rowtide.replication.snapshot.scripts import read_scripts
 from rowtide.replication.snapshot.table_details import read_table_details
-from rowtide.replication.subscribing.other_databases import plan_originators
+from rowtide.replication.subscribing.other_databases import Ends, plan_originators
 from rowtide.replication.subscribing.readers import keeping
+from rowtide.replication.subscribing.resolvers import (
+    choose_resolver,
+    require_commit_times,
+    require_detectable,
+    require_kept,
+)
 from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
 from rowtide.replication.sync_types import IfExists, SubscriptionRequest, SyncType
 from rowtide.replication.targets.kinds import kind_of
@@ -58,7 +64,7 @@ def add_subscription(
     Returns the unique constraints that its tables do not get, because the subscriber would check them too early. The
     subscriber is prepared before the subscription is recorded: what an interrupted call leaves there has no effect.
     Raises `DatabaseKindUnknown`, `SkipErrorsInvalid`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`,
-    `LsnNotKept`, and what `plan_originators` and preparing such a subscriber raise.
+    `LsnNotKept`, and what `plan_originators`, `choose_resolver` and preparing such a subscriber raise.
     """
     SkipErrors.parse(wanted.settings.skip_errors)
     kind = kind_of(subscriber)
@@ -73,7 +79,10 @@ def add_subscription(
         known = definitions.list_articles(connection, publication_id)
         if not known:
             raise NothingToSubscribe(publication)
-        originators = plan_originators(connection, subscriber, publication, known, forward=wanted.forward)
+        ends = Ends.read(connection, subscriber)
+        originators = plan_originators(connection, ends, subscriber, publication, known, forward=wanted.forward)
+        settings = choose_resolver(ends, subscriber, known, wanted.settings, forwards=bool(wanted.forward))
+        require_commit_times(connection, database, settings)
         manifest = open_own_manifest(source)
         verify_provenance(connection, manifest)
         with keeping(connection, manifest, guid, lambda state: _earliest(state, known, wanted.lsn)) as kept:
@@ -89,7 +98,7 @@ def add_subscription(
                 guid,
                 starts,
                 constraints=wanted.constraints,
-                settings=replace(wanted.settings, keeps_tables=wanted.keeps_tables),
+                settings=replace(settings, keeps_tables=wanted.keeps_tables),
                 forwards=bool(wanted.forward),
             )
             definitions.add_subscription(connection, publication_id, subscription, wanted.sync_type)
@@ -101,6 +110,7 @@ def add_subscription(
                 articles,
                 originators,
                 has_procedures=wanted.sync_type is SyncType.NONE,
+                settings=settings,
                 constraints=wanted.constraints,
                 snapshot=plan_snapshot(
                     connection, tables, articles, wanted, list_schema_articles(connection, publication_id)
@@ -188,7 +198,8 @@ def change_subscription(
 ) -> SubscriptionSettings:
     """Change settings of a subscription and return them all (SQL Server: sp_changesubscription).
 
-    Raises `PublicationUnknown`, `SubscriptionUnknown`, `SettingOutOfRange`, `SkipErrorsInvalid`.
+    Raises `PublicationUnknown`, `SubscriptionUnknown`, `SettingOutOfRange`, `SkipErrorsInvalid`,
+    `ConflictsNotDetectable`, `ConflictsFixed`.
     """
     subscriber = kind_of(subscriber).address(subscriber)
     with translated(), engine.begin() as connection:
@@ -196,6 +207,10 @@ def change_subscription(
         subscription = definitions.get_subscription(connection, publication, subscriber)
         settings = subscription.settings.changed(**changes)
         SkipErrors.parse(settings.skip_errors)
+        require_kept(subscription.settings, settings)
+        articles = definitions.list_subscribed(connection, subscription.agent_id)
+        require_detectable(subscriber, articles, settings, forwards=subscription.forwards)
+        require_commit_times(connection, database, settings)
         definitions.set_settings(connection, subscription.agent_id, settings)
     return settings
 

@@ -14,6 +14,8 @@ class Delivered:
     tables: frozenset[str]
     forwards: bool = True
     """Whether it also delivers what the publisher itself has received."""
+    conflicts: str | None = None
+    """What is done about conflicts; None: not decided."""
 
 
 @dataclass(frozen=True, slots=True)

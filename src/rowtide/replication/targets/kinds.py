@@ -16,6 +16,7 @@ from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.snapshot.target import SnapshotStatus, SnapshotTarget
 from rowtide.replication.targets.fingerprints import SubscribedRows
 from rowtide.replication.targets.identity import DatabaseIdentity
+from rowtide.replication.targets.kept_conflicts import KeptConflict
 from rowtide.replication.targets.new_subscription import NewSubscription
 from rowtide.replication.targets.postgres import compared_rows as postgres_rows
 from rowtide.replication.targets.postgres import delivery as postgres_delivery
@@ -25,6 +26,8 @@ from rowtide.replication.targets.postgres import scripted_objects as postgres_sc
 from rowtide.replication.targets.postgres import sequences as postgres_sequences
 from rowtide.replication.targets.postgres import snapshot_target as postgres_snapshot
 from rowtide.replication.targets.postgres import subscriber as postgres_subscriber
+from rowtide.replication.targets.postgres.conflicts import delivery as postgres_conflicts
+from rowtide.replication.targets.postgres.conflicts import kept as postgres_kept
 from rowtide.replication.targets.sequences import PublishedSequence, SyncedSequence
 from rowtide.replication.targets.sqlite import compared_rows as sqlite_rows
 from rowtide.replication.targets.sqlite import delivery as sqlite_delivery
@@ -57,11 +60,18 @@ class SubscriberKind:
     open_delivery: Callable[[Subscription, Sequence[Article]], Delivery]
     open_snapshot: Callable[[Subscription], SnapshotTarget]
     open_rows: Callable[[Subscription, Sequence[Article]], AbstractContextManager[SubscribedRows]]
+    list_conflicts: Callable[[Subscription], Sequence[KeptConflict]]
     move_sequences: Callable[[str, Sequence[PublishedSequence]], Sequence[SyncedSequence]]
     find_status: Callable[[str, str], SnapshotStatus | None]
     has_joined: Callable[[str, str], bool]
     detach: Callable[[str, str, Sequence[Article]], None]
     make_scripted: Callable[[str, Sequence[Script]], None]
+
+
+def _open_postgres_delivery(subscription: Subscription, articles: Sequence[Article]) -> Delivery:
+    if subscription.settings.detects_conflicts:
+        return postgres_conflicts.ConflictDelivery.open(subscription, articles)
+    return postgres_delivery.PostgresDelivery.open(subscription, articles)
 
 
 KINDS: Mapping[DatabaseKind, SubscriberKind] = {
@@ -71,9 +81,10 @@ KINDS: Mapping[DatabaseKind, SubscriberKind] = {
         postgres_subscriber.prepare,
         postgres_subscriber.forget,
         postgres_subscriber.creations,
-        postgres_delivery.PostgresDelivery.open,
+        _open_postgres_delivery,
         postgres_snapshot.PostgresSnapshotTarget.open,
         postgres_rows.open_subscribed,
+        postgres_kept.list_kept,
         postgres_sequences.move,
         postgres_joining.find_status,
         postgres_joining.has_joined,
@@ -89,6 +100,8 @@ KINDS: Mapping[DatabaseKind, SubscriberKind] = {
         sqlite_delivery.SqliteDelivery.open,
         sqlite_snapshot.SqliteSnapshotTarget.open,
         sqlite_rows.open_subscribed,
+        # Others do not write to a file's tables.
+        lambda _subscription: (),
         # A file numbers its rows behind those that it has.
         lambda _url, _published: (),
         sqlite_joining.find_status,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rowtide.copying.chunks import Chunk
 from rowtide.core.lsn import Position
@@ -10,6 +10,7 @@ from rowtide.replication.articles import Article
 from rowtide.replication.snapshot.needs import Need
 from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.snapshot.table_details import TableDetails
+from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import Constraints, IfExists
 from rowtide.replication.targets.identity import Originators
 
@@ -28,8 +29,9 @@ class NewSnapshot:
 class NewSubscription:
     """A subscription whose changes start at `position` of the publisher's log.
 
-    `has_procedures`: the user created them. `needs` is what the columns' types need. `snapshot` None: the subscriber
-    already has the tables and their rows. `beside` are the articles of the subscription that it joins, None if none.
+    `has_procedures`: the user created them; delivery that looks for conflicts has none. `needs` is what the columns'
+    types need. `snapshot` None: the subscriber already has the tables and their rows. `beside` are the articles of the
+    subscription that it joins, None if none.
     """
 
     guid: str
@@ -39,6 +41,7 @@ class NewSubscription:
     articles: tuple[Article, ...]
     originators: Originators
     has_procedures: bool = False
+    settings: SubscriptionSettings = field(default_factory=SubscriptionSettings)
     constraints: Constraints | None = None
     snapshot: NewSnapshot | None = None
     needs: tuple[Need, ...] = ()

@@ -74,8 +74,13 @@ def renew(followed: Followed, guid: str) -> Iterator[str]:
     article = followed.article
     if followed.renews_calls:
         yield from renew_procedures(article)
+    yield record(article, guid)
+
+
+def record(article: Article, guid: str) -> str:
+    """Return the statement that records an article, as a subscription has it."""
     values = (guid, article.article_id, encode_article(article))
-    yield progress.RECORD_ARTICLE.format(*map(quote_literal, values))
+    return progress.RECORD_ARTICLE.format(*map(quote_literal, values))
 
 
 def run_script(script: str) -> str:

@@ -87,7 +87,7 @@ class PostgresDelivery:
     def progress(self) -> Progress:
         return self._progress
 
-    def begin(self, *, one_by_one: bool = False) -> None:
+    def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:  # noqa: ARG002 - not kept
         is_skipping = one_by_one and bool(self._skips)
         self._sender.begin(
             self._guid,

@@ -30,8 +30,8 @@ def read_identity(connection: psycopg.Connection) -> DatabaseIdentity:
         if all(_is_readable(connection, table) for table in ("MSdistribution_agents", "MSsubscriptions", "MSarticles")):
             rows = connection.execute(_DELIVERS).fetchall()
             delivers = {
-                guid: Delivered(subscriber, frozenset(tables), forwards=forwards)
-                for guid, subscriber, forwards, tables in rows
+                guid: Delivered(subscriber, frozenset(tables), forwards=forwards, conflicts=conflicts)
+                for guid, subscriber, forwards, conflicts, tables in rows
             }
     receives = origins.read_received(connection, progress.list_recorded(connection))
     return DatabaseIdentity(database, receives, delivers)
@@ -49,9 +49,9 @@ where n.nspname = %s and c.relname = %s
 
 _DELIVERS = f"""
 select g.subscription_guid, g.subscriber, coalesce((to_jsonb(g) ->> 'forwards')::boolean, true),
-       array_agg(a.source_owner || '.' || a.source_object)
+       (to_jsonb(g) ->> 'settings')::jsonb ->> 'conflicts', array_agg(a.source_owner || '.' || a.source_object)
 from {definitions.SCHEMA}."MSdistribution_agents" g
 join {definitions.SCHEMA}."MSsubscriptions" s on s.agent_id = g.id
 join {definitions.SCHEMA}."MSarticles" a on a.article_id = s.article_id
-group by 1, 2, 3
+group by 1, 2, 3, 4
 """

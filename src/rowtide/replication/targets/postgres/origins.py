@@ -18,6 +18,7 @@ from rowtide.databases.postgres.quoting import quote_literal
 from rowtide.log.origins import MESSAGE_PREFIX
 from rowtide.replication.targets.identity import UNKNOWN_ORIGINS, Originators, Received
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+from rowtide.replication.targets.postgres.conflicts.deleted_keys import COPYING
 
 ORIGIN_PREFIX = "rowtide_"
 """The prefix of a session's replication origin, before the subscription's guid."""
@@ -29,6 +30,7 @@ create table if not exists {SCHEMA}."MSorigins" (
     secret text not null default replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''),
     originator text not null, originators text[], tables text[])
 """,
+    f'alter table {SCHEMA}."MSorigins" add column if not exists confirmed_at timestamptz',
     f'revoke all on {SCHEMA}."MSorigins" from public',
     f"""
 insert into {SCHEMA}."MSorigins" (subscription_guid, originator)
@@ -49,7 +51,8 @@ $body$
 
 `originator` is the publisher's database. `originators` are the databases whose changes arrive through the subscription,
 `tables` those that it delivers to; null for one of an earlier build. The secret of a subscription that was dropped
-stays while its transactions may still be in the log of a database that publishes.
+stays while its transactions may still be in the log of a database that publishes. `confirmed_at`: by last commit time,
+everything that the publisher committed before was delivered.
 """
 
 
@@ -67,9 +70,10 @@ def take_in(guid: str, joining: str) -> str:
 
 
 def mark(connection: psycopg.Connection, guid: str) -> None:
-    """Mark the connection's transaction; called before it changes any row."""
+    """Mark the connection's transaction, which copies rows, or empties tables for that, before it changes any."""
     with translated():
         connection.execute(_MARK, (guid,))
+        connection.execute("select set_config(%s, 'on', true)", (COPYING,))
 
 
 def read_received(connection: psycopg.Connection, guids: frozenset[str]) -> Mapping[str, Received]:
@@ -96,6 +100,34 @@ def mark_session(connection: psycopg.Connection, guid: str) -> str | None:
     except RowtideError as error:
         return error.filled_fact
     return None
+
+
+def mark_as_old(connection: psycopg.Connection, guid: str) -> None:
+    """Give the connection's transaction, which copies rows, a commit time before every change that follows.
+
+    Waits for other sessions that copy. Raises what setting the origin raises.
+    """
+    name = ORIGIN_PREFIX + guid
+    with translated():
+        connection.execute(_CREATE_ORIGIN, (name, name))
+        deadline = time.monotonic() + _COPY_PATIENCE_S
+        while True:
+            try:
+                with connection.transaction():
+                    connection.execute("select pg_replication_origin_session_setup(%s)", (name,))
+                break
+            except psycopg.errors.ObjectInUse:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_PAUSE_S)
+        connection.execute("select pg_replication_origin_xact_setup('0/0', '1970-01-01 00:00:00Z')")
+
+
+def read_originator(connection: psycopg.Connection, guid: str) -> str:
+    """Return the publisher's database of a subscription."""
+    with translated():
+        found = connection.execute(_ORIGINATOR, (guid,)).fetchone()
+    return "" if found is None else str(found[0])
 
 
 def is_published(connection: psycopg.Connection) -> bool:
@@ -159,6 +191,7 @@ end $$
 """
 
 _MARK = f'call {SCHEMA}."sp_MSmarkorigin"(%s)'
+_ORIGINATOR = f'select originator from {SCHEMA}."MSorigins" where subscription_guid = %s'
 _IS_MADE = f"select to_regclass('{SCHEMA}.\"MSorigins\"') is not null"
 _RECEIVED = f"""
 select subscription_guid, originator, originators, tables from {SCHEMA}."MSorigins" where originators is not null
@@ -169,3 +202,4 @@ select pg_replication_origin_create(%s) where not exists (select from pg_replica
 """
 _HAS_ORIGIN = "select exists (select from pg_replication_origin where roname = %s)"
 _PATIENCE_S, _PAUSE_S = 5.0, 0.1
+_COPY_PATIENCE_S = 600.0

@@ -21,6 +21,7 @@ from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.identity import Originators
 from rowtide.replication.targets.postgres import origins, restorations
 from rowtide.replication.targets.postgres.calls.procedures import RAISE_ERROR, SCHEMA, TRUNCATE
+from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 
@@ -59,6 +60,8 @@ create table if not exists {SCHEMA}."MSreplication_articles" (
     f'alter table {SCHEMA}."MSreplication_articles" add column if not exists joined_as text',
     *origins.OBJECTS,
     restorations.CREATION,
+    *kept.OBJECTS,
+    *deleted_keys.OBJECTS,
     RAISE_ERROR,
     TRUNCATE,
     f"""

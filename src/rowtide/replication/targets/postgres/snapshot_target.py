@@ -21,6 +21,7 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.type_codes import SAME_IN_BINARY
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
+from rowtide.replication.conflicts import Resolver
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors import AgentReplaced, CopyRefused, CustomScriptFailed
 from rowtide.replication.schema_changes import CustomSql, Followed
@@ -118,6 +119,8 @@ class PostgresSnapshotTarget:
                 connection.execute("begin")
             self._require_own(connection)
             origins.mark(connection, self._guid)
+            if self._subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
+                origins.mark_as_old(connection, self._guid)
             watch = CharacterWatch(article, find_codec(connection))
             try:
                 yield _begin_copy(connection, article, form, watch)

@@ -14,6 +14,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.urls import parse_url
 from rowtide.replication.articles import Article
+from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors import (
     ArticleTableMissing,
     NameNotHeld,
@@ -26,6 +27,8 @@ from rowtide.replication.targets.new_subscription import NewSubscription
 from rowtide.replication.targets.postgres import origins, progress, restorations
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
 from rowtide.replication.targets.postgres.calls.custom_procedures import require_custom
+from rowtide.replication.targets.postgres.conflicts import deleted_keys
+from rowtide.replication.targets.postgres.conflicts.versions import require_commit_times
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.needed_objects import provide
 from rowtide.replication.targets.postgres.new_snapshot import make_tables, record_snapshot
@@ -50,10 +53,12 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
     Returns the unique constraints that its tables do not get: none. Raises `ArticleTableMissing`,
     `SubscriberTableExists`, `SubscriberLacks`, `SubscriberTablesUnfit`, `SubscriberTableBusy`, `CopyRefused`,
     `ProcedureUnfit`, `ProcedureEndsTransaction`, `ProcedureTaken`, `ProceduresMissing`, `ConstraintsFound`,
-    `TriggersUnsent`, `ReplicationRoleRefused`, `NameNotHeld`.
+    `TriggersUnsent`, `ReplicationRoleRefused`, `NameNotHeld`, `CommitTimesNotKept`.
     """
     opened = connect(url, application_name="rowtide subscription", constraints=subscription.constraints)
     with opened as connection:
+        if subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
+            require_commit_times(connection, url)
         with connection.transaction():
             _require_names(connection, subscription.articles)
             _record(connection, subscription)
@@ -97,18 +102,21 @@ def _make(connection: psycopg.Connection, subscription: NewSubscription, url: st
             connection, guid, restorations.until_joined(made.restorations) if joins else made.restorations
         )
         record_snapshot(connection, guid, snapshot, made)
+    detects = subscription.settings.detects_conflicts
     for article in articles:
         _require_columns(connection, article)
-        require_custom(connection, article)
-        if subscription.has_procedures:
-            _require_procedures(connection, article)
-        else:
-            _require_own_procedures(connection, article)
+        if not detects:
+            require_custom(connection, article)
+            require = _require_procedures if subscription.has_procedures else _require_own_procedures
+            require(connection, article)
     if not subscription.has_procedures:
         restorations.record(connection, guid, adapt(connection, articles, subscription.constraints, url))
         with translated():
-            for statement in _creations(articles):
+            for statement in () if detects else _creations(articles):
                 connection.execute(sql.SQL(statement))
+    if subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
+        for article in articles:
+            deleted_keys.make_triggers(connection, article)
 
 
 def creations(articles: Iterable[Article]) -> Sequence[str]:
@@ -128,10 +136,15 @@ def forget(url: str, guid: str, articles: Iterable[Article], *, is_added_again: 
     What was switched off or altered in its tables is restored; in the middle of a copy that `is_added_again`, it stays
     recorded for that. Raises `RestorationRefused`.
     """
+    known = tuple(articles)
     with connect(url, application_name="rowtide subscription") as connection:
         with connection.transaction():
             with translated():
-                drop_procedures(connection, articles)
+                drop_procedures(connection, known)
+            if progress.list_recorded(connection):
+                progress.make_current(connection)
+                for article in known:
+                    deleted_keys.drop_triggers(connection, guid, article)
             if not (is_added_again and progress.is_unfinished(connection, guid)):
                 for until in Until:
                     restorations.restore(connection, guid, until)
@@ -141,10 +154,14 @@ def forget(url: str, guid: str, articles: Iterable[Article], *, is_added_again: 
 
 
 def drop_procedures(connection: psycopg.Connection, articles: Iterable[Article]) -> None:
-    """Drop the generated procedures of articles, in the caller's transaction."""
+    """Drop the generated procedures of articles, in the caller's transaction.
+
+    Delivery that looks for conflicts has none, and another subscription may have one of the same name.
+    """
     for article, operation, kind in product(articles, procedures.OPERATIONS, _KINDS):
-        name = sql.Identifier(procedures.SCHEMA, kind.name_of(article, operation))
-        connection.execute(sql.SQL("drop procedure if exists {}").format(name))
+        if not _is_taken(connection, article, kind.name_of(article, operation)):
+            name = sql.Identifier(procedures.SCHEMA, kind.name_of(article, operation))
+            connection.execute(sql.SQL("drop procedure if exists {}").format(name))
 
 
 def _require_names(connection: psycopg.Connection, articles: Iterable[Article]) -> None:
@@ -177,10 +194,14 @@ def _require_procedures(connection: psycopg.Connection, article: Article) -> Non
 def _require_own_procedures(connection: psycopg.Connection, article: Article) -> None:
     for kind, operation in product(_KINDS, procedures.OPERATIONS):
         name = kind.name_of(article, operation)
-        with translated():
-            taken = connection.execute(_TAKEN, (procedures.SCHEMA, name, procedures.mark(article))).fetchone()
-        if taken is not None:
+        if _is_taken(connection, article, name):
             raise ProcedureTaken(f"{procedures.SCHEMA}.{name}", f"{article.schema}.{article.table}")
+
+
+def _is_taken(connection: psycopg.Connection, article: Article, name: str) -> bool:
+    """Whether a procedure of this name is not the article's."""
+    with translated():
+        return connection.execute(_TAKEN, (procedures.SCHEMA, name, procedures.mark(article))).fetchone() is not None
 
 
 _TAKEN = """

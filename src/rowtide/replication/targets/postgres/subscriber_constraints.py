@@ -112,11 +112,15 @@ select found from (
 order by 1
 """
 
+# Without rowtide's own, which write what is not published.
 _TRIGGERS = f"""
 with {_GIVEN}
 select format('trigger %%s on %%s', t.tgname, given.name)
-from pg_trigger t join given on given.id = t.tgrelid
-where not t.tgisinternal and t.tgenabled in ('O', 'A')
+from pg_trigger t
+join given on given.id = t.tgrelid
+join pg_proc p on p.oid = t.tgfoid
+join pg_namespace n on n.oid = p.pronamespace
+where not t.tgisinternal and t.tgenabled in ('O', 'A') and n.nspname not like 'rowtide%%'
 order by 1
 """
 

@@ -74,7 +74,7 @@ class SqliteDelivery:
     def progress(self) -> Progress:
         return self._progress
 
-    def begin(self, *, one_by_one: bool = False) -> None:
+    def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:  # noqa: ARG002 - not kept
         """See `Delivery`.
 
         This and the following methods also raise `FileBusy`, `SubscriberFileReplaced`, `SubscriberFileFailed`.

@@ -1,0 +1,31 @@
+"""Lists of the conflicts that subscribers have kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Engine
+
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import read_source
+from rowtide.replication import definitions
+from rowtide.replication.errors import SubscriptionUnknown
+from rowtide.replication.targets.kept_conflicts import KeptConflict
+from rowtide.replication.targets.kinds import kind_of
+
+
+def list_conflicts(engine: Engine, url: str, publication: str | None, subscriber: str | None) -> Sequence[KeptConflict]:
+    """Return the conflicts of all subscriptions, or of a publication's or a subscriber's.
+
+    Raises `PublicationUnknown`, `SubscriptionUnknown`, and what connecting raises.
+    """
+    wanted = None if subscriber is None else kind_of(subscriber).address(subscriber)
+    with translated(), engine.connect() as connection:
+        read_source(connection, url)
+        if publication is not None:
+            definitions.get_publication(connection, publication)
+        known = definitions.list_subscriptions(connection, publication)
+    chosen = [found for found in known if wanted in (None, found.subscriber)]
+    if wanted is not None and not chosen:
+        raise SubscriptionUnknown(publication or "any", wanted)
+    return [conflict for found in chosen for conflict in kind_of(found.subscriber).list_conflicts(found)]

@@ -1,0 +1,146 @@
+"""Keys that were deleted at a PostgreSQL subscriber, and when: last commit time compares with these, too.
+
+Triggers record them, whoever deletes, in the deleting transaction: its commit is the version of what they wrote. They
+are kept until every subscription that compares with them has delivered what committed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.databases.postgres.connect import PINNED_SETTINGS
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.replication.articles import Article
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+from rowtide.replication.targets.postgres.conflicts.statements import VERSION_OF, key_texts
+
+TABLE = f'{SCHEMA}."MSdeleted_keys"'
+OBJECTS = (
+    f"""
+create table if not exists {TABLE} (
+    table_name text, key text[], refreshed bigint not null default 0,
+    primary key (table_name, key))
+""",
+)
+"""The statement that creates the table of deleted keys; the empty key stands for all rows, of a truncate."""
+
+COPYING = "rowtide.copying"
+"""The setting of a transaction that copies rows: what it empties before is not deleted."""
+_TRIGGERS = ("rowtide_deleted", "rowtide_moved", "rowtide_emptied")
+_SETTINGS = ("DateStyle", "IntervalStyle", "extra_float_digits", "bytea_output", "TimeZone", "lc_monetary")
+
+
+def trigger_steps(article: Article) -> Iterator[str]:
+    """Yield the statements that record the keys of a table that are deleted, changed or truncated. Idempotent."""
+    table, name = quote_qualified(article.schema, article.table), _function(article)
+    columns = [quote(column.name) for column in article.key_columns]
+    old = f"array[{', '.join(f'old.{column}::text' for column in columns)}]"
+    differs = " or ".join(f"old.{column} is distinct from new.{column}" for column in columns)
+    body = f"""
+declare
+    gone text[] := '{{}}';
+begin
+    if current_setting('{COPYING}', true) = 'on' then
+        return null;
+    end if;
+    if tg_op <> 'TRUNCATE' then
+        gone := {old};
+    end if;
+    insert into {TABLE} (table_name, key) values ({quote_literal(_name(article))}, gone)
+    on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1;
+    return null;
+end
+"""
+    yield (
+        f"create or replace function {name}() returns trigger language plpgsql security definer "
+        f"{' '.join(f'set {setting} = {quote_literal(PINNED_SETTINGS[setting])}' for setting in _SETTINGS)} "
+        f"as {quote_literal(body)}"
+    )
+    execute = f"execute function {name}()"
+    yield f"create or replace trigger rowtide_deleted after delete on {table} for each row {execute}"
+    yield (
+        f"create or replace trigger rowtide_moved after update of {', '.join(columns)} on {table} "
+        f"for each row when ({differs}) {execute}"
+    )
+    yield f"create or replace trigger rowtide_emptied after truncate on {table} for each statement {execute}"
+    for trigger in _TRIGGERS:
+        # Delivery's own deletes count, also where its session has no other triggers.
+        yield f"alter table {table} enable always trigger {trigger}"
+
+
+def make_triggers(connection: psycopg.Connection[tuple[Any, ...]], article: Article) -> None:
+    """Create a table's triggers, if it does not have them."""
+    if not _has_triggers(connection, article):
+        with connection.transaction(), translated():
+            for step in trigger_steps(article):
+                connection.execute(sql.SQL(step))
+
+
+def drop_triggers(connection: psycopg.Connection[tuple[Any, ...]], guid: str, article: Article) -> None:
+    """Drop a table's triggers with their function, unless another subscription than this one needs them."""
+    with translated():
+        if connection.execute(_IS_NEEDED, (guid, _name(article))).fetchone() != (True,):
+            connection.execute(sql.SQL(f"drop function if exists {_function(article)}() cascade"))
+
+
+def _has_triggers(connection: psycopg.Connection[tuple[Any, ...]], article: Article) -> bool:
+    """Return whether a table has its triggers."""
+    table = quote_qualified(article.schema, article.table)
+    with translated():
+        return connection.execute(_HAS_TRIGGERS, (table, list(_TRIGGERS), _function(article))).fetchone() == (3,)
+
+
+def find(article: Article) -> str:
+    """Return the statement that returns when a row's key, and all rows, were deleted; see `VERSION_OF`."""
+    return (
+        f"select {VERSION_OF.format('d.xmin')} from {TABLE} d where d.table_name = {quote_literal(_name(article))} "
+        f"and d.key in ({key_texts(article)}, '{{}}')"
+    )
+
+
+def record(article: Article) -> str:
+    """Return the statement that records the deletion of a row, which the table does not have."""
+    return (
+        f"insert into {TABLE} (table_name, key) values ({quote_literal(_name(article))}, {key_texts(article)}) "
+        'on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1'
+    )
+
+
+def record_all(article: Article) -> str:
+    """Return the statement that records the deletion of all rows."""
+    return (
+        f"insert into {TABLE} (table_name, key) values ({quote_literal(_name(article))}, '{{}}') "
+        'on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1'
+    )
+
+
+_IS_NEEDED = f"""
+select exists (
+    select from {SCHEMA}."MSorigins"
+    where subscription_guid <> %s and %s = any(tables) and confirmed_at is not null)
+"""
+_HAS_TRIGGERS = """
+select count(*) from pg_trigger
+where tgrelid = to_regclass(%s) and tgname = any(%s) and tgfoid = to_regproc(%s) and tgenabled = 'A'
+"""
+
+FORGET = f"""
+delete from {TABLE} d where (
+    select o.timestamp from pg_xact_commit_timestamp_origin(d.xmin) o
+) < (select min(confirmed_at) from {SCHEMA}."MSorigins" where confirmed_at is not null) - interval '1 minute'
+"""
+"""Forgets the keys that no change can be older than. Commits are in the log in about the order of their times."""
+
+
+def _name(article: Article) -> str:
+    return f"{article.schema}.{article.table}"
+
+
+def _function(article: Article) -> str:
+    return quote_qualified(SCHEMA, f"deleted_{sha256(_name(article).encode()).hexdigest()[:16]}")

@@ -1,0 +1,359 @@
+"""Delivery to a PostgreSQL subscriber that looks for conflicts, change by change; see `rowtide.replication.conflicts`.
+
+There are no procedures: whole rows are sent, before and after each change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import CommitLsn, Position
+from rowtide.core.operations import Operation
+from rowtide.databases.postgres.errors import UnexpectedSqlError, find_outage, translated
+from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, LOCK_TIMEOUT_S
+from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.log.postgres.lease import describe_holder
+from rowtide.replication.articles import Article
+from rowtide.replication.conflicts import ConflictKind, Found, PresentRow, Resolution, Resolver, Version, decide
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.distribution.batches import Block, Call
+from rowtide.replication.distribution.delivery import (
+    AlterationRefused,
+    BatchUndone,
+    JoiningArticle,
+    JoiningMoved,
+    Progress,
+)
+from rowtide.replication.errors import (
+    AgentReplaced,
+    BatchRefused,
+    CommandError,
+    CommandRefused,
+    ConflictFound,
+    CustomScriptFailed,
+    SubscriberTableInUse,
+)
+from rowtide.replication.schema_changes import Followed, SchemaChange
+from rowtide.replication.targets.postgres import alterations, progress
+from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, statements
+from rowtide.replication.targets.postgres.conflicts.kept import Conflict
+from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
+from rowtide.replication.targets.postgres.conflicts.versions import Versions
+from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.postgres.joining import MOVED, take_in
+from rowtide.replication.targets.postgres.subscriber_constraints import require_nothing_unsent
+
+_UNIQUE_VIOLATION = "23505"
+_Connection = psycopg.Connection[tuple[Any, ...]]
+_Texts = tuple[str | None, ...]
+
+
+class ConflictDelivery:
+    """A connection that delivers to a PostgreSQL subscriber whose rows others change, too; see `Delivery`."""
+
+    def __init__(self, connection: _Connection, subscription: Subscription, articles: Sequence[Article]) -> None:
+        self._connection = connection
+        self._raw = statements.open_cursor(connection)
+        self._subscription = subscription
+        self._resolver = subscription.settings.conflicts or Resolver.STOP
+        self._committed_us: int | None = None
+        self._is_repeat = False
+        self._published = {article.article_id: _published(article) for article in articles}
+        self._progress = progress.take_over(connection, subscription.guid, describe_holder())
+        require_nothing_unsent(connection, subscription.subscriber, articles, subscription.constraints)
+        kept.forget_old(connection)
+        self._versions = _open_versions(connection, subscription, articles)
+        self._incoming: Version | None = None
+        self._uniques: dict[str, Sequence[UniqueIndex]] = {}
+
+    @classmethod
+    def open(cls, subscription: Subscription, articles: Sequence[Article]) -> ConflictDelivery:
+        """Connect and take over from any earlier agent. Raises as `PostgresDelivery.open`."""
+        connection = connect(
+            subscription.subscriber,
+            application_name=f"rowtide distribution on {describe_holder()}",
+            constraints=subscription.constraints,
+        )
+        try:
+            return cls(connection, subscription, articles)
+        except BaseException:
+            connection.close()
+            raise
+
+    @property
+    def progress(self) -> Progress:
+        return self._progress
+
+    def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:
+        self._committed_us = committed_us
+        known = self._progress
+        try:
+            with translated():
+                self._connection.execute("begin")
+                # The log has single rows: what a statement did to several is checked at the end.
+                self._connection.execute("set constraints all deferred")
+                self._raw.execute(progress.BEGIN_BATCH, [self._subscription.guid, known.epoch, known.position.value])
+        except UnexpectedSqlError as error:
+            if error.sqlstate == progress.FENCED:
+                raise AgentReplaced(self._subscription.subscriber, error.reason) from error
+            raise
+        self._is_repeat = one_by_one
+        self._incoming = None if self._versions is None else self._versions.begin(committed_us)
+
+    def run(self, call: Call) -> None:
+        try:
+            with translated():
+                self._run(call)
+        except UnexpectedSqlError as error:
+            self._connection.execute("rollback")
+            if error.sqlstate == _UNIQUE_VIOLATION and not self._is_repeat:
+                # Another session has inserted it meanwhile, or made the index: the next time it is found.
+                self._uniques.clear()
+                raise BatchUndone from error
+            raise self._explain(call, error) from error
+
+    def run_block(self, block: Block) -> None:
+        for call in block.calls():
+            self.run(call)
+
+    def _run(self, call: Call) -> None:
+        article, operation = call.article, call.operation
+        if operation is Operation.TRUNCATE:
+            self._truncate(article)
+            return
+        texts = [None if value is None else value.decode() for value in call.arguments]
+        found = self._find(article, operation, texts)
+        decision = decide(self._resolver, operation, found, self._incoming)
+        if decision.kind is not None:
+            conflict = _describe(call, decision.kind, decision.resolution, found, self._committed_us)
+            if decision.resolution is Resolution.STOPPED:
+                self._stop(call, conflict)
+            kept.keep(self._connection, self._subscription.guid, conflict)
+        if decision.resolution is Resolution.APPLIED:
+            self._apply(article, operation, texts, found)
+
+    def _truncate(self, article: Article) -> None:
+        """Empty the table; by last commit time, of rows that are not newer."""
+        if self._incoming is None:
+            self._raw.execute(statements.truncate(article))
+        else:
+            self._raw.execute(statements.delete_older(article), [self._incoming.committed_us])
+            self._raw.execute(deleted_keys.record_all(article))
+
+    def _find(self, article: Article, operation: Operation, texts: Sequence[str | None]) -> Found:
+        if article.article_id not in self._uniques:
+            self._uniques[article.article_id] = _read_uniques(self._connection, article)
+        uniques = self._uniques[article.article_id]
+        query = statements.find(article, operation, uniques, has_versions=self._versions is not None)
+        target, others = None, []
+        for values, is_target, is_as_before, is_own, version in self._raw.execute(query, texts).fetchall():
+            known = None if self._versions is None else self._versions.read(version)
+            row = PresentRow(tuple(values), known, is_as_before=is_as_before, is_own=is_own)
+            if is_target:
+                target = row
+            else:
+                others.append(row)
+        deleted = None
+        if self._versions is not None:
+            deleted = self._versions.find_deleted(article, texts[-len(article.columns) :])
+        return Found(target, tuple(others), deleted)
+
+    def _apply(self, article: Article, operation: Operation, texts: Sequence[str | None], found: Found) -> None:
+        for other in found.others:
+            self._raw.execute(statements.delete_row(article), _key(article, other.values))
+        if found.target is not None:
+            is_insert = operation is Operation.INSERT
+            change = statements.overwrite(article) if is_insert else statements.change(article, operation)
+            self._raw.execute(change, texts)
+        elif operation is not Operation.DELETE:
+            # Of an update that found none: the row that it makes.
+            self._raw.execute(statements.insert(article), texts[-len(article.columns) :])
+        elif self._versions is not None:
+            self._raw.execute(deleted_keys.record(article), texts)
+
+    def _stop(self, call: Call, conflict: Conflict) -> None:
+        """Keep a conflict, apart from the batch, and raise it."""
+        self._connection.execute("rollback")
+        kept.keep(self._connection, self._subscription.guid, conflict)
+        row = conflict.old_row or conflict.new_row or {}
+        raise ConflictFound(
+            lsn=CommitLsn(call.lsn),
+            command_id=call.seqval,
+            kind=conflict.kind,
+            table=conflict.table,
+            key=_name_key(call.article, row),
+            subscriber=self._subscription.subscriber,
+            publication=self._subscription.publication,
+        )
+
+    def alter(self, followed: Followed) -> None:
+        before, article = followed.before, followed.article
+        table = (before.schema, before.table)
+        for change in () if followed.is_delivered and not self._subscription.forwards else followed.changes:
+            self._alter(article, list(alterations.alter(table, change)), change)
+            table = alterations.table_after(table, change)
+        recorded = replace(article, **self._published[article.article_id])
+        self._alter(article, [alterations.record(recorded, self._subscription.guid)], None)
+        if (script := followed.script) is not None:
+            try:
+                self._run_alone([alterations.run_script(script.text)])
+            except UnexpectedSqlError as error:
+                table_name = f"{article.schema}.{article.table}"
+                raise CustomScriptFailed(script.name, table_name, script.lsn, error.reason) from error
+
+    def _alter(self, article: Article, altering: Sequence[str], change: SchemaChange | None) -> None:
+        try:
+            self._run_alone(altering)
+        except UnexpectedSqlError as error:
+            raise AlterationRefused(article, change, error.reason) from error
+
+    def _run_alone(self, altering: Sequence[str]) -> None:
+        """Run statements that alter tables; one that is refused ends the batch. Raises `UnexpectedSqlError`."""
+        try:
+            with translated():
+                # The server alters no table with checks that wait.
+                self._connection.execute("set constraints all immediate")
+                self._connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'")
+                for statement in altering:
+                    self._connection.execute(sql.SQL(statement))
+                self._connection.execute("set local lock_timeout = 0")
+                self._connection.execute("set constraints all deferred")
+        except UnexpectedSqlError as error:
+            self._connection.execute("rollback")
+            if error.sqlstate == MOVED:
+                raise JoiningMoved from error
+            if error.sqlstate == LOCK_NOT_AVAILABLE:
+                raise SubscriberTableInUse(self._subscription.subscriber, error.reason) from error
+            raise
+
+    def join(self, joining: JoiningArticle) -> None:
+        self._alter(joining.article, list(take_in(joining, self._subscription.guid)), None)
+
+    def flush(self) -> None:
+        """Each call has run."""
+
+    def end(self, reached: Position) -> Sequence[CommandError]:
+        try:
+            if self._versions is not None:
+                self._versions.end()
+            with translated():
+                self._raw.execute(progress.END_BATCH, [self._subscription.guid, reached.value])
+                failpoint("subscriber_commit.before")
+                self._connection.execute("commit")
+        except UnexpectedSqlError as error:
+            raise find_outage(error.sqlstate, error.reason) or BatchRefused(error.sqlstate, error.reason) from error
+        failpoint("subscriber_commit.after")
+        self._progress = Progress(reached, self._progress.batch + 1, self._progress.epoch)
+        if self._versions is not None:
+            self._versions.forget_deleted()
+        return ()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _explain(self, call: Call, error: UnexpectedSqlError) -> Exception:
+        outage = find_outage(error.sqlstate, error.reason)
+        if outage is not None:
+            return outage
+        rows = [_as_row(call.article, part) for part in _rows_of(call)]
+        return CommandRefused(
+            CommitLsn(call.lsn),
+            call.seqval,
+            f"{call.article.schema}.{call.article.table}",
+            _name_key(call.article, rows[0] if rows else {}),
+            call.operation.name.lower(),
+            error.sqlstate,
+            error.reason,
+        )
+
+
+def _open_versions(connection: _Connection, subscription: Subscription, articles: Sequence[Article]) -> Versions | None:
+    if subscription.settings.conflicts is not Resolver.LAST_COMMIT_TIME:
+        return None
+    versions = Versions(connection, subscription)
+    for article in articles:
+        deleted_keys.make_triggers(connection, article)
+    return versions
+
+
+def _published(article: Article) -> Mapping[str, Any]:
+    """Return what `as_detected` has replaced."""
+    return {
+        "insert": article.insert,
+        "update": article.update,
+        "delete": article.delete,
+        "key_updates": article.key_updates,
+    }
+
+
+def _rows_of(call: Call) -> Sequence[_Texts]:
+    """Return a call's rows: of an update the old one and the new one."""
+    texts = tuple(None if value is None else value.decode(errors="replace") for value in call.arguments)
+    count = len(call.article.columns)
+    return [texts[place : place + count] for place in range(0, len(texts), count)]
+
+
+def _as_row(article: Article, texts: Sequence[str | None]) -> dict[str, str | None]:
+    return {column.name: text for column, text in zip(article.columns, texts, strict=True)}
+
+
+def _key(article: Article, values: _Texts) -> list[str | None]:
+    return [values[article.columns.index(column)] for column in article.key_columns]
+
+
+def _name_key(article: Article, row: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{column.name} = {row.get(column.name)}" for column in article.key_columns)
+
+
+def _describe(
+    call: Call,
+    kind: ConflictKind,
+    resolution: Resolution,
+    found: Found,
+    committed_us: int | None,
+) -> Conflict:
+    rows = [_as_row(call.article, texts) for texts in _rows_of(call)]
+    present = [*([found.target] if found.target is not None else ()), *found.others]
+    return Conflict(
+        kind,
+        resolution,
+        f"{call.article.schema}.{call.article.table}",
+        call.operation.name.lower(),
+        call.lsn,
+        call.seqval,
+        old_row=None if call.operation is Operation.INSERT else rows[0],
+        new_row=None if call.operation is Operation.DELETE else rows[-1],
+        present=[(_as_row(call.article, row.values), row) for row in present],
+        committed_us=committed_us,
+    )
+
+
+def _read_uniques(connection: _Connection, article: Article) -> Sequence[UniqueIndex]:
+    """Return the unique indexes over published columns, without the key's, conditions and expressions."""
+    with translated():
+        rows = connection.execute(_UNIQUES, (quote_qualified(article.schema, article.table),)).fetchall()
+    published = {column.name for column in article.columns}
+    key = {column.name for column in article.key_columns}
+    return [
+        UniqueIndex(tuple(columns), nulls_distinct)
+        for columns, nulls_distinct in rows
+        if published.issuperset(columns) and set(columns) != key
+    ]
+
+
+_UNIQUES = """
+select array_agg(a.attname::text order by k.place),
+       not coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false)
+from pg_index i
+cross join unnest(i.indkey::int2[]) with ordinality k (number, place)
+join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
+where i.indrelid = to_regclass(%s) and i.indisunique and i.indpred is null and i.indexprs is null
+    and k.place <= i.indnkeyatts
+group by i.indexrelid, to_jsonb(i)
+"""

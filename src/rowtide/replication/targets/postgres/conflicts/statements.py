@@ -1,0 +1,160 @@
+"""Statements that find what a change meets at a PostgreSQL subscriber, and make it.
+
+Parameters are the texts of rows: of an insert the new one, of a delete the old one, of an update the old one and then
+the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.types.string import StrDumper
+
+from rowtide.core.operations import Operation
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.replication.articles import Article, PublishedColumn
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueIndex:
+    """A unique index over columns alone, by their names; `nulls_distinct`: rows with a null are no duplicates."""
+
+    columns: tuple[str, ...]
+    nulls_distinct: bool = True
+
+
+def open_cursor(connection: psycopg.Connection[tuple[Any, ...]]) -> psycopg.RawCursor[tuple[Any, ...]]:
+    """Return a cursor for the statements; it sends texts as such, also those that a statement does not use."""
+    cursor = psycopg.RawCursor(connection)
+    cursor.adapters.register_dumper(str, StrDumper)
+    return cursor
+
+
+def find(article: Article, operation: Operation, uniques: Iterable[UniqueIndex], *, has_versions: bool) -> str:
+    """Return the statement that locks and returns the rows that a change meets.
+
+    Its columns: the values as texts; whether the row has the change's key, of an update the old one; whether it is as
+    it was before the change; whether this transaction wrote it; and, with `has_versions`, an array of when it was
+    committed, in microseconds since 1970, and the replication origin.
+    """
+    conditions = [_has_old_key(article)]
+    if operation is not Operation.DELETE:
+        keys = () if operation is Operation.INSERT else (_key_index(article),)
+        conditions += [_has_values(article, operation, index) for index in (*keys, *uniques)]
+    return (
+        f"select {_texts(article)}, {_has_old_key(article)}, {_is_as_before(article, operation)}, "
+        f"t.xmin = pg_current_xact_id()::xid, {_VERSION if has_versions else _NO_VERSION} "
+        f"from {_table(article)} t where {' or '.join(f'({one})' for one in conditions)} for update of t"
+    )
+
+
+def change(article: Article, operation: Operation) -> str:
+    """Return the statement that makes a change."""
+    match operation:
+        case Operation.INSERT:
+            return insert(article)
+        case Operation.UPDATE:
+            new = _numbered(article, _first_new(article, operation))
+            values = ", ".join(f"{quote(column.name)} = {_parameter(column, place)}" for column, place in new)
+            return f"update {_table(article)} t set {values} where {_has_old_key(article)}"
+        case Operation.DELETE:
+            return f"delete from {_table(article)} t where {_has_old_key(article)}"
+        case _:
+            raise ValueError(operation)
+
+
+def overwrite(article: Article) -> str:
+    """Return the statement that gives the row with an inserted row's key its values."""
+    values = ", ".join(f"{quote(column.name)} = {_parameter(column, place)}" for column, place in _numbered(article, 1))
+    return f"update {_table(article)} t set {values} where {_has_old_key(article)}"
+
+
+def insert(article: Article) -> str:
+    """Return the statement that inserts a row."""
+    names = ", ".join(quote(column.name) for column in article.columns)
+    values = ", ".join(_parameter(column, place) for column, place in _numbered(article, 1))
+    return f"insert into {_table(article)} ({names}) overriding system value values ({values})"
+
+
+def delete_row(article: Article) -> str:
+    """Return the statement that deletes the row of a key, given as texts in the key's order."""
+    pairs = (f"t.{quote(column.name)} = ${place}::{column.type_text}" for place, column in _keys(article))
+    return f"delete from {_table(article)} t where {' and '.join(pairs)}"
+
+
+def truncate(article: Article) -> str:
+    """Return the statement that empties a table."""
+    return f'select {SCHEMA}."sp_MStruncate"({quote_literal(_table(article))})'
+
+
+def delete_older(article: Article) -> str:
+    """Return the statement that deletes the rows of which no version after a time is known, in microseconds."""
+    return f"delete from {_table(article)} t where coalesce(({VERSION_OF.format('t.xmin')})[1], 0) <= $1::bigint"
+
+
+def key_texts(article: Article) -> str:
+    """Return a row's key as an array of texts in the server's own form."""
+    places = dict(_numbered(article, 1))
+    texts = ", ".join(f"({_parameter(column, places[column])})::text" for column in article.key_columns)
+    return f"array[{texts}]"
+
+
+def _key_index(article: Article) -> UniqueIndex:
+    return UniqueIndex(tuple(column.name for column in article.key_columns))
+
+
+def _keys(article: Article) -> Iterable[tuple[int, PublishedColumn]]:
+    return enumerate(article.key_columns, 1)
+
+
+def _has_old_key(article: Article) -> str:
+    places = dict(_numbered(article, 1))
+    return " and ".join(
+        f"t.{quote(column.name)} = {_parameter(column, places[column])}" for column in article.key_columns
+    )
+
+
+def _has_values(article: Article, operation: Operation, index: UniqueIndex) -> str:
+    equals = "=" if index.nulls_distinct else "is not distinct from"
+    places = {column.name: (column, place) for column, place in _numbered(article, _first_new(article, operation))}
+    return " and ".join(f"t.{quote(name)} {equals} {_parameter(*places[name])}" for name in index.columns)
+
+
+def _is_as_before(article: Article, operation: Operation) -> str:
+    if operation is Operation.INSERT:
+        return "false"
+    before = ", ".join(f"({_parameter(column, place)})::text" for column, place in _numbered(article, 1))
+    return f"{_texts(article)} = array[{before}]"
+
+
+def _texts(article: Article) -> str:
+    return f"array[{', '.join(f't.{quote(column.name)}::text' for column in article.columns)}]"
+
+
+def _first_new(article: Article, operation: Operation) -> int:
+    return len(article.columns) + 1 if operation is Operation.UPDATE else 1
+
+
+def _numbered(article: Article, first: int) -> Sequence[tuple[PublishedColumn, int]]:
+    return [(column, place) for place, column in enumerate(article.columns, first)]
+
+
+def _parameter(column: PublishedColumn, place: int) -> str:
+    return f"${place}::{column.type_text}"
+
+
+def _table(article: Article) -> str:
+    return quote_qualified(article.schema, article.table)
+
+
+VERSION_OF = (
+    "(select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] "
+    "from pg_xact_commit_timestamp_origin({}) o)"
+)
+"""When a transaction committed, in microseconds since 1970, and its replication origin; nulls if that is not known."""
+_VERSION = VERSION_OF.format("t.xmin")
+_NO_VERSION = "null::bigint[]"

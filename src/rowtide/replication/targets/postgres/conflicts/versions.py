@@ -1,0 +1,138 @@
+"""When and where rows were changed last at a PostgreSQL subscriber, for conflicts that the last commit time decides.
+
+Each of the publisher's transactions is one at the subscriber, with the publisher's commit time and the subscription's
+replication origin: `track_commit_timestamp` keeps both for every row.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from rowtide.databases.postgres.clock import INCARNATION
+from rowtide.databases.postgres.errors import translated
+from rowtide.replication.articles import Article
+from rowtide.replication.conflicts import Version
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.errors import ClockSkewed, CommitTimesNotKept, OriginNeeded
+from rowtide.replication.targets.postgres import origins
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+from rowtide.replication.targets.postgres.conflicts import deleted_keys, statements
+
+_MOST_SKEW_US = 5_000_000
+"""How far the publisher's clock may be ahead; so long the subscriber waits for a commit's time to have passed."""
+_FORGET_S = 60.0
+
+_Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def require_commit_times(connection: _Connection, database: str) -> None:
+    """Raise `CommitTimesNotKept` if a database's server does not keep commit times."""
+    with translated():
+        if connection.execute("select current_setting('track_commit_timestamp')").fetchone() != ("on",):
+            raise CommitTimesNotKept(database)
+
+
+class Versions:
+    """Reads the versions of rows, and gives the transactions of a session theirs."""
+
+    def __init__(self, connection: _Connection, subscription: Subscription) -> None:
+        """Raise `CommitTimesNotKept`, `OriginNeeded`."""
+        require_commit_times(connection, subscription.subscriber)
+        reason = origins.mark_session(connection, subscription.guid)
+        if reason is not None:
+            raise OriginNeeded(subscription.subscriber, reason)
+        self._connection = connection
+        self._raw = statements.open_cursor(connection)
+        self._subscription = subscription
+        with translated():
+            (self._here,) = connection.execute(f"select {INCARNATION}").fetchall()[0]
+            connection.execute(_BEGIN_CONFIRMING, (subscription.guid,))
+        self._originators = self._read_originators()
+        self._publisher = origins.read_originator(connection, subscription.guid)
+        self._incoming: Version | None = None
+        self._next_forgetting = 0.0
+
+    def begin(self, committed_us: int | None) -> Version | None:
+        """Give the transaction the commit time of the publisher's, once it has passed here; return its version.
+
+        Later changes here then have later times. None: the transaction changes no rows. Raises `ClockSkewed`.
+        """
+        self._incoming = None
+        if committed_us is None:
+            with translated():
+                self._connection.execute("select pg_replication_origin_xact_reset()")
+            return None
+        self._wait_until(committed_us)
+        with translated():
+            self._raw.execute(_SET_TIME, [committed_us])
+        self._incoming = Version(committed_us, self._publisher)
+        return self._incoming
+
+    def end(self) -> None:
+        """Record, in the transaction, that all earlier ones of the publisher are there."""
+        if self._incoming is None:
+            return
+        with translated():
+            self._raw.execute(_CONFIRM, [self._subscription.guid, self._incoming.committed_us])
+
+    def forget_deleted(self) -> None:
+        """Now and then, delete the deleted keys that no change can be older than."""
+        if time.monotonic() >= self._next_forgetting:
+            self._next_forgetting = time.monotonic() + _FORGET_S
+            with translated():
+                self._connection.execute(deleted_keys.FORGET)
+
+    def read(self, found: list[int | None] | None) -> Version | None:
+        """Return a version as statements return it; None if it is not known."""
+        if found is None or found[0] is None:
+            return None
+        number = found[1] or 0
+        if number not in self._originators:
+            self._originators = self._read_originators()
+        return Version(found[0], self._originators.get(number, ""))
+
+    def find_deleted(self, article: Article, row: Sequence[str | None]) -> Version | None:
+        """Return when a row's key, or all rows, were deleted last; None if it is not known."""
+        with translated():
+            rows = self._raw.execute(deleted_keys.find(article), row).fetchall()
+        return max((version for (found,) in rows if (version := self.read(found)) is not None), default=None)
+
+    def _wait_until(self, committed_us: int) -> None:
+        while True:
+            with translated():
+                ((now_us,),) = self._connection.execute(_NOW).fetchall()
+            ahead_us = committed_us - now_us
+            if ahead_us < 0:
+                return
+            if ahead_us > _MOST_SKEW_US:
+                raise ClockSkewed(self._subscription.subscriber, ahead_us / 1_000_000)
+            time.sleep((ahead_us + 1) / 1_000_000)
+
+    def _read_originators(self) -> dict[int, str]:
+        """Return the databases that replication origins stand for; 0 is this one."""
+        with translated():
+            rows = self._connection.execute(_ORIGINATORS).fetchall()
+        return {0: self._here, **dict(rows)}
+
+
+_NOW = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint"
+_SET_TIME = """
+select pg_replication_origin_xact_setup('0/0', timestamptz 'epoch' + $1::bigint * interval '1 microsecond')
+"""
+_BEGIN_CONFIRMING = f"""
+update {SCHEMA}."MSorigins" set confirmed_at = '-infinity' where subscription_guid = %s and confirmed_at is null
+"""
+_CONFIRM = f"""
+update {SCHEMA}."MSorigins"
+set confirmed_at = greatest(confirmed_at, timestamptz 'epoch' + $2::bigint * interval '1 microsecond')
+where subscription_guid = $1
+"""
+_ORIGINATORS = f"""
+select r.roident::bigint, coalesce(o.originator, r.roname)
+from pg_replication_origin r
+left join {SCHEMA}."MSorigins" o on r.roname = '{origins.ORIGIN_PREFIX}' || o.subscription_guid
+"""

@@ -1,0 +1,122 @@
+"""The last commit time decides conflicts: whoever changed what, all databases come to the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builders.peers import PUBLICATION, Peer, deliver_until_quiet
+from fixtures.replicated import open_peers
+from fixtures.servers import SETTINGS
+from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.handle import connect
+from rowtide.replication.conflicts import Resolver
+from rowtide.replication.errors import ClockSkewed, CommitTimesNotKept, ConflictFound
+from rowtide.replication.subscription_settings import SubscriptionSettings
+from rowtide.replication.sync_types import SyncType
+
+ITEMS = "create table items (id int primary key, n int, code text unique)"
+LAST = SubscriptionSettings(conflicts=Resolver.LAST_COMMIT_TIME)
+
+
+@pytest.fixture(scope="module")
+def timed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    """A PostgreSQL 18 that keeps commit times."""
+    settings = {**SETTINGS, "track_commit_timestamp": "on", "max_active_replication_origins": "32"}
+    with EmbeddedServer.start(tmp_path_factory.mktemp("timed"), version=18, settings=settings) as started:
+        yield started
+
+
+@pytest.fixture
+def two(timed_server: EmbeddedServer, tmp_path: Path) -> Iterator[tuple[Peer, ...]]:
+    """Two databases with the same rows: the first one's, which were copied."""
+    with open_peers(timed_server, tmp_path, 2) as (first, second):
+        first.execute(ITEMS, "insert into items select i, 0, 'c' || i from generate_series(1, 6) i")
+        first.publish("items")
+        first.subscribe(second, SyncType.AUTOMATIC, settings=LAST)
+        first.deliver()
+        second.publish("items")
+        second.subscribe(first, settings=LAST)
+        yield first, second
+
+
+def require_equal(*peers: Peer) -> list[str]:
+    """Deliver everything; return the rows, which all have."""
+    deliver_until_quiet(peers)
+    rows = [peer.rows("items") for peer in peers]
+    assert all(found == rows[0] for found in rows)
+    return rows[0]
+
+
+def test_the_later_of_two_changes_stays_at_both(two: tuple[Peer, Peer]) -> None:
+    first, second = two
+    first.execute("update items set n = 1 where id in (1, 3, 5)")
+    second.execute("update items set n = 2 where id in (1, 2)", "delete from items where id = 3")
+    first.execute("update items set n = 1 where id = 2", "delete from items where id = 4")
+    second.execute("update items set n = 2 where id = 4", "delete from items where id = 5")
+    second.execute("insert into items values (7, 2, 'second')")
+    first.execute("insert into items values (7, 1, 'first')", "update items set id = 8 where id = 6")
+
+    assert require_equal(first, second) == ["(1,2,c1)", "(2,1,c2)", "(4,2,c4)", "(7,1,first)", "(8,0,c6)"]
+    kept = connect(first.url).replication.list_conflicts(PUBLICATION)
+    assert {(one.kind, one.resolution) for one in kept} == {
+        ("update_origin_differs", "skipped"),
+        ("update_origin_differs", "applied"),
+        ("update_missing", "skipped"),
+        ("delete_origin_differs", "skipped"),
+        ("insert_exists", "applied"),
+    }
+
+
+@pytest.mark.exhaustive
+def test_a_late_insert_does_not_bring_a_deleted_row_back(two: tuple[Peer, Peer]) -> None:
+    first, second = two
+    first.execute("update items set n = 1 where id < 4")
+    second.execute("delete from items where id = 1", "truncate items")
+
+    assert require_equal(first, second) == []
+
+
+@pytest.mark.exhaustive
+def test_unique_values_of_other_rows_stop(two: tuple[Peer, Peer]) -> None:
+    first, second = two
+    first.execute("insert into items values (10, 1, 'same')")
+    second.execute("insert into items values (11, 2, 'same')")
+    with pytest.raises(ConflictFound, match="conflict of type insert_exists"):
+        first.deliver()
+
+
+@pytest.mark.exhaustive
+def test_deleted_keys_are_forgotten_once_confirmed(two: tuple[Peer, Peer]) -> None:
+    first, second = two
+    first.execute("delete from items where id = 1")
+    deliver_until_quiet(two)
+    count = 'select count(*) from rowtide_subscriber."MSdeleted_keys"'
+    assert (first.execute(count), second.execute(count)) == ([(1,)], [(1,)])
+
+    for peer in two:
+        peer.execute("update rowtide_subscriber.\"MSorigins\" set confirmed_at = now() + interval '1 hour'")
+        peer.execute(f"insert into items values (2{two.index(peer)}, 0, 'new {two.index(peer)}')")
+    deliver_until_quiet(two)
+
+    assert (first.execute(count), second.execute(count)) == ([(0,)], [(0,)])
+
+
+@pytest.mark.exhaustive
+def test_a_clock_that_is_ahead_stops(two: tuple[Peer, Peer], monkeypatch: pytest.MonkeyPatch) -> None:
+    first, _ = two
+    an_hour_ago = "select (extract(epoch from clock_timestamp() - interval '1 hour') * 1000000)::bigint"
+    monkeypatch.setattr("rowtide.replication.targets.postgres.conflicts.versions._NOW", an_hour_ago)
+    first.execute("update items set n = 1")
+    with pytest.raises(ClockSkewed):
+        first.deliver()
+
+
+def test_both_servers_have_to_keep_commit_times(peers: tuple[Peer, Peer]) -> None:
+    first, second = peers
+    first.execute(ITEMS)
+    first.publish("items")
+    with pytest.raises(CommitTimesNotKept, match="does not keep commit times"):
+        first.subscribe(second, SyncType.AUTOMATIC, settings=LAST)
