@@ -74,7 +74,7 @@ def test_three_databases_come_to_one_state(three: tuple[Peer, ...], tmp_path: Pa
             random.choice(three).deliver()
         if number % 30 == 29:
             peer = random.choice(three)
-            change(random, peer, number)
+            peer.execute(f"insert into items values ({1000 + number}, 0, 'to be delivered')")
             with CaptureProcess(peer.url, tmp_path, DELIVERY) as process:
                 process.arm(random.choice(KILLED_AT))
                 process.wait_killed()
