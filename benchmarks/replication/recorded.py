@@ -38,7 +38,7 @@ class Recording:
         self.progress = Progress(position, 0, 0)
         self.batches: list[Batch] = []
 
-    def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:  # noqa: ARG002 - not kept  # noqa: ARG002 - they are kept one by one in any case
+    def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:  # noqa: ARG002 - calls are kept one by one, without times
         self.batches.append([])
 
     def run(self, call: Call) -> None:
