@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from builders.join_machines import Match, belonging, require_rows, rows_of
-from builders.merge_machines import attempt
+from builders.merge_machine_base import attempt
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.articles import Partition
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext
-from typing import Any, ClassVar
+from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import rule
 
-from builders.merge_interruptions import nothing_applied_ahead
-from builders.merge_machines import COMMITS, KEYS, MEMBERS, WITHOUT_READERS, Opening, attempt, require_foreign_keys
+from builders.merge_machine_base import COMMITS, KEYS, MEMBERS, WITHOUT_READERS, MergeMachine, written
 from builders.merged_databases import PUBLICATION, Member, Merge
 from rowtide.merge.articles import Partition
 
@@ -105,69 +103,47 @@ def require_belonging(merged: Merge) -> None:
         require_rows(subscriber, rows, belonging(rows, roots))
 
 
-class MergingTrees(RuleBasedStateMachine):
+class MergingTrees(MergeMachine):
     """Employees by region or below such, their customers, these' orders, lines of both, and the lines' products."""
 
-    opening: ClassVar[Opening]
-    options: ClassVar[dict[str, Any]] = {}
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._opened = ExitStack()
-        members = type(self).opening(self._opened)
-        self.merge = Merge(members[0], members[1:])
+    def begin(self) -> None:
         publish(self.merge, *DEFINITIONS, **{"compensate_for_errors": True} | self.options)
-
-    def teardown(self) -> None:
-        try:
-            self.come_to_rest()
-        finally:
-            self._opened.close()
 
     @rule(member=MEMBERS, key=KEYS, manager=st.none() | KEYS, region=ANY_REGION)
     def insert_employee(self, member: int, key: int, manager: int | None, region: str | None) -> None:
-        values = f"{key}, {_sql(manager)}, {_sql(region)}"
-        self._try(member, f"insert into employee (id, manager_id, region) values ({values})")
+        values = f"{key}, {written(manager)}, {written(region)}"
+        self.attempt(member, f"insert into employee (id, manager_id, region) values ({values})")
 
     @rule(member=MEMBERS, key=KEYS, employee=KEYS, order=KEYS, product=KEYS)
     def insert_chain(self, member: int, key: int, employee: int, order: int, product: int) -> None:
-        self._try(member, f"insert into customer (id, employee_id) values ({key}, {employee})")
-        self._try(member, f"insert into orders (id, customer_id) values ({order}, {key})")
-        self._try(member, f"insert into product (id) values ({product})")
-        self._try(member, f"insert into line (id, order_id, product_id) values ({order}, {order}, {product})")
+        self.attempt(member, f"insert into customer (id, employee_id) values ({key}, {employee})")
+        self.attempt(member, f"insert into orders (id, customer_id) values ({order}, {key})")
+        self.attempt(member, f"insert into product (id) values ({product})")
+        self.attempt(member, f"insert into line (id, order_id, product_id) values ({order}, {order}, {product})")
 
     @rule(member=MEMBERS, key=KEYS, region=ANY_REGION)
     def move_employee(self, member: int, key: int, region: str | None) -> None:
-        self._try(member, f"update employee set region = {_sql(region)} where id = {key}")
+        self.attempt(member, f"update employee set region = {written(region)} where id = {key}")
 
     @rule(member=MEMBERS, place=st.sampled_from(MOVES), key=KEYS, to=st.none() | KEYS)
     def move(self, member: int, place: tuple[str, str], key: int, to: int | None) -> None:
         table, column = place
-        self._try(member, f"update {table} set {column} = {_sql(to)} where id = {key}")
+        self.attempt(member, f"update {table} set {column} = {written(to)} where id = {key}")
 
     @rule(member=MEMBERS, table=st.sampled_from(list(COLUMNS)), key=KEYS, to=KEYS)
     def change_key(self, member: int, table: str, key: int, to: int) -> None:
-        self._try(member, f"update {table} set id = {to} where id = {key}")
+        self.attempt(member, f"update {table} set id = {to} where id = {key}")
 
     @rule(member=MEMBERS, table=st.sampled_from(list(COLUMNS)), key=KEYS)
     def delete(self, member: int, table: str, key: int) -> None:
-        self._try(member, f"delete from {table} where id = {key}")
-
-    @rule(number=st.integers(0, 2), is_applied=st.booleans())
-    def synchronise(self, number: int, is_applied: bool) -> None:  # noqa: FBT001 - of the rule
-        with nullcontext() if is_applied else nothing_applied_ahead():
-            self.merge.sync(number)
-
-    @rule(number=st.integers(0, 2), commits=COMMITS, is_before=st.booleans())
-    def synchronise_cut(self, number: int, commits: int, is_before: bool) -> None:  # noqa: FBT001 - of the rule
-        self.merge.cut_sync(number, commits, is_before=is_before)
+        self.attempt(member, f"delete from {table} where id = {key}")
 
     @rule(number=st.integers(0, 2), commits=COMMITS, member=WITHOUT_READERS, place=st.sampled_from(MOVES), key=KEYS)
     def synchronise_beside_moves(
         self, number: int, commits: int, member: int, place: tuple[str, str], key: int
     ) -> None:
         statement = f"update {place[0]} set {place[1]} = {key % 4 + 1} where id = {key}"
-        self.merge.sync_beside(number, commits, lambda: self._try(member, statement))
+        self.beside(number, commits, member, statement)
 
     @rule()
     def clean_up(self) -> None:
@@ -175,14 +151,6 @@ class MergingTrees(RuleBasedStateMachine):
 
     def come_to_rest(self) -> None:
         """After quiet rounds each has what the model says, foreign keys hold, and two more rounds move nothing."""
-        self.merge.settle(4)
+        self.require_quiet(4)
         require_belonging(self.merge)
-        require_foreign_keys(self.merge)
-        assert all(summary.is_quiet for summary in self.merge.settle(2))
-
-    def _try(self, member: int, statement: str) -> None:
-        attempt(self.merge.members[member], statement)
-
-
-def _sql(value: str | int | None) -> str:
-    return "null" if value is None else repr(value)
+        self.require_nothing_moves()

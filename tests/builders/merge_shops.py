@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import psycopg
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import rule
 
-from builders.merge_machines import COMMITS, KEYS, MEMBERS, TEXTS, WITHOUT_READERS, Opening, require_foreign_keys
-from builders.merged_databases import PUBLICATION, Member, Merge
+from builders.merge_machine_base import COMMITS, KEYS, MEMBERS, TEXTS, WITHOUT_READERS, MergeMachine, written
+from builders.merged_databases import PUBLICATION, Member
 from rowtide.merge.articles import FilterType, Partition
 
 REGIONS = ("n", "s", "n")
@@ -63,26 +63,13 @@ ROWS = (
 )
 
 
-class MergingShop(RuleBasedStateMachine):
+class MergingShop(MergeMachine):
     """Programs write at all nodes as they please; what their own constraints refuse does not happen."""
 
-    opening: ClassVar[Opening]
-    """Opens the hub and the subscribers, for one example."""
-    options: ClassVar[dict[str, Any]] = {}
-    """Of all articles."""
     record_options: ClassVar[dict[str, Any] | None] = None
     """Of the orders, if these are logical records; else they are numbered anew where two have one key."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._opened = ExitStack()
-        try:
-            members = type(self).opening(self._opened)
-            self.merge = Merge(members[0], members[1:])
-            self._begin(members)
-        except BaseException:
-            self._opened.close()
-            raise
+    def begin(self) -> None:
         self.regions = list(REGIONS)
         self.added: list[str] = []
         """The tables that have got a column, `extra`, at the hub."""
@@ -90,8 +77,9 @@ class MergingShop(RuleBasedStateMachine):
         """The tables of the rows that programs inserted."""
         self.deleted: set[str] = set()
         """The rows that a program deleted, anywhere."""
+        self._publish(self.merge.members)
 
-    def _begin(self, members: Sequence[Member]) -> None:
+    def _publish(self, members: Sequence[Member]) -> None:
         merge = self.merge.merge
         members[0].execute(*DEFINITIONS, *ROWS)
         merge.add_publication(PUBLICATION)
@@ -108,19 +96,13 @@ class MergingShop(RuleBasedStateMachine):
         for subscriber, region in zip(members[1:], REGIONS, strict=True):
             merge.add_subscription(PUBLICATION, subscriber.url, partition=Partition(region))
 
-    def teardown(self) -> None:
-        try:
-            self.come_to_rest()
-        finally:
-            self._opened.close()
-
     @rule(member=MEMBERS, key=KEYS, region=ANY_REGION)
     def insert_customer(self, member: int, key: int, region: str | None) -> None:
-        self._insert(member, "customer", f"{key}, {_text(region)}, 'c{member}'", f"id = {key}")
+        self._insert(member, "customer", f"{key}, {written(region)}, 'c{member}'", f"id = {key}")
 
     @rule(member=MEMBERS, key=KEYS, name=TEXTS)
     def insert_product(self, member: int, key: int, name: str | None) -> None:
-        self._insert(member, "product", f"{key}, {_text(name)}", f"id = {key}")
+        self._insert(member, "product", f"{key}, {written(name)}", f"id = {key}")
 
     @rule(member=MEMBERS, key=KEYS, customer=KEYS)
     def insert_order(self, member: int, key: int, customer: int) -> None:
@@ -138,31 +120,31 @@ class MergingShop(RuleBasedStateMachine):
 
     @rule(member=MEMBERS, table=st.sampled_from(NOTED), key=KEYS, note=TEXTS)
     def update_note(self, member: int, table: str, key: int, note: str | None) -> None:
-        self._try(member, f"update {table} set note = {_text(note)} where id = {key}")
+        self.attempt(member, f"update {table} set note = {written(note)} where id = {key}")
 
     @rule(member=MEMBERS, order=KEYS, number=NUMBERS, qty=KEYS)
     def update_line(self, member: int, order: int, number: int, qty: int) -> None:
-        self._try(member, f"update line set qty = {qty} where order_id = {order} and number = {number}")
+        self.attempt(member, f"update line set qty = {qty} where order_id = {order} and number = {number}")
 
     @rule(member=MEMBERS, key=KEYS, region=ANY_REGION)
     def move_customer(self, member: int, key: int, region: str | None) -> None:
-        self._try(member, f"update customer set region = {_text(region)} where id = {key}")
+        self.attempt(member, f"update customer set region = {written(region)} where id = {key}")
 
     @rule(member=MEMBERS, key=KEYS, customer=KEYS)
     def move_order(self, member: int, key: int, customer: int) -> None:
-        self._try(member, f"update orders set customer_id = {customer} where id = {key}")
+        self.attempt(member, f"update orders set customer_id = {customer} where id = {key}")
 
     @rule(member=MEMBERS, order=KEYS, number=NUMBERS, to=KEYS)
     def move_line(self, member: int, order: int, number: int, to: int) -> None:
-        self._try(member, f"update line set order_id = {to} where order_id = {order} and number = {number}")
+        self.attempt(member, f"update line set order_id = {to} where order_id = {order} and number = {number}")
 
     @rule(member=MEMBERS, key=KEYS, order=KEYS, number=NUMBERS)
     def move_parcel(self, member: int, key: int, order: int, number: int) -> None:
-        self._try(member, f"update parcel set order_id = {order}, number = {number} where id = {key}")
+        self.attempt(member, f"update parcel set order_id = {order}, number = {number} where id = {key}")
 
     @rule(member=MEMBERS, table=st.sampled_from(("customer", "product", "orders", "parcel")), key=KEYS, to=KEYS)
     def change_key(self, member: int, table: str, key: int, to: int) -> None:
-        self._try(member, f"update {table} set id = {to} where id = {key}")
+        self.attempt(member, f"update {table} set id = {to} where id = {key}")
 
     @rule(member=MEMBERS, table=st.sampled_from(("customer", "product", "orders", "parcel")), key=KEYS)
     def delete(self, member: int, table: str, key: int) -> None:
@@ -177,18 +159,10 @@ class MergingShop(RuleBasedStateMachine):
         for table in ("parcel", "line", "orders"):
             self._delete(member, table, f"{'id' if table == 'orders' else 'order_id'} = {key}")
 
-    @rule(number=st.integers(0, 2))
-    def synchronise(self, number: int) -> None:
-        self.merge.sync(number)
-
-    @rule(number=st.integers(0, 2), commits=COMMITS, is_before=st.booleans())
-    def synchronise_cut(self, number: int, commits: int, is_before: bool) -> None:  # noqa: FBT001 - of the rule
-        self.merge.cut_sync(number, commits, is_before=is_before)
-
     @rule(number=st.integers(0, 2), commits=COMMITS, member=WITHOUT_READERS, order=KEYS, qty=KEYS)
     def synchronise_beside_updates(self, number: int, commits: int, member: int, order: int, qty: int) -> None:
         update = f"update line set qty = {qty} where order_id = {order}"
-        self.merge.sync_beside(number, commits, lambda: self._ignore(member, update))
+        self.beside(number, commits, member, update)
 
     @rule(number=st.integers(0, 2), region=st.sampled_from(["n", "s"]))
     def move_device(self, number: int, region: str) -> None:
@@ -207,7 +181,7 @@ class MergingShop(RuleBasedStateMachine):
     @rule(member=MEMBERS, table=st.sampled_from(NOTED), key=KEYS, note=TEXTS)
     def set_added(self, member: int, table: str, key: int, note: str | None) -> None:
         with suppress(sqlite3.OperationalError, psycopg.errors.UndefinedColumn):
-            self._try(member, f"update {table} set extra = {_text(note)} where id = {key}")
+            self.attempt(member, f"update {table} set extra = {written(note)} where id = {key}")
 
     @rule()
     def clean_up(self) -> None:
@@ -215,14 +189,11 @@ class MergingShop(RuleBasedStateMachine):
 
     def come_to_rest(self) -> None:
         """After quiet rounds each has its partition's rows, foreign keys hold, and two more rounds move nothing."""
-        self.merge.settle(4)
-        for subscriber in self.merge.subscribers:
-            compared = self.merge.merge.validate(PUBLICATION, subscriber.url, checksum=True)
-            assert all(row.is_equal for row in compared), compared
+        self.require_quiet(4)
+        self.require_valid()
         self._require_same_answers()
-        require_foreign_keys(self.merge)
         self._require_nothing_lost()
-        assert all(summary.is_quiet for summary in self.merge.settle(2))
+        self.require_nothing_moves()
 
     def _require_same_answers(self) -> None:
         """Nodes answer their programs alike, as far as their rows go."""
@@ -245,30 +216,15 @@ class MergingShop(RuleBasedStateMachine):
         assert not lost, lost
 
     def _insert(self, member: int, table: str, values: str, condition: str) -> None:
-        if self._try(member, f"insert into {table} ({COLUMNS[table]}) values ({values})"):
+        if self.attempt(member, f"insert into {table} ({COLUMNS[table]}) values ({values})"):
             for rowguid in self._rowguids(member, table, condition):
                 self.inserted[rowguid] = table
 
     def _delete(self, member: int, table: str, condition: str) -> None:
         rowguids = self._rowguids(member, table, condition)
-        if self._try(member, f"delete from {table} where {condition}"):
+        if self.attempt(member, f"delete from {table} where {condition}"):
             self.deleted.update(rowguids)
 
     def _rowguids(self, member: int, table: str, condition: str) -> list[str]:
         found = self.merge.members[member].execute(f"select rowguid from {table} where {condition}")
         return [str(row[0]) for row in found]
-
-    def _try(self, member: int, statement: str) -> bool:
-        """Let a program do something; return whether its database took it."""
-        try:
-            self.merge.members[member].execute(statement)
-        except (sqlite3.IntegrityError, psycopg.IntegrityError):
-            return False
-        return True
-
-    def _ignore(self, member: int, statement: str) -> None:
-        self._try(member, statement)
-
-
-def _text(value: str | None) -> str:
-    return "null" if value is None else f"'{value}'"

@@ -16,7 +16,7 @@ from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
-from builders.merge_machines import require_foreign_keys
+from builders.merge_machine_base import require_foreign_keys
 from builders.merged_databases import PUBLICATION, FileMember, Merge, open_file_member
 from rowtide.merge.articles import FilterType
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import Any, ClassVar
+from collections.abc import Sequence
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import precondition, rule
 
-from builders.merge_machines import Opening, attempt, require_foreign_keys
+from builders.merge_machine_base import KEYS, TEXTS, MergeMachine
 from builders.merged_databases import PUBLICATION, Member, Merge, ServerMember
 
 DEFINITIONS = (
@@ -21,58 +20,45 @@ DEFINITIONS = (
 )
 DEVICES = 2
 MEMBERS = st.integers(0, DEVICES)
-KEYS = st.integers(1, 4)
-TEXTS = st.sampled_from(["a", "b", "c", None])
 NUMBERS = st.integers(1, 3) | st.none()
 NAMES = st.sampled_from(["c0", "c1", "c2", "n0", "n1", "n2"])
 """Names with c are of texts, those with n of numbers."""
 CLAUSES = st.sampled_from(["", " default {}", " not null default {}"])
-COMMITS = st.integers(1, 14)
 _OWN = ("id", "customer_id", "rowguid")
 
 
-class ChangingSchemas(RuleBasedStateMachine):
+class ChangingSchemas(MergeMachine):
     """Orders get, lose, rename and retype columns; the article of visits comes and goes."""
 
-    opening: ClassVar[Opening]
-    options: ClassVar[dict[str, Any]] = {}
+    def make(self, members: Sequence[Member]) -> Merge:
+        return Merge(members[0], members[1 : DEVICES + 1])
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._opened = ExitStack()
-        members = type(self).opening(self._opened)
-        self.merge = Merge(members[0], members[1 : DEVICES + 1])
+    def begin(self) -> None:
         options = {"compensate_for_errors": True} | self.options
         self.merge.begin(*DEFINITIONS, customer=options, orders=options)
         self.visits = "outside"
 
-    def teardown(self) -> None:
-        try:
-            self.come_to_rest()
-        finally:
-            self._opened.close()
-
     @rule(member=MEMBERS, key=KEYS, name=TEXTS)
     def insert_customer(self, member: int, key: int, name: str | None) -> None:
-        self._try(member, f"insert into customer (id, name) values ({key}, {_literal('c', name)})")
+        self.attempt(member, f"insert into customer (id, name) values ({key}, {_literal('c', name)})")
 
     @rule(member=MEMBERS, key=KEYS)
     def delete_customer(self, member: int, key: int) -> None:
-        self._try(member, f"delete from customer where id = {key}")
+        self.attempt(member, f"delete from customer where id = {key}")
 
     @rule(member=MEMBERS, key=KEYS, customer=KEYS)
     def insert_order(self, member: int, key: int, customer: int) -> None:
-        self._try(member, f"insert into orders (id, customer_id) values ({key}, {customer})")
+        self.attempt(member, f"insert into orders (id, customer_id) values ({key}, {customer})")
 
     @rule(member=MEMBERS, key=KEYS)
     def delete_order(self, member: int, key: int) -> None:
-        self._try(member, f"delete from orders where id = {key}")
+        self.attempt(member, f"delete from orders where id = {key}")
 
     @rule(member=MEMBERS, key=KEYS, name=NAMES, text=TEXTS, number=NUMBERS)
     def update_order(self, member: int, key: int, name: str, text: str | None, number: int | None) -> None:
         if name in self._columns(member):
             value = _literal(name, text if name[0] == "c" else number)
-            self._try(member, f"update orders set {name} = {value} where id = {key}")
+            self.attempt(member, f"update orders set {name} = {value} where id = {key}")
 
     @rule(name=NAMES, clause=CLAUSES, is_told=st.booleans())
     def add_column(self, name: str, clause: str, is_told: bool) -> None:  # noqa: FBT001 - of the rule
@@ -106,7 +92,7 @@ class ChangingSchemas(RuleBasedStateMachine):
     @rule(number=st.integers(1, DEVICES))
     def add_own_column(self, number: int) -> None:
         if "mine" not in self._columns(number):
-            self._try(number, "alter table orders add column mine varchar(10)")
+            self.attempt(number, "alter table orders add column mine varchar(10)")
 
     @precondition(lambda self: self.visits == "outside")
     @rule()
@@ -124,28 +110,17 @@ class ChangingSchemas(RuleBasedStateMachine):
     def insert_visit(self, member: int, key: int, customer: int, place: str | None) -> None:
         if member == 0 or _columns(self.merge.members[member], "visit"):
             values = f"{key}, {customer}, {_literal('c', place)}"
-            self._try(member, f"insert into visit (id, customer_id, place) values ({values})")
-
-    @rule(number=st.integers(0, DEVICES - 1))
-    def synchronise(self, number: int) -> None:
-        self.merge.sync(number)
-
-    @rule(number=st.integers(0, DEVICES - 1), commits=COMMITS, is_before=st.booleans())
-    def synchronise_cut(self, number: int, commits: int, is_before: bool) -> None:  # noqa: FBT001 - of the rule
-        self.merge.cut_sync(number, commits, is_before=is_before)
+            self.attempt(member, f"insert into visit (id, customer_id, place) values ({values})")
 
     def come_to_rest(self) -> None:
         """After quiet rounds all have the same rows, foreign keys hold, and two more rounds move nothing."""
-        self.merge.settle(3)
+        self.require_quiet(3)
         tables = ["customer", "orders", *(["visit"] if self.visits == "published" else [])]
         for table in tables:
             columns = ", ".join(sorted(_columns(self.merge.hub, table) - {"rowguid"}))
             self.merge.require_equal(table, columns=f"{columns}, cast(rowguid as varchar(36))")
-        for subscriber in self.merge.subscribers:
-            compared = self.merge.merge.validate(PUBLICATION, subscriber.url, checksum=True)
-            assert all(row.is_equal for row in compared), compared
-        require_foreign_keys(self.merge)
-        assert all(summary.is_quiet for summary in self.merge.settle(2))
+        self.require_valid()
+        self.require_nothing_moves()
 
     def _alter(self, clause: str, *, is_told: bool) -> None:
         if is_told:
@@ -155,9 +130,6 @@ class ChangingSchemas(RuleBasedStateMachine):
 
     def _columns(self, member: int) -> set[str]:
         return _columns(self.merge.members[member], "orders") - set(_OWN)
-
-    def _try(self, member: int, statement: str) -> None:
-        attempt(self.merge.members[member], statement)
 
 
 def _columns(member: Member, table: str) -> set[str]:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from builders.merge_machines import require_foreign_keys
+from builders.merge_machine_base import require_foreign_keys
 from builders.merged_databases import Member, Merge
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.errors import KeyNotNumbered, ParentInInbox

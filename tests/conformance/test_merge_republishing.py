@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from builders.merge_machines import attempt
+from builders.merge_machine_base import attempt
 from builders.merged_databases import PUBLICATION, Member, Merge
 from fixtures.merged import live_if_a_server, open_member
 from rowtide.merge.articles import Partition, SubscriberType

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine
 
-from builders.merge_machines import Merging, MergingPartitions, Opening, open_files, open_mixed
+from builders.merge_machine_base import Opening, open_files, open_mixed, run_machine
+from builders.merge_machines import Merging, MergingPartitions
 from builders.merge_shops import MergingShop
 from builders.merged_databases import Member
 from rowtide.databases.postgres.embedded import EmbeddedServer
@@ -28,7 +28,7 @@ PLACES = {"server hub": (0, 2), "file hub": (1, 3)}
 @TRACKING
 @MACHINES
 def test_files_come_to_rest(machine: type[RuleBasedStateMachine], tracked_by: dict[str, Any], examples: int) -> None:
-    _run(machine, open_files, tracked_by, examples)
+    run_machine(machine, open_files, examples, options=tracked_by)
 
 
 COMPARING = {
@@ -57,8 +57,8 @@ COMBINING = {
 def test_files_come_to_rest_with_any_resolver(
     resolvers: dict[str, str], options: dict[str, Any], examples: int
 ) -> None:
-    made = {"opening": staticmethod(open_files), "options": options, "resolvers": resolvers}
-    _run_steps(type("Resolving", (Merging,), made), examples, 25 if examples > 1 else 6)
+    steps = 25 if examples > 1 else 6
+    run_machine(Merging, open_files, examples, steps, options=options, resolvers=resolvers)
 
 
 @pytest.mark.exhaustive
@@ -77,7 +77,7 @@ def test_nodes_of_both_kinds_come_to_rest(
     def opening(opened: ExitStack) -> Sequence[Member]:
         return open_mixed(opened, server, PLACES[servers_are])
 
-    _run(machine, opening, tracked_by, examples)
+    run_machine(machine, opening, examples, options=tracked_by)
 
 
 SHOPS = pytest.mark.parametrize(
@@ -121,19 +121,4 @@ def test_shops_of_both_kinds_come_to_rest(
 def _run_shop(
     opening: Opening, records: dict[str, Any] | None, options: dict[str, Any], examples: int, steps: int
 ) -> None:
-    made = {"opening": staticmethod(opening), "options": options, "record_options": records}
-    _run_steps(type("Shop", (MergingShop,), made), examples, steps)
-
-
-def _run(machine: type[RuleBasedStateMachine], opening: Opening, tracked_by: dict[str, Any], examples: int) -> None:
-    chosen = type(machine.__name__, (machine,), {"opening": staticmethod(opening), "options": tracked_by})
-    _run_steps(chosen, examples, 25)
-
-
-def _run_steps(machine: type[RuleBasedStateMachine], examples: int, steps: int) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
-    )
+    run_machine(MergingShop, opening, examples, steps, options=options, record_options=records)

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.merge_machines import Opening, open_files, open_mixed
+from builders.merge_machine_base import Opening, open_files, open_mixed
 from builders.merged_databases import Member, Merge, ServerMember
 from rowtide.databases.postgres.embedded import EmbeddedServer
 

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from builders.join_machines import MergingTrees
-from builders.merge_machines import Opening, open_files, open_mixed
+from builders.merge_machine_base import open_files, open_mixed, run_machine
 from builders.merged_databases import Member
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
@@ -21,7 +19,7 @@ PLACES = {"server hub": (0, 2), "file hub": (1, 3)}
 
 @pytest.mark.parametrize("examples", [1, pytest.param(15, marks=pytest.mark.exhaustive), pytest.param(400, marks=SOAK)])
 def test_files_have_what_the_model_says(examples: int) -> None:
-    run(open_files, examples)
+    run_machine(MergingTrees, open_files, examples)
 
 
 @pytest.mark.exhaustive
@@ -32,14 +30,4 @@ def test_nodes_have_what_the_model_says(examples: int, servers_are: str, server:
     def opening(opened: ExitStack) -> Sequence[Member]:
         return open_mixed(opened, server, PLACES[servers_are])
 
-    run(opening, examples)
-
-
-def run(opening: Opening, examples: int) -> None:
-    chosen = type("MergingTrees", (MergingTrees,), {"opening": staticmethod(opening)})
-    run_state_machine_as_test(
-        chosen,
-        settings=settings(
-            max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
-    )
+    run_machine(MergingTrees, opening, examples)

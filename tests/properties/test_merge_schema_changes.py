@@ -7,10 +7,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
-from builders.merge_machines import Opening, open_files, open_mixed
+from builders.merge_machine_base import open_files, open_mixed, run_machine
 from builders.merged_databases import Member
 from builders.schema_machines import ChangingSchemas
 from rowtide.databases.postgres.embedded import EmbeddedServer
@@ -26,7 +24,7 @@ PLACES = {"server hub": (0, 2), "file hub": (2,)}
 @pytest.mark.parametrize("examples", [2, pytest.param(20, marks=pytest.mark.exhaustive), pytest.param(300, marks=SOAK)])
 @TRACKING
 def test_files_follow_any_change_of_schemas(tracked_by: dict[str, Any], examples: int) -> None:
-    _run(open_files, tracked_by, examples)
+    run_machine(ChangingSchemas, open_files, examples, options=tracked_by)
 
 
 @pytest.mark.exhaustive
@@ -40,16 +38,4 @@ def test_nodes_of_both_kinds_follow_any_change(
     def opening(opened: ExitStack) -> Sequence[Member]:
         return open_mixed(opened, server, PLACES[servers_are])
 
-    _run(opening, tracked_by, examples)
-
-
-def _run(opening: Opening, tracked_by: dict[str, Any], examples: int) -> None:
-    chosen = type(
-        ChangingSchemas.__name__, (ChangingSchemas,), {"opening": staticmethod(opening), "options": tracked_by}
-    )
-    run_state_machine_as_test(
-        chosen,
-        settings=settings(
-            max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
-    )
+    run_machine(ChangingSchemas, opening, examples, options=tracked_by)
