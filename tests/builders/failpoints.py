@@ -67,6 +67,9 @@ JOINING_FAILPOINTS = tuple(
     for step in ("article_preparation", "article_readiness", "article_joining")
     for side in ("before", "after")
 )
+REPAIR_FAILPOINTS = tuple(
+    f"{step}.{side}" for step in ("repair_commit", "repair_record", "repair_forget") for side in ("before", "after")
+)
 LEAVING_FAILPOINTS = ("article_detachment.before", "article_detachment.after")
 BASE_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("snapshot_event", "base_chunk", "snapshot_request") for side in ("before", "after")

@@ -6,6 +6,7 @@ import typer
 
 from rowtide.cli import (
     replication_articles,
+    replication_comparing,
     replication_listings,
     replication_publishing,
     replication_running,
@@ -22,3 +23,4 @@ app.add_typer(replication_listings.app)
 app.add_typer(replication_subscribing.app)
 app.add_typer(replication_running.app)
 app.add_typer(replication_status.app)
+app.add_typer(replication_comparing.app)

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from rowtide.cli.health import print_unwell
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output import Format, notes, print_listed
+from rowtide.cli.output import Format, print_listed
 from rowtide.cli.replication_options import Publication, SomePublication, SomeSubscriber
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
-from rowtide.replication.inspection.compare_options import CompareOptions
-
-if TYPE_CHECKING:
-    from rowtide.replication.inspection.differences import RowDifference
-    from rowtide.replication.inspection.validating import ArticleValidation
 
 app = typer.Typer()
 
@@ -65,22 +59,6 @@ _KEPT_CONFLICT = {
     "resolution": "resolution",
     "delivered": "new_row",
     "present": "present_rows",
-}
-_ARTICLE_VALIDATION = {
-    "subscriber": "subscriber",
-    "article": "article",
-    "result": "result",
-    "published": "published_rows",
-    "subscribed": "subscriber_rows",
-}
-
-_ROW_DIFFERENCE = {
-    "subscriber": "subscriber",
-    "article": "article",
-    "difference": "difference",
-    "key": "key",
-    "published": "published",
-    "subscribed": "subscribed",
 }
 
 
@@ -195,84 +173,3 @@ def tracer_tokens(db: Db, publication: Publication, form: ListingFormat = Format
     from rowtide.replication.tracers import TracerArrival
 
     print_listed(TracerArrival, listed, form, _TRACER_ARRIVAL, wide=wide)
-
-
-@app.command(epilog="Example: rowtide replication validate shop --checksum --db postgresql://localhost/shop")
-def validate(
-    db: Db,
-    publication: Publication,
-    article: Annotated[str | None, typer.Option(help="Of this article, by its name or table; default: all.")] = None,
-    subscriber: SomeSubscriber = None,
-    wait: Annotated[
-        float,
-        typer.Option(help="Seconds to wait, while a process delivers, for what cannot be compared yet.", min=0),
-    ] = 10,
-    form: ListingFormat = Format.TABLE,
-    *,
-    checksum: Annotated[bool, typer.Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
-    differences: Annotated[
-        bool, typer.Option("--differences", help="List the rows that differ, by key, with what differs.")
-    ] = False,
-    wide: Wide = False,
-) -> None:
-    """Compare subscribers' rows with the published ones while both change (SQL Server: sp_publication_validation).
-
-    The published rows are compared as they were at the subscriber's position. If no process reads the log, this one
-    does for a moment. Exit code 1 if rows differ (20574) or could not be compared (7235).
-    """
-    replication = connect(db).replication
-    with notes.status("Comparing ...") as shown:
-        options = CompareOptions(
-            article=article,
-            subscriber=subscriber,
-            wait_s=wait,
-            on_compare=lambda where, name, number, of: shown.update(f"{name} at {where} ({number} of {of})"),
-        )
-        if differences:
-            _print_differences(publication, replication.find_differences(publication, **options), form, wide=wide)
-            return
-        listed = replication.validate(publication, checksum=checksum, **options)
-
-    from rowtide.replication.errors import ValidationFailed
-    from rowtide.replication.inspection.validating import FAILED, ArticleValidation
-
-    print_listed(ArticleValidation, listed, form, _ARTICLE_VALIDATION, wide=wide)
-    for row in listed:
-        if row.left_out:
-            notes.print(f"Not compared at {row.subscriber}: {row.article}.{', '.join(row.left_out)}, not delivered.")
-    failed = [row for row in listed if row.message == FAILED]
-    if failed:
-        raise ValidationFailed(publication, len(failed), len(listed))
-    _require_compared(publication, listed)
-
-
-def _print_differences(publication: str, found: Iterable[RowDifference], form: Format, *, wide: bool) -> None:
-    """Print differences as they are found. Raises `RowsDiffer`, `ArticlesNotCompared`."""
-    from rowtide.replication.errors import RowsDiffer
-    from rowtide.replication.inspection.differences import RowDifference
-
-    uncompared: list[RowDifference] = []
-    count = 0
-
-    def rows() -> Iterator[RowDifference]:
-        nonlocal count
-        for difference in found:
-            if difference.reason is not None:
-                uncompared.append(difference)
-            else:
-                count += 1
-                yield difference
-
-    json_texts = ("key", "published", "subscribed")
-    print_listed(RowDifference, rows(), form, _ROW_DIFFERENCE, wide=wide, json_texts=json_texts)
-    if count:
-        raise RowsDiffer(publication, count)
-    _require_compared(publication, uncompared)
-
-
-def _require_compared(publication: str, found: Iterable[ArticleValidation | RowDifference]) -> None:
-    from rowtide.replication.errors import ArticlesNotCompared
-
-    reasons = [f"{one.article} at {one.subscriber}: {one.reason}" for one in found if one.reason is not None]
-    if reasons:
-        raise ArticlesNotCompared(publication, len(reasons), "; ".join(reasons))

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
+    from rowtide.replication.repair_records import RepairedRow
+    from rowtide.replication.repairing import Repair
     from rowtide.replication.running.custom_scripting import ScriptedChange
     from rowtide.replication.snapshot.agent import SnapshotReport
     from rowtide.replication.spark.backlogs import DeliveredBacklog
@@ -72,6 +74,8 @@ __all__ = [
     "LogEnding",
     "OpenedSource",
     "Operation",
+    "Repair",
+    "RepairedRow",
     "ReplicationRehearsal",
     "Resolver",
     "RowDifference",
@@ -123,6 +127,8 @@ _HOMES = {
     "LogEnding": "rowtide.replication.publishing.publications",
     "OpenedSource": "rowtide.log.postgres.provision",
     "Operation": "rowtide.core.operations",
+    "Repair": "rowtide.replication.repairing",
+    "RepairedRow": "rowtide.replication.repair_records",
     "ReplicationRehearsal": "rowtide.replication.api",
     "Resolver": "rowtide.replication.conflicts",
     "RowDifference": "rowtide.replication.inspection.differences",

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
+    from rowtide.replication.repair_records import RepairedRow
+    from rowtide.replication.repairing import Repair
     from rowtide.replication.spark.backlogs import DeliveredBacklog
     from rowtide.replication.targets.kept_conflicts import KeptConflict
     from rowtide.replication.targets.sequences import SyncedSequence
@@ -425,6 +427,28 @@ class TransactionalReplication(ArticlePublishing):
 
         wanted = validating.find_wanted(self._engine, self._url, publication, options)
         return differences.find_differences(self._engine, self._url, wanted, options)
+
+    def repair(
+        self, publication: str, *, delete_extra: bool = False, **options: Unpack[CompareOptions]
+    ) -> Iterator[Repair]:
+        """Make the rows that differ at subscribers what is published, while both change; yield what became of each.
+
+        Rows that are extra at a subscriber are deleted only with `delete_extra`. An agent that delivers meanwhile waits
+        for each transaction of a repair, and goes on. Idempotent; nothing is done before the first row is asked for.
+        """
+        from rowtide.replication import repairing
+        from rowtide.replication.inspection import validating
+
+        wanted = validating.find_wanted(self._engine, self._url, publication, options)
+        return repairing.repair(self._engine, self._url, wanted, options, delete_extra=delete_extra)
+
+    def list_repairs(self, publication: str | None = None) -> Sequence[RepairedRow]:
+        """Return the rows that were repaired at subscribers, newest first; kept as long as the subscription."""
+        from rowtide.replication import repair_records
+
+        with translated(), self._engine.connect() as connection:
+            _require_publication(connection, publication)
+            return repair_records.list_repairs(connection, publication) if definitions.is_made(connection) else ()
 
     def deliver_backlogs(
         self, publication: str | None = None, *, spark: SparkSession | None = None, **settings: Unpack[SettingsChanges]

@@ -857,9 +857,22 @@ class RowsDiffer(RowtideError):
 
     number = 7237
     fact = "{count} rows at subscribers of {publication} differ from the published ones"
-    hint = "Run `rowtide replication reinitialize`, which copies the tables again."
+    hint = "Run `rowtide replication validate --repair`, or `rowtide replication reinitialize`, which copies all rows."
     publication: str
     count: int
+
+
+@numbered
+class RowsNotRepaired(RowtideError):
+    """Rows at subscribers still differ from the published rows after a repair."""
+
+    number = 7238
+    fact = "{count} rows at subscribers of {publication} were not repaired: {extra} extra, {refused} refused"
+    hint = "--delete-extra deletes extra rows, which may be what others are refused for; the reasons are listed."
+    publication: str
+    count: int
+    extra: int
+    refused: int
 
 
 @numbered

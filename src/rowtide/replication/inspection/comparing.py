@@ -6,7 +6,7 @@ The subscriber is read first: what it has is then visible at the publisher.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -72,7 +72,15 @@ class Comparison:
         position, _ = find_position(state, subscription, article, resumed)
         require_between(state, subscription, article, position, self.end)
         published = self.published
-        return Move(article, subscription.forwards, published.snapshot, position, self.end, published.unseen_since)
+        return Move(
+            article,
+            forwards=subscription.forwards,
+            snapshot=published.snapshot,
+            position=position,
+            begin=Position.of(state.epoch, published.begin),
+            end=self.end,
+            unseen_since=published.unseen_since,
+        )
 
     def list_changes(self, move: Move, *, with_values: bool) -> Iterator[tuple[Row, int]]:
         """Yield the rows that come and go on the move, a segment in memory at a time. Raises `NotComparable`."""
@@ -93,24 +101,41 @@ class Comparison:
             return published.result(), present
 
 
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """A publisher read in a snapshot; the log store has what it sees, which is before `end`."""
+
+    rows: PublishedRows
+    manifest: Manifest
+    end: Position
+
+
 @contextmanager
 def open_comparison(
     engine: Engine, url: str, subscription: Subscription, articles: Sequence[Article]
 ) -> Iterator[Comparison]:
-    """Read a subscriber and its publisher in a snapshot each, and the log as far as the publisher's sees.
+    """Read a subscriber and its publisher in a snapshot each. Raises what opening a subscriber raises, and as
+    `open_publisher`.
+    """
+    with kind_of(subscription.subscriber).open_rows(subscription, articles) as subscribed:
+        held = tuple(map(bound, subscribed.articles, articles))
+        with open_publisher(engine, url, held) as publisher:
+            yield Comparison(subscription, publisher.rows, subscribed, publisher.manifest, publisher.end, held)
 
-    Raises what opening a subscriber raises, `LogNotRead`, and what reading the log raises.
+
+@contextmanager
+def open_publisher(engine: Engine, url: str, articles: Sequence[Article]) -> Iterator[Publisher]:
+    """Read a publisher in a snapshot, and the log as far as that sees.
+
+    Raises `LogNotRead`, and what reading the log raises.
     """
     with translated(), engine.connect() as connection:
         manifest = open_own_manifest(read_source(connection, url))
-    with kind_of(subscription.subscriber).open_rows(subscription, articles) as subscribed:
-        held = tuple(map(bound, subscribed.articles, articles))
-        with open_published(url, held) as published:
-            with translated(), engine.begin() as connection:
-                mark = mark_log(connection)
-            read_log(engine, url, manifest, mark)
-            end = Position.of(manifest.state.epoch, mark + 1)
-            yield Comparison(subscription, published, subscribed, manifest, end, held)
+    with open_published(url, articles) as published:
+        with translated(), engine.begin() as connection:
+            mark = mark_log(connection)
+        read_log(engine, url, manifest, mark)
+        yield Publisher(published, manifest, Position.of(manifest.state.epoch, mark + 1))
 
 
 _COPIED_STILL = "it is copied still, to join its subscription"
@@ -123,7 +148,7 @@ def compare_all(
     options: CompareOptions,
     compare: Callable[[Comparison, Article], Iterator[Found]],
     not_compared: Callable[[Subscription, Article, str], Found],
-) -> Iterator[Found]:
+) -> Generator[Found]:
     """Yield what is found in each article of subscriptions.
 
     One for which `compare` raises `NotComparable` is compared again for a while, as long as a process delivers; then

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby, islice
@@ -86,7 +86,8 @@ def find_differing(comparison: Comparison, move: Move) -> Iterator[DifferingRow]
     chosen = differing(add_to_buckets(article, published, moved, BUCKETS, with_checksum=True), present)
     if not chosen:
         return
-    changes = _changes_of(article, comparison.list_changes(move, with_values=True), chosen)
+    in_buckets = lambda key: hash_row(article.key_columns, key) & BUCKETS - 1 in chosen  # noqa: E731
+    changes = changes_by_key(article, comparison.list_changes(move, with_values=True), in_buckets)
     theirs = comparison.published.rows.list_rows(article, BUCKETS, chosen)
     ours = comparison.subscribed.rows.list_rows(article, BUCKETS, chosen)
     found = differing_keys(article, theirs, ours, changes)
@@ -113,11 +114,12 @@ def moved_rows(article: Article, rows: Iterable[Row], keys: Iterable[Row], chang
     return {key_of(article, row): row for row, count in counts.items() if count > 0}
 
 
-def _changes_of(article: Article, changes: Iterable[tuple[Row, int]], chosen: frozenset[int]) -> Changes:
+def changes_by_key(article: Article, changes: Iterable[tuple[Row, int]], is_wanted: Callable[[Row], bool]) -> Changes:
+    """Return the changes of some keys."""
     found: dict[Row, list[tuple[Row, int]]] = defaultdict(list)
     for row, sign in changes:
         key = key_of(article, row)
-        if hash_row(article.key_columns, key) & BUCKETS - 1 in chosen:
+        if is_wanted(key):
             found[key].append((row, sign))
     return found
 

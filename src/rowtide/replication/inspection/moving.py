@@ -43,9 +43,10 @@ class NotComparable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """From a snapshot of the publisher to an article's position; the log has all that the snapshot sees before `end`.
+    """From a snapshot of the publisher to an article's position.
 
-    Commits that the snapshot does not see may have been in the log since `unseen_since`; None if there are none.
+    The snapshot sees what is in the log before `begin`, unless a commit has waited since `unseen_since` (None if none
+    has), and nothing from `end` on.
     Without `forwards`, changes that the publisher received from others are in place: the subscriber has them of itself.
     """
 
@@ -53,6 +54,7 @@ class Move:
     forwards: bool
     snapshot: TransactionSnapshot
     position: Position
+    begin: Position
     end: Position
     unseen_since: datetime | None
 
@@ -61,7 +63,8 @@ class Move:
         tables = {table_id for table_id, _ in self._list_shapes(state)}
         since = self.unseen_since
         unseen = () if since is None else tuple(one for one in state.segments if one.created_at >= since)
-        found = dict.fromkeys((*unseen, *segments_between(state, self.position, self.end)))
+        between = segments_between(state, min(self.position, self.begin), max(self.position, self.end))
+        found = dict.fromkeys((*unseen, *between))
         return tuple(segment for segment in found if not tables.isdisjoint(segment.tables))
 
     def list_changes(self, state: ManifestState, records: pa.Table, *, with_values: bool) -> Iterator[tuple[Row, int]]:

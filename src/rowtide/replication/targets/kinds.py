@@ -22,17 +22,20 @@ from rowtide.replication.targets.postgres import compared_rows as postgres_rows
 from rowtide.replication.targets.postgres import delivery as postgres_delivery
 from rowtide.replication.targets.postgres import identity as postgres_identity
 from rowtide.replication.targets.postgres import joining as postgres_joining
+from rowtide.replication.targets.postgres import repairs as postgres_repairs
 from rowtide.replication.targets.postgres import scripted_objects as postgres_scripted
 from rowtide.replication.targets.postgres import sequences as postgres_sequences
 from rowtide.replication.targets.postgres import snapshot_target as postgres_snapshot
 from rowtide.replication.targets.postgres import subscriber as postgres_subscriber
 from rowtide.replication.targets.postgres.conflicts import delivery as postgres_conflicts
 from rowtide.replication.targets.postgres.conflicts import kept as postgres_kept
+from rowtide.replication.targets.repairing import RepairOutbox, RepairTransaction
 from rowtide.replication.targets.sequences import PublishedSequence, SyncedSequence
 from rowtide.replication.targets.sqlite import compared_rows as sqlite_rows
 from rowtide.replication.targets.sqlite import delivery as sqlite_delivery
 from rowtide.replication.targets.sqlite import identity as sqlite_identity
 from rowtide.replication.targets.sqlite import joining as sqlite_joining
+from rowtide.replication.targets.sqlite import repairs as sqlite_repairs
 from rowtide.replication.targets.sqlite import snapshot_target as sqlite_snapshot
 from rowtide.replication.targets.sqlite import subscriber as sqlite_subscriber
 
@@ -61,6 +64,8 @@ class SubscriberKind:
     open_snapshot: Callable[[Subscription], SnapshotTarget]
     open_rows: Callable[[Subscription, Sequence[Article]], AbstractContextManager[SubscribedRows]]
     list_conflicts: Callable[[Subscription], Sequence[KeptConflict]]
+    open_repair: Callable[[Subscription, Sequence[Article]], AbstractContextManager[RepairTransaction]]
+    open_outbox: Callable[[Subscription], AbstractContextManager[RepairOutbox]]
     move_sequences: Callable[[str, Sequence[PublishedSequence]], Sequence[SyncedSequence]]
     find_status: Callable[[str, str], SnapshotStatus | None]
     has_joined: Callable[[str, str], bool]
@@ -85,6 +90,8 @@ KINDS: Mapping[DatabaseKind, SubscriberKind] = {
         postgres_snapshot.PostgresSnapshotTarget.open,
         postgres_rows.open_subscribed,
         postgres_kept.list_kept,
+        postgres_repairs.open_repair,
+        postgres_repairs.open_outbox,
         postgres_sequences.move,
         postgres_joining.find_status,
         postgres_joining.has_joined,
@@ -102,6 +109,8 @@ KINDS: Mapping[DatabaseKind, SubscriberKind] = {
         sqlite_rows.open_subscribed,
         # Others do not write to a file's tables.
         lambda _subscription: (),
+        sqlite_repairs.open_repair,
+        sqlite_repairs.open_outbox,
         # A file numbers its rows behind those that it has.
         lambda _url, _published: (),
         sqlite_joining.find_status,

@@ -34,7 +34,13 @@ def move_of(known: Article, xmax: int, position: int) -> Move:
     """Return a move from what transactions below `xmax` have committed."""
     snapshot = TransactionSnapshot(xmax, xmax, ())
     return Move(
-        known, forwards=False, snapshot=snapshot, position=Position(position), end=Position(999), unseen_since=None
+        known,
+        forwards=False,
+        snapshot=snapshot,
+        position=Position(position),
+        begin=Position(0),
+        end=Position(999),
+        unseen_since=None,
     )
 
 

@@ -73,11 +73,12 @@ class PostgresRows:
 class PublishedRows:
     """The published rows in one snapshot of the publisher.
 
-    `obstacles` say why an article's rows cannot be read as the subscriber has them, by id. Commits that the snapshot
-    does not see may have been in the log since `unseen_since`; None if there are none.
+    `obstacles` say why an article's rows cannot be read as the subscriber has them, by id. What is before the log
+    position `begin` is seen by the snapshot, unless its commit has waited since `unseen_since`; None if none has.
     """
 
     rows: PostgresRows
+    begin: int
     snapshot: TransactionSnapshot
     unseen_since: datetime | None
     obstacles: Mapping[str, str]
@@ -122,6 +123,8 @@ def open_published(url: str, articles: Sequence[Article]) -> Iterator[PublishedR
         tables: dict[str, ReadTable] = {}
         obstacles: dict[str, str] = {}
         with translated():
+            begin = connection.execute("select (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone()
+            assert begin is not None
             found = _lock(connection, articles, obstacles)
             row = connection.execute("select pg_current_snapshot()::text").fetchone()
             assert row is not None
@@ -131,9 +134,8 @@ def open_published(url: str, articles: Sequence[Article]) -> Iterator[PublishedR
         for article in articles:
             if article.article_id not in obstacles:
                 _sort(article, as_published(article, found[article.article_id]), tables, obstacles)
-        yield PublishedRows(
-            PostgresRows(connection, tables), snapshot, since[0] if since is not None else None, obstacles
-        )
+        unseen_since = since[0] if since is not None else None
+        yield PublishedRows(PostgresRows(connection, tables), int(begin[0]), snapshot, unseen_since, obstacles)
 
 
 def _sort(article: Article, read: ReadTable | str, tables: dict[str, ReadTable], obstacles: dict[str, str]) -> None:

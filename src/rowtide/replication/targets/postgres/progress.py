@@ -58,6 +58,12 @@ create table if not exists {SCHEMA}."MSreplication_articles" (
     primary key (subscription_guid, article_id))
 """,
     f'alter table {SCHEMA}."MSreplication_articles" add column if not exists joined_as text',
+    f"""
+create table if not exists {SCHEMA}."MSrepairs" (
+    subscription_guid text references {SCHEMA}."MSreplication_subscriptions" on delete cascade,
+    repair_id text, ordinal int, record text not null,
+    primary key (subscription_guid, repair_id, ordinal))
+""",
     *origins.OBJECTS,
     restorations.CREATION,
     *kept.OBJECTS,

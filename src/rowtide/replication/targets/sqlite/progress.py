@@ -23,7 +23,8 @@ OBJECTS = "MSreplication_objects"
 CHUNKS = "MSsnapshot_chunks"
 STATEMENTS = "MSsnapshot_statements"
 ARTICLES = "MSreplication_articles"
-OWN_TABLES = (SUBSCRIPTIONS, OBJECTS, CHUNKS, STATEMENTS, ARTICLES, restorations.RESTORATIONS)
+REPAIRS = "MSrepairs"
+OWN_TABLES = (SUBSCRIPTIONS, OBJECTS, CHUNKS, STATEMENTS, ARTICLES, REPAIRS, restorations.RESTORATIONS)
 """Names that no published table may have."""
 
 CREATIONS = (
@@ -53,6 +54,11 @@ create table if not exists {STATEMENTS} (
 create table if not exists {ARTICLES} (
     subscription_guid text not null, article_id text not null, definition text not null,
     primary key (subscription_guid, article_id))
+""",
+    f"""
+create table if not exists {REPAIRS} (
+    subscription_guid text not null, repair_id text not null, ordinal integer not null, record text not null,
+    primary key (subscription_guid, repair_id, ordinal))
 """,
     restorations.CREATION,
 )

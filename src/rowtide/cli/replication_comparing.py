@@ -1,0 +1,185 @@
+"""`rowtide replication`: subscribers compared with their publisher, and repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rowtide.cli.options import Db, ListingFormat, Wide
+from rowtide.cli.output import Format, notes, print_listed
+from rowtide.cli.replication_options import Publication, SomePublication, SomeSubscriber
+from rowtide.handle import connect
+from rowtide.replication.inspection.compare_options import CompareOptions
+
+if TYPE_CHECKING:
+    from rowtide.replication.inspection.differences import RowDifference
+    from rowtide.replication.inspection.validating import ArticleValidation
+    from rowtide.replication.repairing import Repair
+
+app = typer.Typer()
+
+_ARTICLE_VALIDATION = {
+    "subscriber": "subscriber",
+    "article": "article",
+    "result": "result",
+    "published": "published_rows",
+    "subscribed": "subscriber_rows",
+}
+
+_ROW_DIFFERENCE = {
+    "subscriber": "subscriber",
+    "article": "article",
+    "difference": "difference",
+    "key": "key",
+    "published": "published",
+    "subscribed": "subscribed",
+}
+_REPAIR = {
+    "subscriber": "subscriber",
+    "article": "article",
+    "action": "action",
+    "key": "key",
+    "before": "before",
+    "after": "after",
+    "reason": "reason",
+}
+_REPAIRED_ROW = {
+    "time": "time",
+    "subscriber": "subscriber",
+    "article": "article",
+    "action": "action",
+    "key": "key",
+    "before": "before",
+    "after": "after",
+}
+_JSON_OF_REPAIRS = ("key", "before", "after")
+
+
+@app.command(epilog="Example: rowtide replication validate shop --checksum --db postgresql://localhost/shop")
+def validate(
+    db: Db,
+    publication: Publication,
+    article: Annotated[str | None, typer.Option(help="Of this article, by its name or table; default: all.")] = None,
+    subscriber: SomeSubscriber = None,
+    wait: Annotated[
+        float,
+        typer.Option(help="Seconds to wait, while a process delivers, for what cannot be compared yet.", min=0),
+    ] = 10,
+    form: ListingFormat = Format.TABLE,
+    *,
+    checksum: Annotated[bool, typer.Option("--checksum", help="Compare values too, not only numbers of rows.")] = False,
+    differences: Annotated[
+        bool, typer.Option("--differences", help="List the rows that differ, by key, with what differs.")
+    ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Make the rows that differ what is published; list what became of each.")
+    ] = False,
+    delete_extra: Annotated[
+        bool, typer.Option("--delete-extra", help="With --repair: delete rows that only the subscriber has.")
+    ] = False,
+    wide: Wide = False,
+) -> None:
+    """Compare subscribers' rows with the published ones while both change (SQL Server: sp_publication_validation).
+
+    The published rows are compared as they were at the subscriber's position. If no process reads the log, this one
+    does for a moment. Exit code 1 if rows differ (20574) or could not be compared (7235). What --repair would do is
+    what --differences lists.
+    """
+    if delete_extra and not repair:
+        raise typer.BadParameter("is for --repair", param_hint="--delete-extra")
+    replication = connect(db).replication
+    with notes.status("Comparing ...") as shown:
+        options = CompareOptions(
+            article=article,
+            subscriber=subscriber,
+            wait_s=wait,
+            on_compare=lambda where, name, number, of: shown.update(f"{name} at {where} ({number} of {of})"),
+        )
+        if repair:
+            done = replication.repair(publication, delete_extra=delete_extra, **options)
+            _print_repairs(publication, done, form, wide=wide)
+            return
+        if differences:
+            _print_differences(publication, replication.find_differences(publication, **options), form, wide=wide)
+            return
+        listed = replication.validate(publication, checksum=checksum, **options)
+
+    from rowtide.replication.errors import ValidationFailed
+    from rowtide.replication.inspection.validating import FAILED, ArticleValidation
+
+    print_listed(ArticleValidation, listed, form, _ARTICLE_VALIDATION, wide=wide)
+    for row in listed:
+        if row.left_out:
+            notes.print(f"Not compared at {row.subscriber}: {row.article}.{', '.join(row.left_out)}, not delivered.")
+    failed = [row for row in listed if row.message == FAILED]
+    if failed:
+        raise ValidationFailed(publication, len(failed), len(listed))
+    _require_compared(publication, listed)
+
+
+def _print_differences(publication: str, found: Iterable[RowDifference], form: Format, *, wide: bool) -> None:
+    """Print differences as they are found. Raises `RowsDiffer`, `ArticlesNotCompared`."""
+    from rowtide.replication.errors import RowsDiffer
+    from rowtide.replication.inspection.differences import RowDifference
+
+    uncompared: list[RowDifference] = []
+    count = 0
+
+    def rows() -> Iterator[RowDifference]:
+        nonlocal count
+        for difference in found:
+            if difference.reason is not None:
+                uncompared.append(difference)
+            else:
+                count += 1
+                yield difference
+
+    json_texts = ("key", "published", "subscribed")
+    print_listed(RowDifference, rows(), form, _ROW_DIFFERENCE, wide=wide, json_texts=json_texts)
+    if count:
+        raise RowsDiffer(publication, count)
+    _require_compared(publication, uncompared)
+
+
+def _print_repairs(publication: str, done: Iterable[Repair], form: Format, *, wide: bool) -> None:
+    """Print what became of rows, as it is done. Raises `RowsNotRepaired`, `ArticlesNotCompared`."""
+    from rowtide.replication.errors import RowsNotRepaired
+    from rowtide.replication.repairing import LEFT, NOT_COMPARED, REFUSED, Repair
+
+    counts = {LEFT: 0, REFUSED: 0}
+    uncompared: list[Repair] = []
+
+    def rows() -> Iterator[Repair]:
+        for one in done:
+            if one.action == NOT_COMPARED:
+                uncompared.append(one)
+            else:
+                counts[one.action] = counts.get(one.action, 0) + 1
+                yield one
+
+    print_listed(Repair, rows(), form, _REPAIR, wide=wide, json_texts=_JSON_OF_REPAIRS)
+    if counts[LEFT] or counts[REFUSED]:
+        raise RowsNotRepaired(publication, counts[LEFT] + counts[REFUSED], counts[LEFT], counts[REFUSED])
+    _require_compared(publication, uncompared)
+
+
+def _require_compared(publication: str, found: Iterable[ArticleValidation | RowDifference | Repair]) -> None:
+    from rowtide.replication.errors import ArticlesNotCompared
+
+    reasons = [f"{one.article} at {one.subscriber}: {one.reason}" for one in found if one.reason is not None]
+    if reasons:
+        raise ArticlesNotCompared(publication, len(reasons), "; ".join(reasons))
+
+
+@app.command(epilog="Example: rowtide replication repairs shop --db postgresql://localhost/shop")
+def repairs(
+    db: Db, publication: SomePublication = None, form: ListingFormat = Format.TABLE, *, wide: Wide = False
+) -> None:
+    """List the rows that `validate --repair` inserted, updated and deleted at subscribers, newest first."""
+    listed = connect(db).replication.list_repairs(publication)
+
+    from rowtide.replication.repair_records import RepairedRow
+
+    print_listed(RepairedRow, listed, form, _REPAIRED_ROW, wide=wide, json_texts=_JSON_OF_REPAIRS)

@@ -1,0 +1,285 @@
+"""Repair rows at subscribers that differ from the published ones, while both change.
+
+A repair is a transaction at the subscriber, at the position that it has and under its agent's epoch: the agent waits
+and goes on. Both rows are read again within it. What it did is written by the same transaction, and then kept at the
+publisher.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+
+from sqlalchemy import Engine
+
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import Position
+from rowtide.core.operations import Operation
+from rowtide.core.secrets import redact
+from rowtide.databases.postgres.errors import translated
+from rowtide.replication import repair_records
+from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.inspection.compare_options import CompareOptions
+from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all, open_publisher
+from rowtide.replication.inspection.differences import (
+    DifferingRow,
+    as_json,
+    changes_by_key,
+    differing_columns,
+    find_differing,
+    key_as_json,
+    read_differing,
+)
+from rowtide.replication.inspection.moving import NotComparable
+from rowtide.replication.repair_records import RepairedRow
+from rowtide.replication.schema_changes import bound
+from rowtide.replication.targets.fingerprints import Row
+from rowtide.replication.targets.kinds import kind_of
+from rowtide.replication.targets.repairing import RepairRecord, RepairTransaction, RowChange
+
+_ROUND = 100_000
+"""Keys of rows that differ, in memory at once; for more, the tables are compared again."""
+_BATCH = 500
+"""Rows that are repaired in one transaction, for which delivery waits."""
+_PASSES = 10
+_ACTIONS = {Operation.INSERT: "inserted", Operation.UPDATE: "updated", Operation.DELETE: "deleted"}
+LEFT, REFUSED, NOT_COMPARED = "left", "refused", "not compared"
+
+Place = tuple[str, Row]
+"""An article's id, and a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What became of a row that differed: it was `inserted`, `updated` or `deleted`; or why it was not repaired.
+
+    An extra row is `left` unless it is to be deleted; a row is `refused` by the subscriber; an article is `not
+    compared`. The other fields are those of a `RepairedRow`.
+    """
+
+    publication: str
+    subscriber: str
+    article: str
+    action: str
+    key: str | None = None
+    before: str | None = None
+    after: str | None = None
+    position: Position | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A row that differs, or why an article was not compared."""
+
+    article: Article
+    key: Row
+    reason: str | None = None
+
+
+def repair(
+    engine: Engine, url: str, wanted: Sequence[Wanted], options: CompareOptions, *, delete_extra: bool
+) -> Iterator[Repair]:
+    """Repair the rows that differ, and yield what became of each, as it is done. Idempotent.
+
+    Extra rows are deleted only with `delete_extra`. Raises as `compare_all`, and what opening a subscriber raises.
+    """
+    for subscription, articles in wanted:
+        yield from _Repairing(engine, url, subscription, articles, options, delete_extra=delete_extra).run()
+
+
+class _Repairing:
+    """The repair of one subscription."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        url: str,
+        subscription: Subscription,
+        articles: Sequence[Article],
+        options: CompareOptions,
+        *,
+        delete_extra: bool,
+    ) -> None:
+        self._engine = engine
+        self._url = url
+        self._subscription = subscription
+        self._articles = articles
+        self._options = options
+        self._delete_extra = delete_extra
+        self._unrepaired: dict[Place, Repair] = {}
+
+    def run(self) -> Iterator[Repair]:
+        """Repair in rounds until nothing is left that can be repaired."""
+        self._forward()
+        is_all = False
+        while not is_all:
+            places, uncompared = self._find()
+            yield from self._repair(places)
+            is_all = len(places) < _ROUND
+        # What a row needs may have come after it.
+        while refused := [place for place, found in self._unrepaired.items() if found.action == REFUSED]:
+            for place in refused:
+                del self._unrepaired[place]
+            repaired = list(self._repair(refused))
+            yield from repaired
+            if not repaired:
+                break
+        yield from (*self._unrepaired.values(), *uncompared)
+
+    def _find(self) -> tuple[Sequence[Place], Sequence[Repair]]:
+        """Return rows that differ and were not tried yet, and which articles could not be compared."""
+        wanted = [(self._subscription, self._articles)]
+        found = compare_all(self._engine, self._url, wanted, self._options, _list_differing, _not_compared)
+        places: list[Place] = []
+        uncompared: list[Repair] = []
+        with closing(found):
+            new = (one for one in found if (one.article.article_id, one.key) not in self._unrepaired)
+            for one in islice(new, _ROUND):
+                if one.reason is None:
+                    places.append((one.article.article_id, one.key))
+                else:
+                    uncompared.append(self._describe(one.article, NOT_COMPARED, reason=one.reason))
+        return places, uncompared
+
+    def _repair(self, places: Sequence[Place]) -> Iterator[Repair]:
+        for first in range(0, len(places), _BATCH):
+            keys: dict[str, list[Row]] = defaultdict(list)
+            for article_id, key in places[first : first + _BATCH]:
+                keys[article_id].append(key)
+            yield from self._repair_batch(keys)
+            self._forward()
+
+    def _repair_batch(self, keys: Mapping[str, Sequence[Row]]) -> Iterator[Repair]:
+        articles = [article for article in self._articles if article.article_id in keys]
+        subscription = self._subscription
+        with kind_of(subscription.subscriber).open_rows(subscription, articles) as subscribed:
+            held = tuple(map(bound, subscribed.articles, articles))
+        with (
+            open_publisher(self._engine, self._url, held) as publisher,
+            kind_of(subscription.subscriber).open_repair(subscription, articles) as transaction,
+        ):
+            publisher.manifest.refresh()
+            present = transaction.subscribed
+            now = tuple(map(bound, present.articles, articles))
+            comparison = Comparison(subscription, publisher.rows, present, publisher.manifest, publisher.end, now)
+            changes: dict[RowChange, Repair] = {}
+            for article in now:
+                changes |= self._plan(comparison, article, keys[article.article_id])
+            done = [changes[change] for change in self._apply(transaction, changes)]
+            if done:
+                repair_id, time = str(uuid.uuid4()), datetime.now(UTC)
+                records = (repair_records.encode(_as_record(one, time)) for one in done)
+                transaction.commit([RepairRecord(repair_id, place, text) for place, text in enumerate(records, 1)])
+        yield from done
+
+    def _plan(self, comparison: Comparison, article: Article, keys: Sequence[Row]) -> dict[RowChange, Repair]:
+        """Return what would repair rows, and how it is described; both rows are read here, within the transaction."""
+        try:
+            move = comparison.plan(article)
+            between = changes_by_key(article, comparison.list_changes(move, with_values=True), {*keys}.__contains__)
+        except NotComparable as error:
+            for key in keys:
+                self._unrepaired[article.article_id, key] = self._describe(article, NOT_COMPARED, key, error.reason)
+            return {}
+        planned: dict[RowChange, Repair] = {}
+        for row in read_differing(comparison, article, keys, between):
+            change = plan_change(article, row)
+            if change is None:
+                continue
+            described = self._describe_change(change, row, move.position)
+            if change.operation is Operation.DELETE and not self._delete_extra:
+                self._unrepaired[article.article_id, row.key] = replace(described, action=LEFT)
+            else:
+                planned[change] = described
+        return planned
+
+    def _apply(self, transaction: RepairTransaction, changes: Mapping[RowChange, Repair]) -> Iterator[RowChange]:
+        """Make changes, again and again as long as one makes way for another; yield those that are made."""
+        waiting = sorted(changes, key=lambda change: change.operation is not Operation.DELETE)
+        for _ in range(_PASSES):
+            reasons = {change: transaction.try_change(change) for change in waiting}
+            refused = [change for change in waiting if reasons[change] is not None]
+            yield from (change for change in waiting if reasons[change] is None)
+            if not refused or len(refused) == len(waiting):
+                break
+            waiting = refused
+        if refused and transaction.try_together(refused) is None:
+            yield from refused
+            return
+        for change in refused:
+            described = replace(changes[change], action=REFUSED, reason=reasons[change])
+            self._unrepaired[change.article.article_id, change.key] = described
+
+    def _forward(self) -> None:
+        """Record at the publisher what repairs did, also one that was killed, and then forget it at the subscriber."""
+        with kind_of(self._subscription.subscriber).open_outbox(self._subscription) as outbox:
+            records = outbox.read()
+            if not records:
+                return
+            failpoint("repair_record.before")
+            with translated(), self._engine.begin() as connection:
+                rows = [(one.repair_id, one.ordinal, one.record) for one in records]
+                repair_records.add(connection, self._subscription.agent_id, rows)
+            failpoint("repair_record.after")
+            failpoint("repair_forget.before")
+            outbox.forget(records)
+            failpoint("repair_forget.after")
+
+    def _describe(self, article: Article, action: str, key: Row | None = None, reason: str | None = None) -> Repair:
+        subscription = self._subscription
+        return Repair(
+            publication=subscription.publication,
+            subscriber=redact(subscription.subscriber),
+            article=article.name,
+            action=action,
+            key=None if key is None else key_as_json(article, key),
+            reason=reason,
+        )
+
+    def _describe_change(self, change: RowChange, row: DifferingRow, position: Position) -> Repair:
+        described = self._describe(change.article, _ACTIONS[change.operation], change.key)
+        before = as_json(change.article, row.present, change.columns)
+        after = as_json(change.article, row.published, change.columns)
+        return replace(described, before=before, after=after, position=position)
+
+
+def plan_change(article: Article, row: DifferingRow) -> RowChange | None:
+    """Return what makes a subscriber's row the published one; None if it is. Pure."""
+    if row.published is None:
+        return None if row.present is None else RowChange(article, Operation.DELETE, row.key, row.present)
+    if row.present is None:
+        return RowChange(article, Operation.INSERT, row.key, row.published)
+    columns = differing_columns(article, row)
+    return RowChange(article, Operation.UPDATE, row.key, row.published, columns) if columns else None
+
+
+def _list_differing(comparison: Comparison, article: Article) -> Iterator[_Found]:
+    for row in find_differing(comparison, comparison.plan(article)):
+        yield _Found(article, row.key)
+
+
+def _not_compared(_subscription: Subscription, article: Article, reason: str) -> _Found:
+    return _Found(article, (), reason)
+
+
+def _as_record(done: Repair, time: datetime) -> RepairedRow:
+    assert done.key is not None
+    assert done.position is not None
+    return RepairedRow(
+        publication=done.publication,
+        subscriber=done.subscriber,
+        article=done.article,
+        action=done.action,
+        key=done.key,
+        before=done.before,
+        after=done.after,
+        position=done.position,
+        time=time,
+    )

@@ -1,0 +1,189 @@
+"""Rows at subscribers made what is published, while both sides change."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections import Counter
+from typing import Any
+
+import psycopg
+import pytest
+
+from builders.command_lines import rowtide, rowtide_process
+from builders.failpoints import REPAIR_FAILPOINTS, SQLITE_DELIVERY_FAILPOINTS
+from builders.replicated_databases import ReplicatedDatabase
+from builders.replicated_files import ReplicatedFile
+from rowtide.replication.repairing import Repair
+
+ORDERS = "create table orders (id int primary key, qty int, note text, ratio float8)"
+ROWS = "insert into orders select n, n, 'row ' || n, n / 3.0 from generate_series(1, 20) n"
+DAMAGE = (
+    "delete from orders where id = 2",
+    "update orders set qty = -1 where id in (3, 4)",
+    "insert into orders values (50, 50, 'of its own', null)",
+)
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def subscribed(request: pytest.FixtureRequest) -> ReplicatedDatabase | ReplicatedFile:
+    """A publisher with a subscriber of each kind."""
+    name = {"postgresql": "replicated", "sqlite": "replicated_file"}[request.param]
+    found: ReplicatedDatabase | ReplicatedFile = request.getfixturevalue(name)
+    return found
+
+
+def repair(replicated: ReplicatedDatabase | ReplicatedFile, **options: Any) -> list[Repair]:
+    return list(replicated.replication.repair("shop", wait_s=0, **options))
+
+
+def results(replicated: ReplicatedDatabase | ReplicatedFile) -> list[str]:
+    return [found.result for found in replicated.replication.validate("shop", checksum=True)]
+
+
+def test_rows_are_repaired_at_the_position_and_it_is_kept(subscribed: ReplicatedDatabase | ReplicatedFile) -> None:
+    subscribed.begin(ORDERS, orders={})
+    subscribed.publisher.execute(ROWS)
+    subscribed.deliver()
+    subscribed.subscriber.execute(*DAMAGE)
+    # Queued: repaired rows are those of before, so that delivery finds what it expects.
+    subscribed.publisher.execute(
+        "update orders set note = 'newer' where id in (2, 3)", "delete from orders where id = 4"
+    )
+    done = repair(subscribed)
+
+    assert Counter(one.action for one in done) == {"inserted": 1, "updated": 2, "left": 1}
+    assert subscribed.subscriber.execute("select id, qty, note from orders where id in (2, 3, 4, 50) order by id") == [
+        (2, 2, "row 2"),
+        (3, 3, "row 3"),
+        (4, 4, "row 4"),
+        (50, 50, "of its own"),
+    ]
+    kept = {
+        one.action: one
+        for one in subscribed.replication.list_repairs("shop")
+        if one.key in ('{"id": "2"}', '{"id": "3"}')
+    }
+    assert (kept["inserted"].before, json.loads(kept["inserted"].after or "")["note"]) == (None, "row 2")
+    assert (kept["updated"].before, kept["updated"].after) == ('{"qty": "-1"}', '{"qty": "3"}')
+
+    assert [one.action for one in repair(subscribed, delete_extra=True)] == ["deleted"]
+    assert repair(subscribed, delete_extra=True) == []
+    assert results(subscribed) == ["passed"]
+    subscribed.deliver()
+    subscribed.require_equal("orders")
+    assert len(subscribed.replication.list_repairs()) == 4
+
+
+def test_an_agent_that_delivers_goes_on(subscribed: ReplicatedDatabase | ReplicatedFile) -> None:
+    subscribed.begin(ORDERS, orders={})
+    subscribed.publisher.execute(ROWS)
+    subscribed.deliver()
+    stop = threading.Event()
+
+    def write() -> None:
+        with psycopg.connect(subscribed.publisher.url, autocommit=True) as session:
+            while not stop.is_set():
+                session.execute("update orders set qty = qty + 1 where id > 4")
+
+    agent = threading.Thread(target=lambda: subscribed.replication.run(stop=stop))
+    writer = threading.Thread(target=write)
+    agent.start()
+    writer.start()
+    try:
+        subscribed.subscriber.execute(*DAMAGE, "update orders set ratio = 0 where id between 10 and 12")
+        actions = Counter(one.action for one in repair(subscribed, delete_extra=True))
+    finally:
+        stop.set()
+        writer.join()
+        agent.join()
+
+    assert actions == {"inserted": 1, "updated": 5, "deleted": 1}
+    assert subscribed.replication.list_errors() == []
+    subscribed.deliver()
+    subscribed.require_equal("orders")
+
+
+def test_rows_that_need_each_other_are_repaired_in_order(replicated: ReplicatedDatabase) -> None:
+    made = (
+        "create table parents (id int primary key, name text unique)",
+        "create table children (id int primary key, parent int not null references parents)",
+    )
+    replicated.begin(*made, children={}, parents={})
+    replicated.publisher.execute(
+        "insert into parents values (1, 'one'), (2, 'two'), (3, 'three')",
+        "insert into children values (10, 1), (30, 3)",
+    )
+    replicated.deliver()
+    replicated.subscriber.execute(
+        "delete from children",
+        "delete from parents where id < 3",
+        "update parents set name = 'one' where id = 3",
+        "insert into parents values (4, 'two')",
+        "insert into children values (40, 4)",
+    )
+    refused = {one.article: one for one in repair(replicated) if one.action == "refused"}
+
+    assert refused["parents"].key == '{"id": "2"}'
+    assert 'duplicate key value violates unique constraint "parents_name_key"' in (refused["parents"].reason or "")
+
+    repair(replicated, delete_extra=True)
+    replicated.require_equal("parents", "children")
+
+
+def test_triggers_act_as_with_delivery(replicated: ReplicatedDatabase) -> None:
+    replicated.subscriber.execute(
+        ORDERS,
+        "create table heard (id int)",
+        "create function hear() returns trigger language plpgsql as "
+        "'begin insert into heard values (new.id); return new; end'",
+        "create trigger hear after insert on orders for each row execute function hear()",
+    )
+    replicated.publish(ORDERS, orders={})
+    replicated.subscribe(constraints="not-for-replication")
+    replicated.publisher.execute(ROWS)
+    replicated.deliver()
+    replicated.subscriber.execute("delete from orders where id = 2")
+    repair(replicated)
+
+    assert replicated.subscriber.execute("select count(*) from heard") == [(0,)]
+    replicated.require_equal("orders")
+
+
+def test_repairs_are_printed_and_what_is_left_ends_with_code_1(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute(ROWS)
+    replicated.deliver()
+    replicated.subscriber.execute(*DAMAGE)
+    words = ("replication", "validate", "shop", "--repair", "--format", "jsonl", "--db", replicated.publisher.url)
+    ended = rowtide(*words)
+
+    assert (ended.code, ended.errors.split(".")[0]) == (
+        1,
+        "RT-7238: 1 rows at subscribers of shop were not repaired: 1 extra, 0 refused",
+    )
+    assert [json.loads(line)["action"] for line in ended.output.splitlines()].count("updated") == 2
+    assert rowtide(*words, "--delete-extra").code == 0
+    listed = rowtide("replication", "repairs", "--format", "jsonl", "--db", replicated.publisher.url)
+    assert len(listed.output.splitlines()) == 4
+    assert rowtide("replication", "validate", "shop", "--delete-extra", "--db", replicated.publisher.url).code == 2
+
+
+@pytest.mark.parametrize("failpoint", [*REPAIR_FAILPOINTS, *SQLITE_DELIVERY_FAILPOINTS])
+def test_killed_repair_is_kept_as_often_as_it_was_made(
+    subscribed: ReplicatedDatabase | ReplicatedFile, failpoint: str
+) -> None:
+    subscribed.begin(ORDERS, orders={})
+    subscribed.publisher.execute(ROWS)
+    subscribed.deliver()
+    subscribed.subscriber.execute(*DAMAGE)
+    words = ("replication", "validate", "shop", "--repair", "--delete-extra", "--db", subscribed.publisher.url)
+    ended = rowtide_process(*words, environment={"ROWTIDE_FAILPOINT": failpoint})
+    again = rowtide(*words)
+
+    assert ended.code in (-signal.SIGKILL, 0)
+    assert again.code == 0
+    kept = Counter(one.action for one in subscribed.replication.list_repairs())
+    assert kept == {"inserted": 1, "updated": 2, "deleted": 1}
+    subscribed.require_equal("orders")
