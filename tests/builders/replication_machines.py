@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import count
@@ -15,9 +15,9 @@ import psycopg
 
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide_process
-from builders.failpoints import DELIVERY_FAILPOINTS, LOG_READER_FAILPOINTS, SNAPSHOT_FAILPOINTS
+from builders.failpoints import DELIVERY_FAILPOINTS, JOINING_FAILPOINTS, LOG_READER_FAILPOINTS, SNAPSHOT_FAILPOINTS
 from builders.killed_programs import KILLED
-from builders.replicated_databases import PUBLICATION, list_subscriptions, open_only_agent
+from builders.replicated_databases import PUBLICATION, join_level, list_subscriptions, open_only_agent
 from rowtide.handle import connect
 from rowtide.replication.sync_types import SyncType
 
@@ -28,7 +28,7 @@ KEYS = 12
 _TYPES = ("int", "bigint", "text", "varchar(20)")
 _WIDER = {"int": "bigint", "varchar(20)": "text"}
 _DEFINITION = "id int primary key, u int unique deferrable, parent int"
-_PLACES = (*DELIVERY_FAILPOINTS, *LOG_READER_FAILPOINTS, *SNAPSHOT_FAILPOINTS)
+_PLACES = (*DELIVERY_FAILPOINTS, *LOG_READER_FAILPOINTS, *SNAPSHOT_FAILPOINTS, *JOINING_FAILPOINTS)
 
 Rows = Sequence[tuple[Any, ...]]
 Session = psycopg.Connection[tuple[Any, ...]]
@@ -36,10 +36,14 @@ Session = psycopg.Connection[tuple[Any, ...]]
 
 @dataclass
 class PublishedTable:
-    """A table as it is now: its name, and its columns beside those of every table."""
+    """A table as it is now: its name, and its columns beside those of every table.
+
+    `is_whole`: no subscriber is copying it.
+    """
 
     name: str
     columns: dict[str, str] = field(default_factory=dict)
+    is_whole: bool = False
 
     @property
     def query(self) -> str:
@@ -50,15 +54,18 @@ class PublishedTable:
 
 @dataclass(frozen=True)
 class Shown:
-    """Tables as a transaction left them: their rows by the query that shows them."""
+    """A table as a transaction left it: the rows that its query shows."""
 
-    rows: Mapping[str, Rows]
+    table: PublishedTable
+    query: str
+    rows: Rows
 
 
 class ReplicationMachine:
     """A publisher, its subscribers, and what is done to them by chance.
 
-    Every subscriber shows, whenever it is looked at, the tables as one of the publisher's transactions left them.
+    Every subscriber shows, whenever it is looked at, the tables as one of the publisher's transactions left them, but
+    for those that it copies.
     """
 
     def __init__(self, publisher: LoggedDatabase, subscribers: Sequence[str], seed: int) -> None:
@@ -67,12 +74,10 @@ class ReplicationMachine:
         self._chosen = random.Random(seed)
         self._replication = connect(publisher.url).replication
         self._numbers = count(1)
-        self._history: dict[int, Shown] = {}
+        self._history: dict[int, Sequence[Shown]] = {}
         self._tables = [PublishedTable("t1"), PublishedTable("t2", {"c1": "int"})]
         self._names = count(3)
         self._last = 0
-        # Where rows are copied still, they are of several moments.
-        self._whole: set[str] = set()
         publisher.execute(
             f"create table {COMMITS} (n int primary key)",
             *(_creation(table) for table in self._tables),
@@ -92,7 +97,8 @@ class ReplicationMachine:
 
     def _steps(self) -> list[Callable[[], None]]:
         often = [self._transact] * 6 + [self._alter] * 2
-        return [*often, self._deliver, self._deliver, self._run_and_kill, self._end_sessions]
+        seldom = [self._end_sessions, self._add_article, self._drop_article, self._copy_again]
+        return [*often, self._deliver, self._deliver, self._run_and_kill, self._run_and_kill, *seldom]
 
     def _transact(self) -> None:
         """A transaction of changes, now and then with a schema change in it."""
@@ -112,8 +118,33 @@ class ReplicationMachine:
         """Number a transaction, and note what it leaves."""
         self._last = next(self._numbers)
         connection.execute(f"insert into {COMMITS} values ({self._last})")
-        rows = {table.query: connection.execute(table.query).fetchall() for table in self._tables}
-        self._history[self._last] = Shown(rows)
+        self._history[self._last] = [
+            Shown(table, table.query, connection.execute(table.query).fetchall()) for table in self._tables
+        ]
+
+    def _add_article(self) -> None:
+        """Publish another table, which has rows, while the others are delivered."""
+        table = PublishedTable(f"t{next(self._names)}", {f"c{next(self._names)}": self._chosen.choice(_TYPES)})
+        with self._publisher.transaction() as connection:
+            connection.execute(_creation(table))
+            for _ in range(4):
+                self._change_rows(connection, table)
+        self._replication.add_article(PUBLICATION, table.name)
+        self._tables.append(table)
+        self._transact()
+
+    def _drop_article(self) -> None:
+        if len(self._tables) > 1:
+            dropped = self._tables.pop(self._chosen.randrange(len(self._tables)))
+            dropped.is_whole = False
+            self._replication.drop_article(PUBLICATION, dropped.name)
+
+    def _copy_again(self) -> None:
+        """Let one subscriber, or all, copy a table again while the others are delivered."""
+        table = self._chosen.choice(self._tables)
+        subscriber = self._chosen.choice([None, *self._subscribers])
+        self._replication.reinitialize(PUBLICATION, subscriber, article=table.name)
+        table.is_whole = False
 
     def _change_rows(self, connection: Session, table: PublishedTable) -> None:
         number, other = self._chosen.randint(1, KEYS), self._chosen.randint(1, KEYS)
@@ -193,15 +224,26 @@ class ReplicationMachine:
 
     def _deliver(self) -> None:
         """Deliver everything; every subscriber then shows what the last transaction left."""
-        for subscription in list_subscriptions(self._publisher):
+        self._publisher.read_log()
+        while self._step_all() or any(one.joins is not None for one in list_subscriptions(self._publisher)):
             self._publisher.read_log()
-            with open_only_agent(self._publisher, subscription) as agent:
-                # A copy ends behind what is read by then.
-                while agent.step() or agent.position is None:
-                    self._publisher.read_log()
-        self._whole.update(self._subscribers)
+        for table in self._tables:
+            table.is_whole = True
         for url in self._subscribers:
             assert self._look(url) == self._last
+
+    def _step_all(self) -> bool:
+        """Deliver what is read; return whether a copy waits for more to be read."""
+        is_any = False
+        for subscription in list_subscriptions(self._publisher):
+            if subscription.joins is not None:
+                join_level(self._publisher, subscription)
+                continue
+            with open_only_agent(self._publisher, subscription) as agent:
+                while agent.step():
+                    pass
+                is_any |= agent.position is None
+        return is_any
 
     def _run_and_kill(self) -> None:
         """Run until everything is delivered, or until a step at which the process is killed."""
@@ -212,7 +254,7 @@ class ReplicationMachine:
             armed = {"ROWTIDE_FAILPOINT": place, "ROWTIDE_FAILPOINT_MARK": f"{folder}/killed"}
             ended = rowtide_process(*run, environment=armed)
         assert ended.code in {0, KILLED}, ended.errors
-        for url in self._whole:
+        for url in self._subscribers:
             self._look(url)
 
     def _end_sessions(self) -> None:
@@ -233,9 +275,11 @@ class ReplicationMachine:
 
     def _compare(self, read: Callable[[str], Rows]) -> int:
         number: int = read(f"select coalesce(max(n), 0) from {COMMITS}")[0][0]
-        for query, rows in self._history[number].rows.items():
-            shown = read(query)
-            assert shown == list(rows), f"{query}: {set(shown) ^ set(rows) or (shown, rows)}"
+        for left in self._history.get(number, ()):
+            # Rows that are being copied are of several moments.
+            if left.table.is_whole:
+                shown = read(left.query)
+                assert shown == list(left.rows), f"{left.query}: {set(shown) ^ set(left.rows) or (shown, left.rows)}"
         return number
 
 

@@ -48,6 +48,14 @@ def test_added_article_is_copied_and_joins(customers: ReplicatedDatabase) -> Non
     customers.require_equal("customers", "orders")
 
 
+def test_article_that_is_copied_again_may_be_renamed_meanwhile(customers: ReplicatedDatabase) -> None:
+    customers.replication.reinitialize("shop", article="customers")
+    customers.publisher.execute("alter table customers rename to clients", "insert into clients values (60, 'new')")
+    customers.deliver()
+
+    customers.require_equal("clients")
+
+
 @pytest.mark.exhaustive
 def test_foreign_keys_come_when_the_article_joins(customers: ReplicatedDatabase) -> None:
     customers.replication.add_article("shop", "orders")

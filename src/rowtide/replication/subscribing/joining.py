@@ -74,6 +74,10 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
         with keeping(connection, manifest, wanted.guid, lambda state: state.position):
             start = Position.of(manifest.state.epoch, mark_log(connection))
             articles = renew(connection, manifest.state, known, start)
+            for article in articles:
+                if article not in known:
+                    # Renewing leaves to subscriptions that are there what they have.
+                    connection.execute(definitions.hold_article_step(wanted.agent_id, article))
             request = SubscriptionRequest(if_exists=wanted.if_exists, constraints=wanted.constraints)
             tables = PostgresCopySource(engine, database, CopyUnreadable)
             new = NewSubscription(
