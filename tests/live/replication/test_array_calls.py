@@ -20,8 +20,14 @@ TABLES = (
         "create table children (a int, b text, parent int references parents deferrable initially deferred, "
         "data bytea, tags text[], at timestamptz, amount numeric(10, 2), primary key (b, a))"
     ),
-    "create table loose (id bigint primary key, area box, pair int4range, flag bool, words text)",
+    (
+        "create table loose (id bigint primary key, area box, pair int4range, flag bool, words text, "
+        "twice bigint generated always as (id * 2) stored, body text)"
+    ),
+    "alter table loose alter body set storage external",
 )
+LONG = "repeat(md5({key}::text), 100)"
+"""A value that is stored out of line, and is not logged where it does not change."""
 
 
 def array_procedures(subscriber: Subscriber) -> list[str]:
@@ -76,7 +82,8 @@ def random_history(chance: random.Random, steps: int) -> Iterator[str]:
             f"from generate_series({key()}, {key()} + 4) i"
         ),
         lambda: (
-            f"insert into loose select i, '(1,2),(3,{key()})', '[1,{key() + 1}]', i % 2 = 0, {text()} "
+            "insert into loose (id, area, pair, flag, words, body) "
+            f"select i, '(1,2),(3,{key()})', '[1,{key() + 1}]', i % 2 = 0, {text()}, {LONG.format(key=key())} "
             f"from generate_series({key()}, {key()} + 4) i"
         ),
         lambda: f"update parents set note = {text()}",
@@ -85,6 +92,8 @@ def random_history(chance: random.Random, steps: int) -> Iterator[str]:
         lambda: f"update children set parent = (select max(id) from parents), tags = array[{text()}] where a < {key()}",
         lambda: f"update children set a = a + 1000, b = b || 'k' where a = {key()} and length(b) < 9",
         lambda: f"update loose set words = {text()}, area = null where id % 3 = {key() % 3}",
+        lambda: f"update loose set body = {LONG.format(key=key())}, flag = not flag where id % 4 = {key() % 4}",
+        lambda: f"update loose set flag = null where id < {key()}",
         lambda: f"update loose set id = id + 1000 where id = {key()}",
         lambda: f"delete from loose where id % 5 = {key() % 5}",
         lambda: f"delete from children where a = {key()}",

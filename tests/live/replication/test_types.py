@@ -52,29 +52,42 @@ def test_every_value_of_every_type_is_the_same_at_the_subscriber(
     assert len(delivered) > 10
 
 
-def test_rows_inserted_many_at_a_time_are_the_same_to_the_byte(
-    replicated: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("listed", [NAMES[:HALF], NAMES[HALF:]], ids=["1", "2"])
+def test_rows_written_many_at_a_time_are_the_same_to_the_byte(
+    replicated: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch, listed: Sequence[str]
 ) -> None:
     monkeypatch.setattr(batches, "LEAST_BLOCK", 2)
     monkeypatch.setattr(modes, "FEWEST_AS_COPY", 2)
     for side in (replicated.publisher, replicated.subscriber):
         create_typed_table(side.session)
-    replicated.begin(**{TABLE: {"columns": ("id", *NAMES), "commands": CALLED}})
+    replicated.begin(**{TABLE: {"columns": ("id", *listed), "commands": CALLED}})
     replicated.subscriber.execute(OTHER_SETTINGS)
     write_typed_table(replicated.publisher.session)
-    names = ", ".join(NAMES)
+    names = ", ".join(listed)
     replicated.publisher.execute(
         f"delete from {TABLE}",
         f"insert into {TABLE} (id, {names}) select id + 1000, {names} from kept where version = 1",
     )
     replicated.deliver()
 
-    written = read_texts(replicated.publisher.url, TABLE, ("id", *NAMES))
+    written = read_texts(replicated.publisher.url, TABLE, ("id", *listed))
     delivered = [
-        row for row in read_texts(replicated.subscriber.url, TABLE, ("id", *NAMES)) if int(str(row[0])) >= 1000
+        row for row in read_texts(replicated.subscriber.url, TABLE, ("id", *listed)) if int(str(row[0])) >= 1000
     ]
     assert sorted(delivered, key=str) == sorted(written, key=str)
     assert len(delivered) > 10
+
+    # Every row gets another's values.
+    replicated.publisher.execute(
+        f"update {TABLE} t set ({names}) = (select {names} from kept k "
+        f"where version = 1 and id = (t.id - 999) % (select count(*) from {TABLE}))"
+    )
+    replicated.deliver()
+    written = read_texts(replicated.publisher.url, TABLE, ("id", *listed))
+    delivered = [
+        row for row in read_texts(replicated.subscriber.url, TABLE, ("id", *listed)) if int(str(row[0])) >= 1000
+    ]
+    assert sorted(delivered, key=str) == sorted(written, key=str)
 
 
 def test_rows_of_types_that_are_built_in_are_copied_to_the_byte(replicated: ReplicatedDatabase) -> None:

@@ -6,7 +6,8 @@ Results arrive in order. After an error the server skips the following statement
 from __future__ import annotations
 
 import select
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psycopg
@@ -60,12 +61,10 @@ class Pipeline:
         would be moved a thousand times.
         """
         self.push()
-        try:
+        with _connected():
             self._libpq.nonblocking = 0
             self._libpq.send_query_prepared(name, arguments)
             self._libpq.nonblocking = 1
-        except psycopg.OperationalError as error:
-            raise ConnectionFailed(" ".join(str(error).split())) from error
         self._note_sent()
 
     def execute(self, statement: str, arguments: Sequence[bytes | None] = ()) -> None:
@@ -91,17 +90,18 @@ class Pipeline:
 
         libpq has no COPY in its pipeline mode, which ends for so long.
         """
-        self._libpq.exit_pipeline_mode()
-        self._libpq.send_query(statement.encode())
-        refused = self._await_copy(pq.ExecStatus.COPY_IN)
-        if refused is None:
-            for piece in pieces:
-                for start in range(0, len(piece), _COPIED_BYTES):
-                    self._put(piece[start : start + _COPIED_BYTES])
-            self._put_end()
-            refused = self._await_copy(pq.ExecStatus.COMMAND_OK)
-        self._libpq.enter_pipeline_mode()
-        return refused
+        with _connected():
+            self._libpq.exit_pipeline_mode()
+            self._libpq.send_query(statement.encode())
+            refused = self._await_copy(pq.ExecStatus.COPY_IN)
+            if refused is None:
+                for piece in pieces:
+                    for start in range(0, len(piece), _COPIED_BYTES):
+                        self._put(piece[start : start + _COPIED_BYTES])
+                self._put_end()
+                refused = self._await_copy(pq.ExecStatus.COMMAND_OK)
+            self._libpq.enter_pipeline_mode()
+            return refused
 
     def close(self) -> None:
         """Close the connection; uncommitted work is rolled back."""
@@ -149,16 +149,12 @@ class Pipeline:
         """Wait until the socket can be read, or written if there is something to send; and do it."""
         socket = [self._libpq.socket]
         select.select(socket, socket if self._flush() else [], [])
-        try:
+        with _connected():
             self._libpq.consume_input()
-        except psycopg.OperationalError as error:
-            raise ConnectionFailed(" ".join(str(error).split())) from error
 
     def _flush(self) -> bool:
-        try:
+        with _connected():
             return bool(self._libpq.flush())
-        except psycopg.OperationalError as error:
-            raise ConnectionFailed(" ".join(str(error).split())) from error
 
     def _take_answers(self) -> bool:
         """Read the results that have arrived; return whether a synchronization is among them."""
@@ -182,6 +178,15 @@ class Pipeline:
             return False
         result = self._libpq.get_result()
         return result is not None and result.status == pq.ExecStatus.PIPELINE_SYNC
+
+
+@contextmanager
+def _connected() -> Iterator[None]:
+    """Raise `ConnectionFailed` for what libpq cannot do any more."""
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        raise ConnectionFailed(" ".join(str(error).split())) from error
 
 
 def _refused(place: int, result: abc.PGresult) -> Refused:

@@ -1,0 +1,44 @@
+"""Rows sent by COPY beside the pipeline: a connection that breaks meanwhile is an outage, not an error of a command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from builders.replicated_databases import Subscriber
+from rowtide.databases.postgres.errors import ConnectionFailed
+from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.postgres.pipeline import Pipeline
+
+COPY = "copy copied from stdin"
+
+
+def test_connection_that_breaks_during_a_copy_is_an_outage(second_subscriber: Subscriber) -> None:
+    second_subscriber.execute("create table copied (id int)")
+    with closing(connect(second_subscriber.url, application_name="a test")) as connection:
+        pipeline, process = Pipeline(connection), connection.info.backend_pid
+
+        def lines() -> Iterator[bytes]:
+            yield b"1\n"
+            second_subscriber.execute(f"select pg_terminate_backend({process}, 10000)")
+            while True:
+                yield b"2\n" * 100_000
+
+        with pytest.raises(ConnectionFailed):
+            pipeline.copy(COPY, lines())
+    assert second_subscriber.execute("select count(*) from copied") == [(0,)]
+
+
+def test_refused_copy_leaves_the_pipeline_usable(second_subscriber: Subscriber) -> None:
+    second_subscriber.execute("create table copied (id int)")
+    with closing(connect(second_subscriber.url, application_name="a test")) as connection:
+        pipeline = Pipeline(connection)
+        refused = pipeline.copy(COPY, [b"1\n", b"x\n", b"2\n" * 500_000])
+        assert refused is not None
+        assert refused.sqlstate == "22P02"
+        assert pipeline.copy(COPY, [b"1\n2\n"]) is None
+        pipeline.execute("insert into copied values (3)")
+        assert pipeline.synchronize() is None
+    assert second_subscriber.execute("select array_agg(id order by id) from copied") == [([1, 2, 3],)]
