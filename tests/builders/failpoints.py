@@ -71,6 +71,7 @@ REPAIR_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("repair_commit", "repair_record", "repair_forget") for side in ("before", "after")
 )
 LEAVING_FAILPOINTS = ("article_detachment.before", "article_detachment.after")
+ARTICLE_COPY_FAILPOINTS = ("article_copy.before", "article_copy.after")
 BASE_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("snapshot_event", "base_chunk", "snapshot_request") for side in ("before", "after")
 )

@@ -597,7 +597,19 @@ class PublishedTableDropped(RowtideError):
     table: str
 
 
-ArticleEnded = PublishedTableDropped | ArticleSuspended
+@numbered
+class ArticleCopiedAgain(RowtideError):
+    """A published table was altered in a way that the log does not tell; it is copied again, and others continue."""
+
+    number = 7202
+    fact = "published table {table} is copied again from LSN {lsn} on: {reason}"
+    hint = "Other tables are delivered meanwhile; `rowtide replication status` says how far the copy is."
+    table: str
+    lsn: str
+    reason: str
+
+
+ArticleEnded = PublishedTableDropped | ArticleSuspended | ArticleCopiedAgain
 
 
 @numbered

@@ -69,8 +69,13 @@ def ensure_made(connection: Connection) -> None:
         table.create(connection, checkfirst=True)
 
 
-def join_steps(subscription: Subscription, article_id: str, if_exists: IfExists) -> list[Executable]:
-    """Return the statements that let an article join a subscription; its agent prepares the subscriber."""
+def join_steps(
+    subscription: Subscription, article_id: str, if_exists: IfExists, held: Article | None = None
+) -> list[Executable]:
+    """Return the statements that let an article join a subscription; its agent prepares the subscriber.
+
+    `held` is what the subscriber's table is, if that is to be brought to what the published one is by then.
+    """
     guid = str(uuid.uuid4())
     of_agent = {"subscription_guid": guid, "joins": subscription.agent_id, "if_exists": if_exists.value}
     copied = select(*_COPIED, *map(literal, of_agent.values())).where(agents.c.id == subscription.agent_id)
@@ -79,8 +84,10 @@ def join_steps(subscription: Subscription, article_id: str, if_exists: IfExists)
         "sync_type": SyncType.AUTOMATIC.value,
         "subscription_seqno": 0,
         "status": int(SubscriptionState.WAITING),
+        "definition": None if held is None else encode_article(held),
     }
-    own = select(agents.c.id, *map(literal, of_article.values())).where(agents.c.subscription_guid == guid)
+    values = (literal(value, subscriptions.c[name].type) for name, value in of_article.items())
+    own = select(agents.c.id, *values).where(agents.c.subscription_guid == guid)
     return [
         insert(agents).from_select([*(column.name for column in _COPIED), *of_agent], copied),
         insert(subscriptions).from_select(["agent_id", *of_article], own),

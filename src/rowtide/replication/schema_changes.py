@@ -275,7 +275,7 @@ def _with_added(
     for altered in _list_added(followed.before, alteration):
         reason = adds_none_since or (NOT_REPORTED if alteration.renames else None)
         if reason is None and not has_no_rows:
-            reason = _reason_against_values(altered)
+            _require_first_values(altered)
         column = _published(altered)
         if reason is not None:
             followed = replace(followed, article=_leaving_out(followed.article, column, reason))
@@ -313,9 +313,12 @@ def _published(altered: AlteredColumn) -> PublishedColumn:
     )
 
 
-def _reason_against_values(altered: AlteredColumn) -> str | None:
-    """Return why what rows have that were there is not known; None if it is."""
-    default = altered.default
-    if default is None or altered.missing_value is not None or re.fullmatch(r"null(::.*)?", default, re.IGNORECASE):
-        return None
-    return f"the log does not have the values that its default {default} gave the rows that were there"
+def _require_first_values(added: AlteredColumn) -> None:
+    """Raise `Unfollowed` if what rows have that were there is not known, because each has a value of its own."""
+    default = added.default
+    # A column that is not null and has no default is one of numbers, if the table had rows.
+    has_numbers = default is None and not added.is_nullable
+    is_null = default is None or re.fullmatch(r"null(::.*)?", default, re.IGNORECASE) is not None
+    if added.missing_value is None and (has_numbers or not is_null):
+        what = "the numbers" if has_numbers else f"the values by its default {default}"
+        raise Unfollowed(f"column {added.name} was added, and the log does not have {what} of the rows that were there")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from builders.failpoints import (
     ADOPTION_FAILPOINTS,
+    ARTICLE_COPY_FAILPOINTS,
     BASE_FAILPOINTS,
     BASE_REMOVAL_FAILPOINTS,
     CAPTURE_ADDITION_FAILPOINTS,
@@ -130,6 +131,7 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
         + LEAVING_OUT_FAILPOINTS
         + SUSPENSION_FAILPOINTS
         + SNAPSHOT_FAILPOINTS
+        + ARTICLE_COPY_FAILPOINTS
         + JOINING_FAILPOINTS
         + LEAVING_FAILPOINTS
         + REPAIR_FAILPOINTS

@@ -26,7 +26,7 @@ from rowtide.log.segments import read_segment
 from rowtide.log.state import Gap, ManifestState, bounded_end, next_gap, segments_between
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.distribution.alterations import AlteringTransaction, find_altering
+from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
 from rowtide.replication.distribution.batches import ONE_BY_ONE, BatchLimits, Block, Call, Cutter, in_blocks
 from rowtide.replication.distribution.commit_times import CommitTimes
 from rowtide.replication.distribution.context import DeliveryContext
@@ -178,8 +178,8 @@ class DistributionAgent:
     def step(self) -> bool:
         """Deliver what the log store has now, in bounded portions; return whether there was anything to do.
 
-        Raises `SchemaChanged` or `ChangesLost` once everything before it is delivered, `LogStoreRelocated`, and what
-        `Delivery` raises.
+        Raises `SchemaChanged`, `CopyNeeded` or `ChangesLost` once everything before it is delivered,
+        `LogStoreRelocated`, and what `Delivery` raises.
         """
         state = self._manifest.refresh()
         require_here(state)
@@ -332,9 +332,9 @@ class DistributionAgent:
         return batch is not None
 
     def _alter(self, state: ManifestState, lsn: CommitLsn) -> None:
-        """Deliver a transaction that alters published tables, in one with the schema changes. Raises `SchemaChanged`.
+        """Deliver a transaction that alters published tables, in one with the schema changes.
 
-        A column that the subscriber cannot add is left out.
+        A column that the subscriber cannot add is left out. Raises `SchemaChanged`, `CopyNeeded`.
         """
         refused: dict[tuple[str, int], str] = {}
         while True:
@@ -345,13 +345,18 @@ class DistributionAgent:
                 self._deliver_altering(state, transaction)
             except AlterationRefused as error:
                 if not isinstance(error.change, ColumnAdded):
-                    table = f"{error.article.schema}.{error.article.table}"
-                    raise SchemaChanged(table, str(lsn), f"the subscriber refuses it: {error.reason}") from error
+                    raise self._explain(error, transaction) from error
                 refused[error.article.article_id, error.change.column.number] = error.reason
             except CallNotHeld as found:
                 self._suspend(found.call, found.reason)
             else:
                 return
+
+    def _explain(self, error: AlterationRefused, transaction: AlteringTransaction) -> SchemaChanged | CopyNeeded:
+        """Return what a refused schema change comes to: a copy, unless a procedure of the user's refuses it."""
+        table = f"{error.article.schema}.{error.article.table}"
+        stop = SchemaChanged(table, str(transaction.lsn), f"the subscriber refuses it: {error.reason}")
+        return stop if error.change is None else CopyNeeded(transaction.versions[error.article.article_id][0], stop)
 
     def _deliver_altering(self, state: ManifestState, transaction: AlteringTransaction) -> None:
         end = Position(transaction.lsn.value + 1)

@@ -29,6 +29,15 @@ from rowtide.replication.schema_changes import (
 )
 
 
+class CopyNeeded(Exception):
+    """No subscriber can be brought through a schema change of an article: its rows have to be copied again."""
+
+    def __init__(self, article: Article, error: SchemaChanged) -> None:
+        super().__init__(str(error))
+        self.article = article
+        self.error = error
+
+
 def find_altering(
     state: ManifestState, articles: Iterable[Article], from_position: Position, to_position: Position
 ) -> CommitLsn | None:
@@ -67,7 +76,11 @@ def _steps(
 ) -> Iterator[Followed]:
     for event in events:
         if _concerns(event, state, article):
-            followed = _follow_event(state, article, event, replicates_ddl=replicates_ddl, has_no_rows=True)
+            try:
+                followed = _follow_event(state, article, event, replicates_ddl=replicates_ddl, has_no_rows=True)
+            except CopyNeeded as found:
+                # What even a copy cannot follow.
+                raise found.error from found
             yield followed
             article = followed.article
 
@@ -83,7 +96,7 @@ def adds_none_since(state: ManifestState, article: Article, *, replicates_ddl: b
 def _follow_event(
     state: ManifestState, article: Article, event: Altered | Reshaped, *, replicates_ddl: bool, has_no_rows: bool
 ) -> Followed:
-    """Return what an event of an article's table changes. Raises `SchemaChanged`."""
+    """Return what an event of an article's table changes. Raises `SchemaChanged`, `CopyNeeded`."""
     table = f"{article.schema}.{article.table}"
     if isinstance(event, Reshaped):
         shape = state.tables[event.table_id].shape
@@ -96,7 +109,7 @@ def _follow_event(
         followed = follow(article, event.alteration, adds_none_since=since, has_no_rows=has_no_rows)
         return replace(followed, is_delivered=event.is_delivered)
     except Unfollowed as error:
-        raise SchemaChanged(table, str(event.commit_lsn), str(error)) from error
+        raise CopyNeeded(article, SchemaChanged(table, str(event.commit_lsn), str(error))) from error
 
 
 def _concerns(event: Event, state: ManifestState, article: Article) -> TypeGuard[Altered | Reshaped]:
@@ -150,7 +163,7 @@ class AlteringTransaction:
     ) -> AlteringTransaction:
         """Read a transaction's events; `refused` columns, by article and number, are left out with the reason given.
 
-        Raises `SchemaChanged`.
+        Raises `SchemaChanged`, `CopyNeeded`.
         """
         found = cls(lsn, versions={article.article_id: [article] for article in articles})
         for event in events_between(state, Position(lsn.value), Position(lsn.value + 1)):

@@ -225,6 +225,6 @@ class ReplicationAgent:
     def _wanted(self, present: Iterable[Subscription]) -> Iterator[Subscription]:
         """Return the run's that are not paused; with `once`, of those that existed when the run began."""
         for subscription in filter(self._scope.includes, present):
-            is_meant = not self._is_once or subscription.agent_id in self._first
+            is_meant = not self._is_once or not self._first.isdisjoint((subscription.agent_id, subscription.joins))
             if is_meant and subscription.state in (SubscriptionState.ACTIVE, SubscriptionState.WAITING):
                 yield subscription

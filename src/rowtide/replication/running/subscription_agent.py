@@ -14,6 +14,7 @@ from itertools import groupby
 from sqlalchemy import Connection
 
 from rowtide.copying.source import PostgresCopySource
+from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
@@ -26,11 +27,17 @@ from rowtide.replication.articles import Article, as_detected
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.agent import DistributionAgent
-from rowtide.replication.distribution.alterations import fold
+from rowtide.replication.distribution.alterations import CopyNeeded, fold
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import AlterationRefused
 from rowtide.replication.distribution.watchers import DroppedTable, Trouble
-from rowtide.replication.errors import CopyRefused, CopyUnreadable, JoiningRefused, PublishedTableDropped
+from rowtide.replication.errors import (
+    ArticleCopiedAgain,
+    CopyRefused,
+    CopyUnreadable,
+    JoiningRefused,
+    PublishedTableDropped,
+)
 from rowtide.replication.joining import PendingChange
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.custom_scripting import CustomScripting
@@ -39,7 +46,7 @@ from rowtide.replication.snapshot.agent import SnapshotAgent
 from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
 from rowtide.replication.snapshot.table_details import TableDetails, read_table_details
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus, SnapshotTarget
-from rowtide.replication.subscribing.joining import clean, complete, mark_unready, read_joining
+from rowtide.replication.subscribing.joining import clean, complete, copy_again, mark_unready, read_joining
 from rowtide.replication.targets.kinds import kind_of
 
 Look = Callable[[], Sequence[Subscription]]
@@ -56,6 +63,7 @@ class SubscriptionAgent:
         self._subscription = subscription
         self._articles: tuple[Article, ...] = ()
         self._changes: Sequence[PendingChange] = ()
+        self._is_replaced = False
         self._manifest = manifest
         self._held = held
         self._look = look
@@ -95,6 +103,8 @@ class SubscriptionAgent:
 
     def step(self) -> bool:
         """Do one piece of work; return whether there was any. Raises what either agent raises."""
+        if self._is_replaced:
+            return False
         if self._has_changed():
             self._open_again()
             return True
@@ -114,11 +124,30 @@ class SubscriptionAgent:
     def _deliver(self, distribution: DistributionAgent) -> bool:
         if self._changes and distribution.is_past_hand_over:
             self._make_change(distribution, self._changes[0])
-        worked = distribution.has_altered or distribution.step()
+        try:
+            worked = distribution.has_altered or distribution.step()
+        except CopyNeeded as found:
+            self._copy_again(found)
+            return True
         if distribution.has_altered:
             self._open_again()
             return worked
         return self._take_in_ready(distribution) or worked
+
+    def _copy_again(self, found: CopyNeeded) -> None:
+        """Let an article leave, and join again with a copy, which no schema change in the log leads to."""
+        engine, known = self._context.engine, self._subscription
+        failpoint("article_copy.before")
+        copy_again(engine, known, found.article)
+        failpoint("article_copy.after")
+        error = ArticleCopiedAgain(found.error.table, found.error.lsn, found.error.change)
+        self._context.watchers.on_dropped(DroppedTable(known, error))
+        if known.joins is None:
+            self._open_again()
+        else:
+            # Another subscription joins in the place of this one.
+            self._distribution = None
+            self._is_replaced = True
 
     def _make_change(self, distribution: DistributionAgent, pending: PendingChange) -> None:
         """Let the subscriber have an article as it was changed, once its delivery is there."""

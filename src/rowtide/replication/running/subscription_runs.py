@@ -85,7 +85,7 @@ class SubscriptionRuns:
             now = by_id.get(agent_id)
             if now is None or now.settings != thread.subscription.settings:
                 thread.run.request_stop()
-            if _has_ended(thread) and (now is None or thread.is_restarted(now)):
+            if _has_ended(thread) and (now is None or self._is_restarted(thread, now)):
                 self._report_replaced(thread, now)
                 del self._threads[agent_id]
         for agent_id, subscription in by_id.items():
@@ -98,7 +98,7 @@ class SubscriptionRuns:
     def is_over(self, subscription: Subscription) -> bool:
         """Whether its agent has delivered what was wanted, or failed and was not resumed."""
         thread = self._threads.get(subscription.agent_id)
-        return thread is not None and _has_ended(thread) and not thread.is_restarted(subscription)
+        return thread is not None and _has_ended(thread) and not self._is_restarted(thread, subscription)
 
     def give_up(self, subscription: Subscription, error: RowtideError) -> None:
         """Report a subscription that stays stopped because it cannot be delivered."""
@@ -153,6 +153,11 @@ class SubscriptionRuns:
         if now is not None and isinstance(error, AgentReplaced):
             thread.history.retry(error)
             self._context.watchers.on_trouble(Trouble(now, error, 0.0))
+
+    def _is_restarted(self, thread: _SubscriptionThread, now: Subscription) -> bool:
+        """Whether an agent that has ended is wanted again, for an article that joins since, say."""
+        is_awaiting = thread.run.outcome is RunOutcome.SUCCEEDED and now.agent_id in self._awaiting
+        return is_awaiting or thread.is_restarted(now)
 
     def _find_awaiting(self, wanted: Mapping[int, Subscription]) -> Iterator[int]:
         """Yield the subscriptions that articles are about to join."""

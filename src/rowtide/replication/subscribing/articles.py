@@ -30,12 +30,15 @@ def reinitialize_article(
             address = kind_of(subscriber).address(subscriber)
             chosen = [definitions.get_subscription(connection, publication, address)]
         for subscription in chosen:
+            held = None
             for holder in known:
                 if article_id in holder.starts and subscription.agent_id in (holder.agent_id, holder.joins):
                     held = definitions.get_held(connection, holder.agent_id, article_id)
                     for step in joining.detach_steps(subscription, holder, held):
                         connection.execute(step)
             usual = IfExists.TRUNCATE if subscription.settings.keeps_tables else IfExists.DROP
-            for step in joining.join_steps(subscription, article_id, if_exists or usual):
+            chosen_way = if_exists or usual
+            kept = held if chosen_way in (IfExists.KEEP, IfExists.DELETE, IfExists.TRUNCATE) else None
+            for step in joining.join_steps(subscription, article_id, chosen_way, kept):
                 connection.execute(step)
     return tuple(one.subscriber for one in chosen)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from rowtide.copying.source import PostgresCopySource
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
+from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.entries import ReaderLeft
@@ -21,7 +22,8 @@ from rowtide.replication import definitions, joining
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.delivery import JoiningArticle
-from rowtide.replication.errors import CopyUnreadable, SubscriptionDeactivated
+from rowtide.replication.errors import CopyUnreadable, SubscriptionDeactivated, SubscriptionUnknown
+from rowtide.replication.schema_changes import Followed, as_alteration, follow
 from rowtide.replication.snapshot.needs import read_type_needs
 from rowtide.replication.snapshot.table_details import read_table_details
 from rowtide.replication.snapshot.target import SnapshotStatus
@@ -92,6 +94,7 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
                 snapshot=plan_snapshot(connection, tables, articles, request),
                 needs=read_type_needs(connection, articles),
                 beside=others,
+                altered=tuple(_follow_all(connection, known, articles)),
             )
             joining.record_start(connection, wanted, start)
     # What a repeat finds prepared was recorded before.
@@ -102,6 +105,15 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
         manifest.append(ReaderLeft(wanted.reader))
         raise
     failpoint("article_preparation.after")
+
+
+def _follow_all(connection: Connection, known: Sequence[Article], now: Sequence[Article]) -> Iterator[Followed]:
+    """Yield what became of articles' tables since the subscriber had them."""
+    for held, article in zip(known, now, strict=True):
+        table = find_by_id(connection, article.source_id)
+        if table is not None and held != article:
+            followed = follow(held, as_alteration(table), adds_none_since=None, has_no_rows=True)
+            yield Followed(held, article, followed.changes)
 
 
 def mark_ready(engine: Engine, wanted: Subscription, at: Position) -> None:
@@ -124,6 +136,18 @@ def complete(engine: Engine, manifest: Manifest, joined: Subscription, into: Sub
         joining.move(connection, joined, into)
     failpoint("article_joining.after")
     manifest.append(ReaderLeft(joined.reader))
+
+
+def copy_again(engine: Engine, holder: Subscription, held: Article) -> None:
+    """Let an article leave a subscription, or one that joins it, and join again: its table is emptied and altered."""
+    with translated(), engine.begin() as connection:
+        joining.ensure_made(connection)
+        into = holder if holder.joins is None else definitions.find_subscription(connection, holder.joins)
+        if into is None:
+            raise SubscriptionUnknown(holder.publication, holder.subscriber)
+        steps = joining.detach_steps(into, holder, held)
+        for step in (*steps, *joining.join_steps(into, held.article_id, IfExists.TRUNCATE, held)):
+            connection.execute(step)
 
 
 def clean(engine: Engine, subscription: Subscription) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from rowtide.copying.chunks import Chunk
 from rowtide.core.lsn import Position
 from rowtide.replication.articles import Article
+from rowtide.replication.schema_changes import Followed
 from rowtide.replication.snapshot.needs import Need
 from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.snapshot.table_details import TableDetails
@@ -31,7 +32,7 @@ class NewSubscription:
 
     `has_procedures`: the user created them; delivery that looks for conflicts has none. `needs` is what the columns'
     types need. `snapshot` None: the subscriber already has the tables and their rows. `beside` are the articles of the
-    subscription that it joins, None if none.
+    subscription that it joins, None if none; `altered` is what tables that are kept are brought through, emptied.
     """
 
     guid: str
@@ -46,3 +47,4 @@ class NewSubscription:
     snapshot: NewSnapshot | None = None
     needs: tuple[Need, ...] = ()
     beside: tuple[Article, ...] | None = None
+    altered: tuple[Followed, ...] = ()

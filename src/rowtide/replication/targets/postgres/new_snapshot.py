@@ -14,11 +14,13 @@ from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.errors import CopyRefused, SubscriberTableExists
+from rowtide.replication.schema_changes import Followed
 from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
+from rowtide.replication.targets.postgres.alterations import alter, table_after
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.kept_tables import find_whole, require_fitting
 from rowtide.replication.targets.postgres.needed_objects import make_schema, provide
@@ -58,7 +60,8 @@ def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnap
     pairs = list(zip(new.articles, snapshot.details, strict=True))
     made = [(article, details) for article, details in pairs if article not in kept]
     provide(connection, [*new.needs, *(need for _, details in made for need in details.needs)])
-    require_fitting(connection, kept, [*new.articles, *(new.beside or ())], new.constraints)
+    if not new.altered:
+        require_fitting(connection, kept, [*new.articles, *(new.beside or ())], new.constraints)
     restorations = switch_off(connection, kept, new.constraints, subscriber)
     if new.beside is not None and snapshot.if_exists is IfExists.DROP:
         restorations += release_references(connection, present, subscriber)
@@ -66,6 +69,9 @@ def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnap
         drop(connection, snapshot.scripts)
     for statement in clear_tables(present, snapshot.if_exists):
         _run(connection, ", ".join(map(_name, present)), statement)
+    for followed in new.altered:
+        if followed.article in kept:
+            _alter(connection, followed)
     for article, details in made:
         make_schema(connection, article.schema)
         _run(connection, _name(article), create_table(article, details))
@@ -77,6 +83,15 @@ def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnap
 def _is_filled(script: Script, present: Sequence[Script]) -> bool:
     """Whether a materialized view is there, on which others may depend."""
     return script in present and bool(script.filling)
+
+
+def _alter(connection: _Connection, followed: Followed) -> None:
+    """Bring an empty table through the changes of the published one."""
+    table = (followed.before.schema, followed.before.table)
+    for change in followed.changes:
+        for statement in alter(table, change):
+            _run(connection, _name(followed.article), statement)
+        table = table_after(table, change)
 
 
 def record_snapshot(connection: _Connection, guid: str, snapshot: NewSnapshot, made: MadeTables) -> None:

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication.articles import Article, decode_article
+from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.errors import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
@@ -206,6 +206,14 @@ def read(connection: psycopg.Connection, guid: str, *, for_update: bool = False)
     if row is None:
         raise SubscriberUnprepared(guid)
     return Progress(Position(row[0]), int(row[1]), int(row[2])), SnapshotStatus(row[3])
+
+
+def record_articles(connection: psycopg.Connection, guid: str, articles: Sequence[Article]) -> None:
+    """Record articles as the subscriber has them, in the caller's transaction."""
+    statement = RECORD_ARTICLE.format("%s", "%s", "%s")
+    with translated():
+        for article in articles:
+            connection.execute(sql.SQL(statement), (guid, article.article_id, encode_article(article)))
 
 
 def read_articles(connection: psycopg.Connection, guid: str, articles: Sequence[Article]) -> tuple[Article, ...]:

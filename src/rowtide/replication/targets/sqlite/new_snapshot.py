@@ -14,12 +14,15 @@ from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import stored_type
 from rowtide.replication.articles import Article
-from rowtide.replication.errors import SubscriberTableExists
+from rowtide.replication.errors import CopyRefused, SubscriberTableExists
+from rowtide.replication.schema_changes import Followed
 from rowtide.replication.snapshot.table_details import TableDetails, UniqueConstraint
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
 from rowtide.replication.targets.sqlite import restorations
+from rowtide.replication.targets.sqlite.altering import ChangeNotMade, follow
+from rowtide.replication.targets.sqlite.files import code_of
 from rowtide.replication.targets.sqlite.kept_tables import find_whole, require_fitting, switch_off
 from rowtide.replication.targets.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS
 
@@ -40,17 +43,30 @@ def make_tables(connection: sqlite3.Connection, new: NewSubscription, snapshot: 
     if present and if_exists is IfExists.FAIL:
         raise SubscriberTableExists(", ".join(f"{article.schema}.{article.table}" for article in present))
     kept = [] if if_exists is IfExists.DROP else present
-    require_fitting(connection, kept)
+    if not new.altered:
+        require_fitting(connection, kept)
     if if_exists in (IfExists.DROP, IfExists.FAIL):
         restorations.discard(connection, new.guid)
     restorations.record(connection, new.guid, switch_off(connection, kept))
     for article in present if if_exists in _CLEARING else ():
         connection.execute(_CLEARING[if_exists].format(quote(article.table)))
+    for followed in new.altered:
+        if followed.article in kept:
+            _alter(connection, new.guid, followed)
     pairs = [pair for pair in zip(articles, snapshot.details, strict=True) if pair[0] not in kept]
     for article, _ in pairs:
         connection.execute(create_table(article))
     _record(connection, new.guid, uncut(snapshot.chunks, find_whole(connection, kept)))
     _add_constraints(connection, new.guid, pairs)
+
+
+def _alter(connection: sqlite3.Connection, guid: str, followed: Followed) -> None:
+    """Bring an empty table through the changes of the published one."""
+    try:
+        follow(connection, guid, followed)
+    except ChangeNotMade as found:
+        article = followed.article
+        raise CopyRefused(f"{article.schema}.{article.table}", code_of(found.error), str(found.error)) from found.error
 
 
 def renew_constraints(
