@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rowtide.merge.inspection.validating import ArticleValidation
     from rowtide.merge.nodes.node import Refusal, UnsentColumn
     from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
+    from rowtide.merge.publishing.new_articles import ArticleOptions, ArticleRequest
     from rowtide.merge.publishing.prepared import Existing, ExistingRows
     from rowtide.merge.publishing.recovering import Recovered
     from rowtide.merge.publishing.schema_changes import SchemaChange, SchemaStatus
@@ -52,7 +53,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Article",
     "ArticleColumn",
+    "ArticleOptions",
     "ArticleReference",
+    "ArticleRequest",
     "ArticleValidation",
     "Counts",
     "DocumentedTable",
@@ -112,7 +115,9 @@ __all__ = [
 _HOMES = {
     "Article": "rowtide.merge.articles",
     "ArticleColumn": "rowtide.merge.articles",
+    "ArticleOptions": "rowtide.merge.publishing.new_articles",
     "ArticleReference": "rowtide.merge.articles",
+    "ArticleRequest": "rowtide.merge.publishing.new_articles",
     "ArticleValidation": "rowtide.merge.inspection.validating",
     "Counts": "rowtide.merge.session.exchange",
     "DocumentedTable": "rowtide.merge.inspection.documented",

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from rowtide.merge.articles import (
     DEFAULT_RETENTION_DAYS,
@@ -16,7 +16,6 @@ from rowtide.merge.articles import (
     FilterType,
     JoinFilter,
     Partition,
-    PartitionOptions,
     Publication,
     SubscriberType,
     Subscription,
@@ -43,11 +42,11 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.progress import generation_at, read_last_validation
 from rowtide.merge.publishing.moves import move, require_partition
+from rowtide.merge.publishing.new_articles import ArticleOptions, ArticleRequest
 from rowtide.merge.publishing.numbering import adjust_identity_range, restore_identity_range
 from rowtide.merge.publishing.prepared import Existing, ExistingRows
 from rowtide.merge.publishing.publications import (
     ArticleChanges,
-    ArticleOptions,
     add_article,
     add_filter,
     add_partition,
@@ -137,50 +136,16 @@ class MergePublishing(MergeHandle):
         self,
         publication: str,
         table: str,
-        *,
-        column_tracking: bool = False,
-        resolver: str = "priority",
-        compensate_for_errors: bool = False,
-        where: str | None = None,
-        partition_options: PartitionOptions = PartitionOptions.OVERLAPPING,
-        columns: Sequence[str] | None = None,
-        record_conflict_detection: bool = False,
-        record_conflict_resolution: bool = False,
-        renumber: bool = False,
-        upload_options: UploadOptions = UploadOptions.ALLOWED,
-        identity_range: int = 0,
-        publisher_identity_range: int = 0,
-        threshold: int = 100,
+        **options: Unpack[ArticleOptions],
     ) -> Article:
         """Publish a table and start tracking its changes (SQL Server: sp_addmergearticle).
 
-        `where` is a row filter: a condition over the table's columns, host_name() and suser_name(). `resolver` takes
-        the values of `--resolver`. `columns` are the published ones, beside the key; None for all. The options of
-        records are those of the logical records that the article is the top of. With `renumber`, of two rows inserted
-        with one key the loser gets a new key, and keeps its children. `upload_options` are those of subscriptions of
-        type client. `identity_range` is the number of keys in each range of a node's, `publisher_identity_range` for
-        the subscribers of a subscriber; a node gets new ranges once it has used `threshold` percent. Raises
-        `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`, `ColumnsRefused`,
-        `ResolverUnknown`, `ResolverRefused`, `UploadOptionsRefused`, `FilterRefused`, `RecordOptionsRefused`,
-        `KeyNotNumbered`, `SubscriptionsLeft`.
+        Options are the fields of `ArticleRequest`. Raises `MergePublicationUnknown`, `ArticleTableNotFound`,
+        `MergeKeyMissing`, `MergeArticleExists`, `ColumnsRefused`, `ResolverUnknown`, `ResolverRefused`,
+        `UploadOptionsRefused`, `FilterRefused`, `RecordOptionsRefused`, `KeyNotNumbered`, `SubscriptionsLeft`.
         """
-        options = ArticleOptions(
-            column_tracking,
-            resolver,
-            compensate_for_errors,
-            where,
-            partition_options,
-            columns,
-            record_conflict_detection,
-            record_conflict_resolution,
-            renumber,
-            upload_options,
-            identity_range,
-            publisher_identity_range,
-            threshold,
-        )
         with self._altering(publication) as hub:
-            return add_article(hub, publication, table, options)
+            return add_article(hub, publication, table, ArticleRequest(**options))
 
     def add_filter(
         self,

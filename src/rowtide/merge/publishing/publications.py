@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
-import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from rowtide.core.names import require_name
-from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import (
-    INTEGERS,
     Article,
     JoinFilter,
     Partition,
-    PartitionOptions,
     Publication,
-    SubscriberType,
     UploadOptions,
 )
 from rowtide.merge.catalogue import (
@@ -41,49 +35,32 @@ from rowtide.merge.catalogue import (
 from rowtide.merge.conflicts.resolvers import require_resolver
 from rowtide.merge.errors import (
     JoinFilterRefused,
-    KeyNotNumbered,
-    MergeArticleExists,
-    MergeKeyMissing,
     MergePublicationExists,
-    RepublisherNotServer,
     ResolverRefused,
     SubscriptionsLeft,
-    UploadOptionsRefused,
 )
 from rowtide.merge.handlers import find_handler
-from rowtide.merge.nodes.node import Node, TableDescription
-from rowtide.merge.nodes.table_parts import PartKind
+from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions import partition_membership
 from rowtide.merge.partitions.filters import require_values
 from rowtide.merge.progress import list_subscriptions, set_subscription
 from rowtide.merge.publishing.filter_checks import check_filter, check_join
+from rowtide.merge.publishing.new_articles import (
+    ArticleRequest,
+    define_new,
+    find_merged,
+    is_preserved,
+    name_apart,
+    require_directed_alike,
+    require_direction,
+    require_new,
+    require_numbered,
+    require_server,
+)
 from rowtide.merge.publishing.ordering import order_articles
 from rowtide.merge.publishing.record_links import require_record_options, require_records
-from rowtide.merge.publishing.schema_changes import define, dropped_at, notice, record, redefine
-from rowtide.merge.publishing.vertical_partitions import choose_columns
+from rowtide.merge.publishing.schema_changes import dropped_at, notice, record, redefine
 from rowtide.merge.session.identity_ranges import begin_pool, forget_ranges
-
-_NICKNAME_BITS = 31
-_AUTOINCREMENT = re.compile(r"\bautoincrement\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class ArticleOptions:
-    """Options of an article (SQL Server: sp_addmergearticle)."""
-
-    column_tracking: bool = False
-    resolver: str = "priority"
-    compensate_for_errors: bool = False
-    where: str | None = None
-    partition_options: PartitionOptions = PartitionOptions.OVERLAPPING
-    columns: Sequence[str] | None = None
-    record_conflict_detection: bool = False
-    record_conflict_resolution: bool = False
-    renumber: bool = False
-    upload_options: UploadOptions = UploadOptions.ALLOWED
-    identity_range: int = 0
-    publisher_identity_range: int = 0
-    threshold: int = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +125,7 @@ def change_publication(
     return publication
 
 
-def add_article(hub: Node, publication_name: str, table: str, options: ArticleOptions) -> Article:
+def add_article(hub: Node, publication_name: str, table: str, request: ArticleRequest) -> Article:
     """Publish a table and track its changes (SQL Server: sp_addmergearticle); a repeat completes an interrupted call.
 
     Raises `MergePublicationUnknown`, `ArticleTableNotFound`, `MergeKeyMissing`, `MergeArticleExists`,
@@ -160,11 +137,11 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
         notice(hub, other)
     described = hub.tables.describe(table)
     others = list_merged(hub.connection)
-    merged = _find_merged(hub, described, others)
-    apart = "" if merged is not None else _name_apart(described, others)
-    article = _article(described, merged, options, apart)
-    _require_new(hub, publication, article, merged)
-    _require_server(hub, publication, article)
+    merged = find_merged(hub, described, others)
+    apart = "" if merged is not None else name_apart(described, others)
+    article = define_new(described, merged, request, apart)
+    require_new(hub, publication, article, merged)
+    require_server(hub, publication, article)
     require_record_options(article)
     if find_handler(article) is None:
         require_resolver(article)
@@ -172,15 +149,15 @@ def add_article(hub: Node, publication_name: str, table: str, options: ArticleOp
         hub.tables.check_procedure(article)
     if article.is_upload_only and article.subset_filter is not None:
         raise ResolverRefused(article.resolver, article.qualified_name, "subscribers receive no rows to be filtered")
-    _require_direction(article)
+    require_direction(article)
     check_filter(hub, article)
-    if options.renumber or options.identity_range:
-        require_numbered(described, is_growing=bool(options.identity_range))
-    is_preserved = _is_preserved(hub, article, is_merged=merged is not None)
+    if request.renumber or request.identity_range:
+        require_numbered(described, is_growing=bool(request.identity_range))
+    had_rowguid = is_preserved(hub, article, is_merged=merged is not None)
     hub.tables.add_rowguid(article)
     with hub.transaction():
         purged = read_purged(hub.connection, article.nickname) if merged is not None else b""
-        put_article(hub.connection, publication.pubid, article, purged_lineage=purged, preserve_rowguidcol=is_preserved)
+        put_article(hub.connection, publication.pubid, article, purged_lineage=purged, preserve_rowguidcol=had_rowguid)
         hub.tables.track(article)
         if article.identity_range:
             begin_pool(hub, publication, article)
@@ -271,8 +248,8 @@ def _changed(hub: Node, publication: Publication, article: Article, changes: Art
     )
     if changes.upload_options is not None:
         changed = replace(changed, subscriber_upload_options=changes.upload_options)
-        _require_direction(changed)
-        _require_directed_alike(hub, publication, changed)
+        require_direction(changed)
+        require_directed_alike(hub, publication, changed)
     if changed.is_upload_only != article.is_upload_only:
         raise ResolverRefused(changed.resolver, article.qualified_name, "it decides which rows subscribers have")
     if find_handler(changed) is None:
@@ -379,143 +356,7 @@ def drop_from(node: Node, publication: Publication, article: Article) -> None:
             node.tables.drop_rowguid(article)
 
 
-def _require_direction(article: Article) -> None:
-    """Raise `UploadOptionsRefused` if nothing would travel."""
-    if article.is_upload_only and article.subscriber_upload_options is not UploadOptions.ALLOWED:
-        options = int(article.subscriber_upload_options)
-        raise UploadOptionsRefused(article.qualified_name, options, "it is upload-only: nothing would be exchanged")
-
-
-def _find_merged(hub: Node, described: TableDescription, merged: Sequence[Article]) -> Article | None:
-    """Return the article that has a table already; one that came from another kind of database names it else."""
-    return next((article for article in merged if _is_of(article, hub, described)), None)
-
-
-def _is_of(article: Article, hub: Node, described: TableDescription) -> bool:
-    if article.schema and not described.schema:
-        return article.file_table.lower() == described.table.lower()
-    if described.schema and not article.schema:
-        return hub.tables.is_there(article) and hub.tables.describe(article.table).name == described.name
-    return article.qualified_name == described.name
-
-
-def _name_apart(described: TableDescription, merged: Iterable[Article]) -> str:
-    """Return a table's name with its schema if a table of another schema has the name already; else empty."""
-    taken = {one.file_table.lower() for one in merged if one.qualified_name != described.name}
-    return f"{described.schema}_{described.table}" if described.schema and described.table.lower() in taken else ""
-
-
-def _article(described: TableDescription, merged: Article | None, options: ArticleOptions, name_apart: str) -> Article:
-    if not any(column.key_ordinal for column in described.columns):
-        raise MergeKeyMissing(described.name)
-    columns = choose_columns(described, options.columns)
-    if merged is not None:
-        # A publisher of another kind may have richer types.
-        known = {column.name: column for column in merged.columns}
-        columns = tuple(known.get(column.name, column) for column in columns)
-    article = Article(
-        name=merged.name if merged is not None else name_apart or described.table,
-        schema=described.schema,
-        table=described.table,
-        nickname=merged.nickname if merged is not None else 1 + secrets.randbits(_NICKNAME_BITS - 1),
-        columns=columns,
-        column_tracking=options.column_tracking,
-        resolver=options.resolver,
-        compensate_for_errors=options.compensate_for_errors,
-        subset_filter=options.where,
-        partition_options=options.partition_options,
-        renumber=options.renumber,
-        identity_range=options.identity_range,
-        publisher_identity_range=options.publisher_identity_range,
-        threshold=options.threshold,
-        table_in_files=merged.table_in_files if merged is not None else name_apart,
-        subscriber_upload_options=options.upload_options,
-        vertical_partition=len(columns) != len(described.columns),
-        record_conflict_detection=options.record_conflict_detection,
-        record_conflict_resolution=options.record_conflict_resolution,
-    )
-    return define(described, article if merged is None else merged.as_table_of(article))
-
-
-def _require_new(hub: Node, publication: Publication, article: Article, merged: Article | None) -> None:
-    found = next(
-        (one for one in list_all_articles(hub.connection, publication.pubid) if one.name == article.name), None
-    )
-    if found is not None:
-        reason = f"publication {publication.name} has an article {article.name}"
-        waiting = ", which is dropped once all subscribers have synchronised" if found.is_dropped else ""
-        raise MergeArticleExists(article.qualified_name, reason + waiting)
-    if merged is not None and merged.column_tracking != article.column_tracking:
-        reason = "another publication has it with" + ("out" if article.column_tracking else "") + " column tracking"
-        raise MergeArticleExists(article.qualified_name, reason)
-    if merged is None:
-        return
-    if (merged.vertical_partition or article.vertical_partition) and merged.columns != article.columns:
-        raise MergeArticleExists(article.qualified_name, "another publication has it with other columns")
-    _require_directed_alike(hub, publication, article)
-    if article.identity_range and any(_numbers(hub, other, article) for other in list_publications(hub.connection)):
-        raise MergeArticleExists(article.qualified_name, "another publication has it with identity ranges")
-
-
-def _require_directed_alike(hub: Node, publication: Publication, article: Article) -> None:
-    """Raise `MergeArticleExists` if another publication of the hub has the table with other options: a subscriber could
-    have both.
-    """
-    for other in list_publications(hub.connection):
-        if other.pubid == publication.pubid or other.publisher != publication.publisher:
-            continue
-        for one in list_articles(hub.connection, other.pubid):
-            is_alike = one.subscriber_upload_options is article.subscriber_upload_options
-            if one.nickname == article.nickname and not (is_alike and one.is_directed_as(article)):
-                reason = f"publication {other.name} has it with other upload options, or in another direction"
-                raise MergeArticleExists(article.qualified_name, reason)
-
-
-def _numbers(hub: Node, publication: Publication, article: Article) -> bool:
-    """Whether a publication of this hub gives the numbers of an article's table."""
-    listed = list_articles(hub.connection, publication.pubid)
-    is_own = publication.publisher == read_nickname(hub.connection)
-    return is_own and any(one.nickname == article.nickname and bool(one.identity_range) for one in listed)
-
-
-def _require_server(hub: Node, publication: Publication, article: Article) -> None:
-    """Raise `RepublisherNotServer` if the hub has the table itself as a client of another publisher."""
-    for other in list_publications(hub.connection):
-        if other.publisher == publication.publisher:
-            continue
-        if any(one.nickname == article.nickname for one in list_articles(hub.connection, other.pubid)):
-            own = list_subscriptions(hub.connection, other.pubid)
-            if any(one.subscriber_type is not SubscriberType.SERVER for one in own):
-                raise RepublisherNotServer(article.qualified_name, other.name)
-
-
-def _is_preserved(hub: Node, article: Article, *, is_merged: bool) -> bool:
-    """Return whether the table had its own column `rowguid` before it was merged."""
-    if is_merged:
-        return was_rowguid_there(hub.connection, article.nickname)
-    return hub.tables.has_rowguid(article)
-
-
 def _require_no_subscriptions(hub: Node, publication: Publication) -> None:
     subscribers = [one.subscriber for one in list_subscriptions(hub.connection, publication.pubid)]
     if subscribers:
         raise SubscriptionsLeft(publication.name, ", ".join(subscribers))
-
-
-def require_numbered(described: TableDescription, *, is_growing: bool) -> None:
-    """Raise `KeyNotNumbered` unless a table's key is one integer column that the database numbers itself.
-
-    `is_growing`: it never gives a number again, nor one of another row that was deleted.
-    """
-    key = [column for column in described.columns if column.key_ordinal]
-    reason = None
-    if len(key) != 1:
-        reason = f"its key has {len(key)} columns"
-    elif key[0].type_text not in INTEGERS:
-        reason = f"its key {key[0].name} is of type {key[0].type_text}"
-    elif not any(part.kind is PartKind.IDENTITY and part.name == key[0].name for part in described.parts):
-        reason = f"its key {key[0].name} is neither identity nor serial"
-    elif is_growing and described.kind is DatabaseKind.SQLITE and not _AUTOINCREMENT.search(described.statement or ""):
-        reason = f"its key {key[0].name} is not declared with AUTOINCREMENT, without which SQLite counts by itself"
-    if reason is not None:
-        raise KeyNotNumbered(described.name, reason)

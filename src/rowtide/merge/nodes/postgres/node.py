@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
@@ -12,24 +11,22 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from sqlalchemy import Connection, Engine, Select, bindparam, literal_column, select, text, true
-from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.sql.compiler import SQLCompiler
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.alterations import Committing, rehearsing_on
 from rowtide.databases.postgres.batching import open_batching_engine, session_of
 from rowtide.databases.postgres.clock import taking_anchors
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES, load_texts
-from rowtide.databases.postgres.errors import describe, translate, translated
-from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.urls import DatabaseUrl, parse_url
-from rowtide.merge.articles import ROWGUID, Article, Subscription
+from rowtide.merge.articles import Article, Subscription
 from rowtide.merge.catalogue import list_merged, read_nickname, read_purged, select_articles
 from rowtide.merge.definitions import SCHEMA, articles, genhistory, replinfo, subscriptions
-from rowtide.merge.errors import NOT_UTF_8, NodeBusy, RowsRefused, SessionReplaced
+from rowtide.merge.errors import NodeBusy, RowsRefused
 from rowtide.merge.nodes.node import Refusal, Request
-from rowtide.merge.nodes.postgres import links, row_metadata
+from rowtide.merge.nodes.postgres import links, row_metadata, rows
 from rowtide.merge.nodes.postgres.apply import (
     apply_beside,
     apply_log,
@@ -39,8 +36,10 @@ from rowtide.merge.nodes.postgres.apply import (
     look_again,
     tidy,
 )
+from rowtide.merge.nodes.postgres.compiled import compile_query
 from rowtide.merge.nodes.postgres.completing import FORM, form
 from rowtide.merge.nodes.postgres.enumeration import PostgresEnumeration
+from rowtide.merge.nodes.postgres.failures import UnexpectedLines, failure, require_session
 from rowtide.merge.nodes.postgres.generations import (
     Generations,
     close_generation,
@@ -52,16 +51,13 @@ from rowtide.merge.nodes.postgres.identity import bounding, numbering_request
 from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
 from rowtide.merge.nodes.postgres.rebuilt_tables import PostgresRebuiltTables
-from rowtide.merge.nodes.postgres.row_metadata import FILTERING, ROWGUIDS, PostgresReader, sent, table_of, uuid_array
-from rowtide.merge.nodes.postgres.sending import APPLYING, UNKNOWN_LINES, Closing, PostgresSending, apply_alone
-from rowtide.merge.nodes.postgres.sequences import find_sequences, next_values
+from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, uuid_array
+from rowtide.merge.nodes.postgres.sending import APPLYING, Closing, PostgresSending, apply_alone
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG
 from rowtide.merge.nodes.postgres.tables import PostgresTables
 from rowtide.merge.nodes.postgres.triggers import AGENT_SETTING
 from rowtide.merge.nodes.postgres.writing import (
     LOCKED,
-    NO_RIGHT,
-    OF_ROWS,
     REFUSED,
     Staged,
     StoredTable,
@@ -78,8 +74,6 @@ from rowtide.merge.nodes.postgres.writing import (
     write_each,
 )
 from rowtide.merge.nodes.retry import retry_busy
-from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
-from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import Link
 from rowtide.merge.progress import SELECT_NODE
@@ -104,14 +98,6 @@ _CLOSED = (
     .order_by(genhistory.c.generation)
 )
 _MERGED = select_articles(true())
-_BUSY = ("40001", "40P01", "55P03")
-"""SQLSTATEs of conflicts with other sessions."""
-_REPLACED = "RT817"
-"""SQLSTATE of ours: another synchronisation has begun."""
-
-
-class UnexpectedLines(Exception):
-    """The log has entries of tables that were not expected."""
 
 
 def open_node(url: str | DatabaseUrl) -> PostgresNode:
@@ -124,25 +110,6 @@ def _engine_of(url: DatabaseUrl) -> Engine:
     """Return a database's engine: without a pool, but with the statements that were compiled for earlier nodes."""
     settings = PINNED_SETTINGS | WHOLE_TABLES | _PLANNING
     return open_batching_engine(url, application_name="rowtide merge", settings=settings)
-
-
-@dataclass(frozen=True, slots=True)
-class _Compiled:
-    """A statement as the driver takes it, with the names of its columns."""
-
-    statement: SQLCompiler
-    columns: tuple[str, ...]
-
-    def request(self, values: Mapping[str, object]) -> tuple[str, Mapping[str, Any]]:
-        return str(self.statement), self.statement.construct_params(values)
-
-
-@lru_cache(maxsize=100)
-def _compile(dialect: Dialect, statement: Select[Any]) -> _Compiled:
-    """Compile a statement, once if it is a constant: SQLAlchemy's cache is for what it executes, one at a time."""
-    compiled = statement.compile(dialect=dialect, schema_translate_map={None: SCHEMA}, render_schema_translate=True)
-    assert isinstance(compiled, SQLCompiler)
-    return _Compiled(compiled, tuple(str(column.key) for column in statement.selected_columns))
 
 
 class PostgresNode:
@@ -190,7 +157,7 @@ class PostgresNode:
     def read_together(
         self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
     ) -> Sequence[Sequence[Mapping[str, Any]]]:
-        queries = [_compile(self.connection.dialect, each) for each in statements]
+        queries = [compile_query(self.connection.dialect, each) for each in statements]
         requests: list[tuple[str, Mapping[str, Any] | None]] = [each.request(values) for each in queries]
         try:
             answers = self._session.read(*requests, *(() if self._is_complete else ((FORM, None),)))
@@ -235,7 +202,7 @@ class PostgresNode:
         return answers
 
     def require_session(self, subscription: Subscription) -> None:
-        self._session.put(_require_session(subscription))
+        self._session.put(require_session(subscription))
 
     @property
     def name(self) -> str:
@@ -394,18 +361,18 @@ class PostgresNode:
         return self.read_known_and_rows(asked, [])[0]
 
     def read_known_and_rows(
-        self, asked: Sequence[tuple[Article, Sequence[str]]], rows: Sequence[tuple[Article, Sequence[str]]]
+        self, asked: Sequence[tuple[Article, Sequence[str]]], others: Sequence[tuple[Article, Sequence[str]]]
     ) -> tuple[list[Mapping[str, Known]], list[Mapping[str, Row]]]:
         if not asked:
-            return [], [self.read_rows(article, rowguids) for article, rowguids in rows]
-        logged, found, read = self._ask_known(asked, rows)
+            return [], [self.read_rows(article, rowguids) for article, rowguids in others]
+        logged, found, read = self._ask_known(asked, others)
         if logged:
             self._apply()
-            _, found, read = self._ask_known(asked, rows)
+            _, found, read = self._ask_known(asked, others)
         return found, read
 
     def _ask_known(
-        self, asked: Sequence[tuple[Article, Sequence[str]]], rows: Sequence[tuple[Article, Sequence[str]]]
+        self, asked: Sequence[tuple[Article, Sequence[str]]], others: Sequence[tuple[Article, Sequence[str]]]
     ) -> tuple[bool, list[Mapping[str, Known]], list[Mapping[str, Row]]]:
         """Return whether the log has entries, the metadata of rows, and other rows, with all that writing will need."""
         reader = PostgresReader(self._generations)
@@ -419,10 +386,13 @@ class PostgresNode:
             (newer_generations(self._generations), None),
             *(request for article in unread for request in table_requests(article)),
             *(
-                (_of_rowguids(MetadataReader(article, names.composer, reader).select_known()), [uuid_array(rowguids)])
+                (
+                    rows.of_rowguids(MetadataReader(article, names.composer, reader).select_known()),
+                    [uuid_array(rowguids)],
+                )
                 for article, rowguids in asked
             ),
-            *(_rows_request(article, rowguids) for article, rowguids in rows),
+            *(rows.rows_request(article, rowguids) for article, rowguids in others),
             texts=True,
         )
         logged, ((stamp,),), ((own,),), lineages, closed, *rest = answers
@@ -436,27 +406,20 @@ class PostgresNode:
         for (article, _), groups in zip(asked, answers, strict=False):
             composer = Composer(article, self._own, purged[article.nickname])
             found.append(MetadataReader(article, composer, reader).known(groups))
-        read = [_rows_of(article, each) for (article, _), each in zip(rows, answers[len(asked) :], strict=True)]
+        read = [rows.rows_of(article, each) for (article, _), each in zip(others, answers[len(asked) :], strict=True)]
         return bool(logged), found, read
 
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
-        return _rows_of(article, self._read(*_rows_request(article, rowguids)))
+        return rows.read_rows(self._session, article, rowguids)
 
     def ask_procedure(self, article: Article, subscriber: str, pairs: Sequence[tuple[str, Row]]) -> list[Row | None]:
         return ask_procedure(self._session, article, self._stored[article.nickname].columns, subscriber, pairs)
 
     def read_referencing(self, article: Article, columns: Sequence[str], keys: Sequence[Row]) -> Mapping[str, Row]:
-        types = {column.name: server_type(column) for column in article.columns}
-        names = ", ".join(f"k{place}" for place in range(len(columns)))
-        listed = ", ".join("%s::text[]" for _ in columns)
-        same = " and ".join(f"t.{_named(name)} = k{place}::{types[name]}" for place, name in enumerate(columns))
-        query = f"{_select(article)} t where exists (select from unnest({listed}) k ({names}) where {same})"
-        values = zip(*(as_stored_by_server(article.only(columns), key) for key in keys), strict=True)
-        return _rows_of(article, self._read(query, [list(each) for each in values]))
+        return rows.read_referencing(self._session, article, columns, keys)
 
     def next_keys(self, article: Article, count: int) -> Sequence[str]:
-        sequences = find_sequences(self._session, article)
-        return [row[0] for row in self._read(next_values(article, sequences), [count])]
+        return rows.next_keys(self._session, article, count)
 
     def read_numbering(self, articles: Sequence[Article]) -> Mapping[int, Numbering]:
         answers = self._session.read(*map(numbering_request, articles))
@@ -477,15 +440,7 @@ class PostgresNode:
             self._session.execute(f"set local {AGENT_SETTING} = 'on'")
 
     def find_key_holder(self, article: Article, row: Row) -> str | None:
-        stored = as_stored_by_server(article, row)
-        values = {column.name: value for column, value in zip(article.columns, stored, strict=True)}
-        same = " and ".join(f"{_named(column.name)} = %s::{server_type(column)}" for column in article.key_columns)
-        query = f"select {ROWGUID} from {_escaped(table_of(article))} where {same}"
-        try:
-            found = self._read(query, [values[column.name] for column in article.key_columns])
-        except psycopg.DataError:
-            return None  # what the type does not have, no row has
-        return found[0][0] if found else None
+        return rows.find_key_holder(self._session, article, row)
 
     def write(self, article: Article, writes: Sequence[Write]) -> None:
         if not writes:
@@ -594,11 +549,7 @@ class PostgresNode:
         return links.read_buried(self._session, article.nickname, is_later, source)
 
     def outside(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:
-        listed = f"{ROWGUID} = any(%s::uuid[]) and not "
-        query = f"select {ROWGUID} from {table_of(row_filter.article)} as {ROW} where {listed}"
-        # What the user wrote is no place for parameters of ours: a percent sign in it is itself.
-        condition = belongs(row_filter, FILTERING).replace("%", "%%")
-        return [row[0] for row in self._read(query + condition, [uuid_array(rowguids)])]
+        return rows.outside(self._session, row_filter, rowguids)
 
     def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
         return row_metadata.lineages(self._session, nickname, self._snapshot_of(generation))
@@ -665,61 +616,10 @@ class PostgresNode:
 
     def _failure(self, error: Exception, subject: str) -> Exception:
         """Return our error for one of the server's."""
-        if isinstance(error, UnicodeError):
-            return RowsRefused(subject, *NOT_UTF_8)
-        if not isinstance(error, psycopg.Error):
-            return RowsRefused(subject, type(error).__name__, " ".join(str(error).split()))
-        reason = describe(error)
-        state = error.sqlstate or ""
-        if state == _REPLACED:
-            return SessionReplaced(error.diag.message_primary or "")
-        if state == UNKNOWN_LINES:
-            return UnexpectedLines()
-        if state in _BUSY or error.diag.schema_name == SCHEMA:
-            # What is known of a row was removed before it is inserted: another has inserted it since.
+        found = failure(error, subject, self.name)
+        if isinstance(found, NodeBusy):
             self._is_log_known = False
-            return NodeBusy(self.name, reason)
-        if state.startswith(OF_ROWS) and state != NO_RIGHT:
-            return RowsRefused(subject, state, error.diag.message_primary or reason)
-        return translate(error)
-
-
-def _require_session(subscription: Subscription) -> str:
-    """Return the statement that fails if another synchronisation of a subscription has begun."""
-    session = f"select session from {SUBSCRIPTIONS} where subid = {quote_literal(subscription.subid)}"
-    name = quote_literal(subscription.subscriber)
-    failing = f"raise exception using errcode = '{_REPLACED}', message = {name}"
-    body = f"begin if ({session}) is distinct from {subscription.session} then {failing}; end if; end"
-    return f"do {quote_body(body)}"
-
-
-def _named(column: str) -> str:
-    """Return a column's name in a query with parameters."""
-    return _escaped(quote(column))
-
-
-def _of_rowguids(sql_text: str) -> str:
-    """Return a query whose one parameter is an array of rowguids."""
-    return ROWGUIDS.join(map(_escaped, sql_text.split(ROWGUIDS)))
-
-
-def _escaped(sql_text: str) -> str:
-    """Return a part of a query with parameters, in which a percent sign is itself."""
-    return sql_text.replace("%", "%%")
-
-
-def _select(article: Article) -> str:
-    names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
-    # It has parameters wherever it is used.
-    return f"select {names} from {table_of(article)}".replace("%", "%%")
-
-
-def _rows_request(article: Article, rowguids: Sequence[str]) -> tuple[str, Sequence[object]]:
-    return f"{_select(article)} where {ROWGUID} = any(%s::uuid[])", [uuid_array(rowguids)]
-
-
-def _rows_of(article: Article, rows: Iterable[Sequence[Any]]) -> Mapping[str, Row]:
-    return {row[0]: sent(article, row[1:]) for row in rows}
+        return found
 
 
 def _map(connection: Connection) -> Connection:

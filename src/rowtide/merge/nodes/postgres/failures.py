@@ -1,0 +1,51 @@
+"""What the server's errors mean for a merge."""
+
+from __future__ import annotations
+
+import psycopg
+
+from rowtide.databases.postgres.errors import describe, translate
+from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
+from rowtide.merge.articles import Subscription
+from rowtide.merge.definitions import SCHEMA, subscriptions
+from rowtide.merge.errors import NOT_UTF_8, NodeBusy, RowsRefused, SessionReplaced
+from rowtide.merge.nodes.postgres.sending import UNKNOWN_LINES
+from rowtide.merge.nodes.postgres.writing import NO_RIGHT, OF_ROWS
+
+_BUSY = ("40001", "40P01", "55P03")
+"""SQLSTATEs of conflicts with other sessions."""
+_REPLACED = "RT817"
+"""SQLSTATE of ours: another synchronisation has begun."""
+
+
+class UnexpectedLines(Exception):
+    """The log has entries of tables that were not expected."""
+
+
+def failure(error: Exception, subject: str, node: str) -> Exception:
+    """Return our error for one that was raised at a node while working on a subject, often an article."""
+    if isinstance(error, UnicodeError):
+        return RowsRefused(subject, *NOT_UTF_8)
+    if not isinstance(error, psycopg.Error):
+        return RowsRefused(subject, type(error).__name__, " ".join(str(error).split()))
+    reason, state = describe(error), error.sqlstate or ""
+    if state == _REPLACED:
+        return SessionReplaced(error.diag.message_primary or "")
+    if state == UNKNOWN_LINES:
+        return UnexpectedLines()
+    if state in _BUSY or error.diag.schema_name == SCHEMA:
+        # What is known of a row was removed before it is inserted: another has inserted it since.
+        return NodeBusy(node, reason)
+    if state.startswith(OF_ROWS) and state != NO_RIGHT:
+        return RowsRefused(subject, state, error.diag.message_primary or reason)
+    return translate(error)
+
+
+def require_session(subscription: Subscription) -> str:
+    """Return the statement that fails if another synchronisation of a subscription has begun."""
+    table = quote_qualified(SCHEMA, subscriptions.name)
+    session = f"select session from {table} where subid = {quote_literal(subscription.subid)}"
+    name = quote_literal(subscription.subscriber)
+    failing = f"raise exception using errcode = '{_REPLACED}', message = {name}"
+    body = f"begin if ({session}) is distinct from {subscription.session} then {failing}; end if; end"
+    return f"do {quote_body(body)}"

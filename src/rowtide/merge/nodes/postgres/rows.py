@@ -1,0 +1,99 @@
+"""Rows of merged tables, read at a PostgreSQL node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import psycopg
+
+from rowtide.databases.postgres.batching import BatchingConnection
+from rowtide.databases.postgres.quoting import quote
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.nodes.postgres.row_metadata import FILTERING, ROWGUIDS, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.sequences import find_sequences, next_values
+from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
+from rowtide.merge.partitions.belonging import ROW, belongs
+from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.versions.changes import Row
+
+
+def rows_request(article: Article, rowguids: Sequence[str]) -> tuple[str, Sequence[object]]:
+    """Return the query of those of an article's rows that exist; `rows_of` reads its rows."""
+    return f"{_select(article)} where {ROWGUID} = any(%s::uuid[])", [uuid_array(rowguids)]
+
+
+def rows_of(article: Article, rows: Iterable[Sequence[Any]]) -> Mapping[str, Row]:
+    """Return rows as they travel, by rowguid."""
+    return {row[0]: sent(article, row[1:]) for row in rows}
+
+
+def read_rows(session: BatchingConnection, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
+    """See `Node.read_rows`."""
+    return rows_of(article, _read(session, *rows_request(article, rowguids)))
+
+
+def read_referencing(
+    session: BatchingConnection, article: Article, columns: Sequence[str], keys: Sequence[Row]
+) -> Mapping[str, Row]:
+    """See `Node.read_referencing`."""
+    types = {column.name: server_type(column) for column in article.columns}
+    names = ", ".join(f"k{place}" for place in range(len(columns)))
+    listed = ", ".join("%s::text[]" for _ in columns)
+    same = " and ".join(f"t.{_named(name)} = k{place}::{types[name]}" for place, name in enumerate(columns))
+    query = f"{_select(article)} t where exists (select from unnest({listed}) k ({names}) where {same})"
+    values = zip(*(as_stored_by_server(article.only(columns), key) for key in keys), strict=True)
+    return rows_of(article, _read(session, query, [list(each) for each in values]))
+
+
+def next_keys(session: BatchingConnection, article: Article, count: int) -> Sequence[str]:
+    """See `Node.next_keys`."""
+    sequences = find_sequences(session, article)
+    return [row[0] for row in _read(session, next_values(article, sequences), [count])]
+
+
+def find_key_holder(session: BatchingConnection, article: Article, row: Row) -> str | None:
+    """See `Node.find_key_holder`."""
+    stored = as_stored_by_server(article, row)
+    values = {column.name: value for column, value in zip(article.columns, stored, strict=True)}
+    same = " and ".join(f"{_named(column.name)} = %s::{server_type(column)}" for column in article.key_columns)
+    query = f"select {ROWGUID} from {escaped(table_of(article))} where {same}"
+    try:
+        found = _read(session, query, [values[column.name] for column in article.key_columns])
+    except psycopg.DataError:
+        return None  # what the type does not have, no row has
+    return found[0][0] if found else None
+
+
+def outside(session: BatchingConnection, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:
+    """See `Node.outside`."""
+    listed = f"{ROWGUID} = any(%s::uuid[]) and not "
+    query = f"select {ROWGUID} from {table_of(row_filter.article)} as {ROW} where {listed}"
+    # What the user wrote is no place for parameters of ours: a percent sign in it is itself.
+    condition = belongs(row_filter, FILTERING).replace("%", "%%")
+    return [row[0] for row in _read(session, query + condition, [uuid_array(rowguids)])]
+
+
+def of_rowguids(sql_text: str) -> str:
+    """Return a query whose one parameter is an array of rowguids."""
+    return ROWGUIDS.join(map(escaped, sql_text.split(ROWGUIDS)))
+
+
+def escaped(sql_text: str) -> str:
+    """Return a part of a query with parameters, in which a percent sign is itself."""
+    return sql_text.replace("%", "%%")
+
+
+def _read(session: BatchingConnection, query: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+    return session.read((query, parameters), texts=True)[0]
+
+
+def _named(column: str) -> str:
+    """Return a column's name in a query with parameters."""
+    return escaped(quote(column))
+
+
+def _select(article: Article) -> str:
+    names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
+    # It has parameters wherever it is used.
+    return f"select {names} from {table_of(article)}".replace("%", "%%")
