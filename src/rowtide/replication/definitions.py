@@ -377,7 +377,7 @@ _REPLICATES_DDL: ColumnElement[bool] = literal_column(
     """coalesce((to_jsonb("MSpublications") ->> 'replicate_ddl')::boolean, true)""", Boolean
 ).label("replicate_ddl")
 
-_FORWARDS: ColumnElement[bool] = literal_column(
+FORWARDS: ColumnElement[bool] = literal_column(
     """coalesce((to_jsonb("MSdistribution_agents") ->> 'forwards')::boolean, true)""", Boolean
 ).label("forwards")
 """An earlier build's subscriptions deliver everything."""
@@ -452,7 +452,7 @@ def list_subscriptions(connection: Connection, publication: str | None = None) -
             agents.c.resumptions,
             agents.c.constraints,
             _REPLICATES_DDL,
-            _FORWARDS,
+            FORWARDS,
             SETTINGS,
             *_JOINING,
         )

@@ -113,6 +113,23 @@ def test_by_default_a_conflict_stops_and_is_kept_once(peers: tuple[Peer, Peer]) 
 
 
 @pytest.mark.exhaustive
+def test_schema_changes_are_delivered_beside_conflicts(peers: tuple[Peer, Peer]) -> None:
+    first, second = peers
+    begin(first, second, Resolver.APPLY)
+    first.execute(
+        "alter table items add column note text default 'none'", "update items set note = 'here' where id = 1"
+    )
+    second.execute("update items set n = 2 where id = 1")
+    first.deliver()
+    second.execute("update items set note = 'there' where id = 2")
+    deliver_until_quiet(peers)
+
+    assert second.rows("items")[:2] == ["(1,0,c1,here)", "(2,0,c2,there)"]
+    assert first.rows("items")[1:] == second.rows("items")[1:]
+    assert {found.kind for found in list_conflicts(first)} == {"update_origin_differs"}
+
+
+@pytest.mark.exhaustive
 def test_articles_whose_conflicts_are_not_found_are_refused(peers: tuple[Peer, Peer]) -> None:
     first, second = peers
     for peer in peers:

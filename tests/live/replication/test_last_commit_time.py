@@ -93,6 +93,9 @@ def test_deleted_keys_are_forgotten_once_confirmed(two: tuple[Peer, Peer]) -> No
     first, second = two
     first.execute("delete from items where id = 1")
     deliver_until_quiet(two)
+    for peer in two:
+        confirmed = "select confirmed_at > now() - interval '1 minute' from rowtide_subscriber.\"MSorigins\""
+        assert peer.execute(confirmed) == [(True,)], "also by the publisher that wrote nothing"
     count = 'select count(*) from rowtide_subscriber."MSdeleted_keys"'
     assert (first.execute(count), second.execute(count)) == ([(1,)], [(1,)])
 

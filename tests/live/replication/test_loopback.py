@@ -175,6 +175,14 @@ def test_a_mesh_does_not_bring_a_change_twice(three: tuple[Peer, ...]) -> None:
         second.subscribe(third, forward=True)
 
 
+def test_what_is_carried_further_is_known_there(three: tuple[Peer, ...]) -> None:
+    first, second, third = three
+    second.subscribe(third, forward=True)
+    first.subscribe(second)
+    with pytest.raises(TableDeliveredTwice):
+        first.subscribe(third)
+
+
 @pytest.mark.exhaustive
 def test_triggers_whose_writes_would_not_travel_are_refused(three: tuple[Peer, ...]) -> None:
     first, second, third = three

@@ -25,10 +25,11 @@ from rowtide.log.replay import require_here
 from rowtide.log.segments import read_segment
 from rowtide.log.state import Gap, ManifestState, bounded_end, next_gap, segments_between
 from rowtide.replication.articles import Article
+from rowtide.replication.conflicts import Resolver
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
 from rowtide.replication.distribution.batches import ONE_BY_ONE, BatchLimits, Block, Call, Cutter, in_blocks
-from rowtide.replication.distribution.commit_times import CommitTimes
+from rowtide.replication.distribution.commit_times import CommitTimes, microseconds
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
@@ -267,10 +268,22 @@ class DistributionAgent:
             # Deactivated or dropped meanwhile: an entry would register it again.
             return
         position = min(self._position, self._manifest.state.position)
+        self._confirm(self._manifest.state)
         held = self._delivery.progress.position
         failpoint("reader_advance.before")
         self._manifest.append(ReaderAdvanced(self._subscription.reader, position, idle_from=held))
         failpoint("reader_advance.after")
+
+    def _confirm(self, state: ManifestState) -> None:
+        """Where commit times decide, tell the subscriber how far everything is delivered, though there was nothing.
+
+        It keeps the keys that were deleted later.
+        """
+        is_needed = self._subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME and self._hand_over is None
+        is_caught_up = self._position == state.position > self._delivery.progress.position
+        if is_needed and is_caught_up and state.as_of is not None:
+            self._delivery.begin(one_by_one=True, committed_us=microseconds(state.as_of))
+            self._delivery.end(self._position)
 
     def _advance_now_and_then(self) -> None:
         """Advance rarely: each time writes a manifest entry that every reader reads."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
 _Times = npt.NDArray[np.int64]
 
 
@@ -28,3 +31,8 @@ class CommitTimes:
             if place < len(lsns) and lsns[place] == lsn:
                 return int(times[place])
         return None
+
+
+def microseconds(time: datetime) -> int:
+    """Return a time in microseconds since 1970."""
+    return (time - _EPOCH) // timedelta(microseconds=1)

@@ -58,7 +58,8 @@ class ListedArticle:
 class ListedSubscription:
     """A subscription, with its queue in the log store (SQL Server: sp_helpsubscription).
 
-    `settings` are those that are not the default, as a JSON object. `queued_commands` are counted as in `replication
+    `settings` are those that are not the default, as a JSON object. `forwards`: what the publisher has received is
+    delivered too. `queued_commands` are counted as in `replication
     status`; `queued_bytes` counts whole segments that contain some, and `oldest_queued` is when the first of these was
     read from the log.
     """
@@ -70,6 +71,7 @@ class ListedSubscription:
     sync_type: str
     constraints: str | None
     settings: str | None
+    forwards: bool
     subscribed_at: datetime
     delivered: Position | None
     queued_commands: int
@@ -122,6 +124,7 @@ def list_subscriptions(engine: Engine, database: str, publication: str | None = 
                 agents.c.subscriber,
                 agents.c.constraints,
                 definitions.SETTINGS,
+                definitions.FORWARDS,
                 func.array_agg(articles.c.article).label("articles"),
                 func.min(subscriptions.c.sync_type).label("sync_type"),
                 func.min(subscriptions.c.subscription_time).label("subscribed_at"),
@@ -140,6 +143,7 @@ def list_subscriptions(engine: Engine, database: str, publication: str | None = 
             sync_type=row.sync_type,
             constraints=row.constraints,
             settings=row.settings,
+            forwards=row.forwards,
             subscribed_at=row.subscribed_at,
             delivered=status.delivered,
             queued_commands=status.undelivered_commands,

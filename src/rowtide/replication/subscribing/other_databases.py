@@ -81,10 +81,10 @@ def plan_originators(
     for table in carried if forward else ():
         if wanted.database in carried[table] or _delivers_unknown(wanted, publisher, table):
             raise TableDeliveredBack(subscriber, table)
-    _require_once(publisher, _Reached(subscriber, wanted, carried))
+    onward = _require_once(publisher, _Reached(subscriber, wanted, carried))
     assert publisher.database is not None
     databases = frozenset(database for carriers in carried.values() for database in carriers)
-    return Originators(publisher.database, databases, frozenset(tables))
+    return Originators(publisher.database, databases, frozenset(tables), onward)
 
 
 def _carried(publisher: DatabaseIdentity, table: str, *, forwards: bool) -> frozenset[str]:
@@ -127,13 +127,14 @@ class _Reached:
     by: frozenset[str] = frozenset()
 
 
-def _require_once(publisher: DatabaseIdentity, first: _Reached) -> None:
+def _require_once(publisher: DatabaseIdentity, first: _Reached) -> tuple[tuple[str, str], ...]:
     """Follow the subscriber's own publications that forward, as far as those databases can be reached and read.
 
-    Raises `TableDeliveredInRing`, `TableDeliveredTwice`.
+    Returns these subscriptions, by subscriber's URL and guid. Raises `TableDeliveredInRing`, `TableDeliveredTwice`.
     """
     reached = [first]
     followed: set[tuple[str | None, frozenset[str]]] = set()
+    onward: list[tuple[str, str]] = []
     while reached:
         here = reached.pop()
         key = (here.database.database, frozenset(here.carried))
@@ -151,7 +152,9 @@ def _require_once(publisher: DatabaseIdentity, first: _Reached) -> None:
             if is_back:
                 raise TableDeliveredInRing(min(carried), here.path)
             if there is not None:
+                onward.append((delivered.subscriber, guid))
                 reached.append(_Reached(f"{here.path}, {delivered.subscriber}", there, carried, frozenset({guid})))
+    return tuple(onward)
 
 
 def _require_not_twice(publisher: DatabaseIdentity, here: _Reached) -> None:

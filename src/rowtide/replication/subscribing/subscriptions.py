@@ -54,6 +54,7 @@ from rowtide.replication.subscription_settings import SettingsChanges, Subscript
 from rowtide.replication.sync_types import IfExists, SubscriptionRequest, SyncType
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
+from rowtide.replication.targets.postgres.origins import carry_onward
 
 
 def add_subscription(
@@ -117,7 +118,9 @@ def add_subscription(
                 ),
                 needs=read_type_needs(connection, articles),
             )
-            return tuple(kind.prepare(subscriber, new))
+            unmade = tuple(kind.prepare(subscriber, new))
+            carry_onward(originators)
+            return unmade
 
 
 def renew(

@@ -22,12 +22,14 @@ class Delivered:
 class Originators:
     """Where a subscription's changes come from: the publisher, and all databases whose changes it delivers.
 
-    `tables` are those that it delivers to, as `schema.table`.
+    `tables` are those that it delivers to, as `schema.table`. `onward` are the subscriptions, by subscriber's URL and
+    guid, that forward what it delivers.
     """
 
     publisher: str
     databases: frozenset[str]
     tables: frozenset[str]
+    onward: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

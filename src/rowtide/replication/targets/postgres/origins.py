@@ -19,6 +19,7 @@ from rowtide.log.origins import MESSAGE_PREFIX
 from rowtide.replication.targets.identity import UNKNOWN_ORIGINS, Originators, Received
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.conflicts.deleted_keys import COPYING
+from rowtide.replication.targets.postgres.connecting import connect
 
 ORIGIN_PREFIX = "rowtide_"
 """The prefix of a session's replication origin, before the subscription's guid."""
@@ -67,6 +68,16 @@ def record(connection: psycopg.Connection, guid: str, originators: Originators) 
 def take_in(guid: str, joining: str) -> str:
     """Return the statement by which what arrived through a joining subscription arrives through another. Pure."""
     return _TAKE_IN.format(quote_literal(guid), quote_literal(joining))
+
+
+def carry_onward(originators: Originators) -> None:
+    """Record at the subscribers further on that changes of more databases arrive there. Idempotent.
+
+    Raises `ConnectionFailed`.
+    """
+    for url, guid in originators.onward:
+        with connect(url, application_name="rowtide subscription") as connection, translated():
+            connection.execute(_CARRY_ONWARD, (sorted(originators.databases), guid))
 
 
 def mark(connection: psycopg.Connection, guid: str) -> None:
@@ -178,6 +189,11 @@ from {SCHEMA}."MSorigins" j where o.subscription_guid = {{}} and j.subscription_
 """
 
 # The log reader's role, which may be another than the subscriber's.
+_CARRY_ONWARD = f"""
+update {SCHEMA}."MSorigins" set originators = array(select distinct unnest(originators || %s::text[]) order by 1)
+where subscription_guid = %s
+"""
+
 _GRANT = f"""
 do $$
 declare
