@@ -141,7 +141,9 @@ def _decide_last(operation: Operation, found: Found, incoming: Version | None, k
     """
     assert incoming is not None
     if found.others:
-        return Decision(Resolution.STOPPED, kind)
+        is_insert = operation is Operation.INSERT
+        exists = ConflictKind.INSERT_EXISTS if is_insert else ConflictKind.UPDATE_EXISTS
+        return Decision(Resolution.STOPPED, _detect_duplicate(exists, len(found.others)))
     present = found.target.version if found.target is not None else None
     if any(rival is not None and rival > incoming for rival in (present, found.deleted)):
         has_lost = found.target is not None and operation is not Operation.INSERT

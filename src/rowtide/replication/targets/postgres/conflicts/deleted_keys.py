@@ -104,6 +104,14 @@ def find(article: Article) -> str:
     )
 
 
+def find_all(article: Article) -> str:
+    """Return the statement that returns when all rows were deleted; see `VERSION_OF`."""
+    return (
+        f"select {VERSION_OF.format('d.xmin')} from {TABLE} d "
+        f"where d.table_name = {quote_literal(_name(article))} and d.key = '{{}}'"
+    )
+
+
 def record(article: Article) -> str:
     """Return the statement that records the deletion of a row, which the table does not have."""
     return (

@@ -140,9 +140,11 @@ class ConflictDelivery:
 
     def _truncate(self, article: Article) -> None:
         """Empty the table; by last commit time, of rows that are not newer."""
-        if self._incoming is None:
+        if self._versions is None or self._incoming is None:
             self._raw.execute(statements.truncate(article))
-        else:
+            return
+        emptied = self._versions.find_emptied(article)
+        if emptied is None or emptied <= self._incoming:
             self._raw.execute(statements.delete_older(article), [self._incoming.committed_us])
             self._raw.execute(deleted_keys.record_all(article))
 

@@ -97,8 +97,15 @@ class Versions:
 
     def find_deleted(self, article: Article, row: Sequence[str | None]) -> Version | None:
         """Return when a row's key, or all rows, were deleted last; None if it is not known."""
+        return self._find_last(deleted_keys.find(article), row)
+
+    def find_emptied(self, article: Article) -> Version | None:
+        """Return when all rows were deleted last; None if it is not known."""
+        return self._find_last(deleted_keys.find_all(article), [])
+
+    def _find_last(self, query: str, row: Sequence[str | None]) -> Version | None:
         with translated():
-            rows = self._raw.execute(deleted_keys.find(article), row).fetchall()
+            rows = self._raw.execute(query, row).fetchall()
         return max((version for (found,) in rows if (version := self.read(found)) is not None), default=None)
 
     def _wait_until(self, committed_us: int) -> None:
