@@ -84,6 +84,7 @@ def test_conflicts_are_resolved_and_kept_with_both_rows(peers: tuple[Peer, Peer]
     assert [len(json.loads(conflict.present_rows)) for conflict in found] == [1, 1, 2, 0, 1, 0, 2]
 
 
+@pytest.mark.exhaustive
 def test_by_default_a_conflict_stops_and_is_kept_once(peers: tuple[Peer, Peer]) -> None:
     first, second = peers
     for peer in peers:

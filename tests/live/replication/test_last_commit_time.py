@@ -50,6 +50,7 @@ def require_equal(*peers: Peer) -> list[str]:
     return rows[0]
 
 
+@pytest.mark.exhaustive
 def test_the_later_of_two_changes_stays_at_both(two: tuple[Peer, Peer]) -> None:
     first, second = two
     first.execute("update items set n = 1 where id in (1, 3, 5)")

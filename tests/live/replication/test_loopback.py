@@ -75,6 +75,7 @@ def test_copied_rows_do_not_come_back(peers: tuple[Peer, Peer]) -> None:
     assert len(first.rows("items")) == 7
 
 
+@pytest.mark.exhaustive
 def test_schema_changes_do_not_come_back(peers: tuple[Peer, Peer]) -> None:
     first, second = peers
     begin(first, second)
@@ -175,6 +176,7 @@ def test_a_mesh_does_not_bring_a_change_twice(three: tuple[Peer, ...]) -> None:
         second.subscribe(third, forward=True)
 
 
+@pytest.mark.exhaustive
 def test_what_is_carried_further_is_known_there(three: tuple[Peer, ...]) -> None:
     first, second, third = three
     second.subscribe(third, forward=True)
