@@ -58,7 +58,7 @@ class PostgresDelivery:
         self._forwards = subscription.forwards
         self._guid = subscription.guid.encode()
         self._progress = progress.take_over(connection, subscription.guid, describe_holder())
-        has_origin = _set_origin(connection, subscription)
+        has_origin = set_origin(connection, subscription)
         self._plan = plan_sets(connection, articles)
         require_nothing_unsent(connection, subscription.subscriber, articles, subscription.constraints)
         self._cascades = read_cascades(connection, articles)
@@ -179,7 +179,7 @@ class PostgresDelivery:
             self._sender.send_cascaded(call, cascaded)
 
 
-def _set_origin(connection: psycopg.Connection, subscription: Subscription) -> bool:
+def set_origin(connection: psycopg.Connection, subscription: Subscription) -> bool:
     """Give the session a replication origin where others read the subscriber's log; return whether it has one."""
     if not origins.is_published(connection):
         return False

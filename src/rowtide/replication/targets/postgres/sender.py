@@ -33,7 +33,7 @@ _CHARACTER_NOT_HELD = "22P05"
 _SENT_AT_ONCE = 10_000
 _DEFER = "set constraints all deferred"
 """Defers constraints. The publisher checks a deferrable one after each statement; the log has single rows."""
-_RESET_ORIGIN = "select pg_replication_origin_xact_reset()"
+RESET_ORIGIN = "select pg_replication_origin_xact_reset()"
 """Without it a commit would have the time of the session's first."""
 _MOST_BYTES = (1 << 30) - (1 << 20)
 """PostgreSQL's limit of a message is one gigabyte; a larger one ends the session."""
@@ -68,7 +68,7 @@ class Sender:
         With `is_repeatable`, a refusal rolls the batch back and raises `BatchUndone`; otherwise it raises the call's
         error.
         """
-        opening = ["begin", *([_DEFER] if is_deferred else ()), *([_RESET_ORIGIN] if self._has_origin else ())]
+        opening = ["begin", *([_DEFER] if is_deferred else ()), *([RESET_ORIGIN] if self._has_origin else ())]
         for sql_text in opening:
             self._pipeline.execute(sql_text)
         self._pipeline.run(_BEGIN, [guid, b"%d" % known.epoch, b"%d" % known.position.value])

@@ -46,7 +46,9 @@ from rowtide.replication.targets.postgres.conflicts.kept import Conflict
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
 from rowtide.replication.targets.postgres.conflicts.versions import Versions
 from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.postgres.delivery import set_origin
 from rowtide.replication.targets.postgres.joining import MOVED, take_in
+from rowtide.replication.targets.postgres.sender import RESET_ORIGIN
 from rowtide.replication.targets.postgres.subscriber_constraints import require_nothing_unsent
 
 _UNIQUE_VIOLATION = "23505"
@@ -69,6 +71,7 @@ class ConflictDelivery:
         require_nothing_unsent(connection, subscription.subscriber, articles, subscription.constraints)
         kept.forget_old(connection)
         self._versions = _open_versions(connection, subscription, articles)
+        self._has_origin = self._versions is None and set_origin(connection, subscription)
         self._incoming: Version | None = None
         self._uniques: dict[str, Sequence[UniqueIndex]] = {}
 
@@ -98,6 +101,8 @@ class ConflictDelivery:
                 self._connection.execute("begin")
                 # The log has single rows: what a statement did to several is checked at the end.
                 self._connection.execute("set constraints all deferred")
+                if self._has_origin:
+                    self._connection.execute(RESET_ORIGIN)
                 self._raw.execute(progress.BEGIN_BATCH, [self._subscription.guid, known.epoch, known.position.value])
         except UnexpectedSqlError as error:
             if error.sqlstate == progress.FENCED:
