@@ -58,7 +58,8 @@ begin
 end
 """
     yield (
-        f"create or replace function {name}() returns trigger language plpgsql security definer "
+        f"create or replace function {name}() returns trigger language plpgsql "
+        f"security definer set search_path = pg_catalog "
         f"{' '.join(f'set {setting} = {quote_literal(PINNED_SETTINGS[setting])}' for setting in _SETTINGS)} "
         f"as {quote_literal(body)}"
     )

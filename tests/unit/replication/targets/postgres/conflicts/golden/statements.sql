@@ -1,0 +1,64 @@
+-- find, insert
+select array[t."line"::text, t."quantity"::text, t."of_order"::text], t."of_order" = $3::bigint and t."line" = $1::integer, false, t.xmin = pg_current_xact_id()::xid, null::bigint[] from "sales"."lines" t where (t."of_order" = $3::bigint and t."line" = $1::integer) or (t."quantity" = $2::numeric(10,2)) for update of t
+
+-- find, update
+select array[t."it's ""the"" $1"::text, t."100%"::text], t."it's ""the"" $1" = $1::text, array[t."it's ""the"" $1"::text, t."100%"::text] = array[($1::text)::text, ($2::public."Größe")::text], t.xmin = pg_current_xact_id()::xid, (select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] from pg_xact_commit_timestamp_origin(t.xmin) o) from "Sales:eu"."""O'Brien""" t where (t."it's ""the"" $1" = $1::text) or (t."it's ""the"" $1" = $3::text) or (t."100%" is not distinct from $4::public."Größe") for update of t
+
+-- find, delete
+select array[t."line"::text, t."quantity"::text, t."of_order"::text], t."of_order" = $3::bigint and t."line" = $1::integer, array[t."line"::text, t."quantity"::text, t."of_order"::text] = array[($1::integer)::text, ($2::numeric(10,2))::text, ($3::bigint)::text], t.xmin = pg_current_xact_id()::xid, null::bigint[] from "sales"."lines" t where (t."of_order" = $3::bigint and t."line" = $1::integer) for update of t
+
+-- insert
+insert into "sales"."lines" ("line", "quantity", "of_order") overriding system value values ($1::integer, $2::numeric(10,2), $3::bigint)
+
+-- update
+update "Sales:eu"."""O'Brien""" t set "it's ""the"" $1" = $3::text, "100%" = $4::public."Größe" where t."it's ""the"" $1" = $1::text
+
+-- delete
+delete from "sales"."lines" t where t."of_order" = $3::bigint and t."line" = $1::integer
+
+-- overwrite
+update "sales"."lines" t set "line" = $1::integer, "quantity" = $2::numeric(10,2), "of_order" = $3::bigint where t."of_order" = $3::bigint and t."line" = $1::integer
+
+-- delete another row
+delete from "sales"."lines" t where t."of_order" = $1::bigint and t."line" = $2::integer
+
+-- delete older rows
+delete from "Sales:eu"."""O'Brien""" t where coalesce(((select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] from pg_xact_commit_timestamp_origin(t.xmin) o))[1], 0) <= $1::bigint
+
+-- truncate
+select rowtide_subscriber."sp_MStruncate"('"Sales:eu"."""O''Brien"""')
+
+-- find a deleted key
+select (select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] from pg_xact_commit_timestamp_origin(d.xmin) o) from rowtide_subscriber."MSdeleted_keys" d where d.table_name = 'sales.lines' and d.key in (array[($3::bigint)::text, ($1::integer)::text], '{}')
+
+-- record a deleted key
+insert into rowtide_subscriber."MSdeleted_keys" (table_name, key) values ('Sales:eu."O''Brien"', array[($1::text)::text]) on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1
+
+-- find when all was deleted
+select (select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] from pg_xact_commit_timestamp_origin(d.xmin) o) from rowtide_subscriber."MSdeleted_keys" d where d.table_name = 'sales.lines' and d.key = '{}'
+
+-- record that all was deleted
+insert into rowtide_subscriber."MSdeleted_keys" (table_name, key) values ('sales.lines', '{}') on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1
+
+-- triggers
+create or replace function "rowtide_subscriber"."deleted_387350ecf615e74e"() returns trigger language plpgsql security definer set search_path = pg_catalog set DateStyle = 'ISO, MDY' set IntervalStyle = 'iso_8601' set extra_float_digits = '3' set bytea_output = 'hex' set TimeZone = 'UTC' set lc_monetary = 'C' as '
+declare
+    gone text[] := ''{}'';
+begin
+    if current_setting(''rowtide.copying'', true) = ''on'' then
+        return null;
+    end if;
+    if tg_op <> ''TRUNCATE'' then
+        gone := array[old."of_order"::text, old."line"::text];
+    end if;
+    insert into rowtide_subscriber."MSdeleted_keys" (table_name, key) values (''sales.lines'', gone)
+    on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1;
+    return null;
+end
+';
+create or replace trigger rowtide_deleted after delete on "sales"."lines" for each row execute function "rowtide_subscriber"."deleted_387350ecf615e74e"();
+create or replace trigger rowtide_moved after update of "of_order", "line" on "sales"."lines" for each row when (old."of_order" is distinct from new."of_order" or old."line" is distinct from new."line") execute function "rowtide_subscriber"."deleted_387350ecf615e74e"();
+create or replace trigger rowtide_emptied after truncate on "sales"."lines" for each statement execute function "rowtide_subscriber"."deleted_387350ecf615e74e"();
+alter table "sales"."lines" enable always trigger rowtide_deleted;
+alter table "sales"."lines" enable always trigger rowtide_moved;
+alter table "sales"."lines" enable always trigger rowtide_emptied

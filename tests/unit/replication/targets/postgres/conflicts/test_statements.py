@@ -1,0 +1,61 @@
+"""The statements that look for conflicts and resolve them; `golden/statements.sql` holds what is expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders.articles import article
+from builders.capture_instances import source_table
+from builders.golden import read_sections
+from rowtide.core.operations import Operation
+from rowtide.replication.targets.postgres.conflicts import deleted_keys, statements
+from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
+
+GOLDEN = Path(__file__).with_name("golden") / "statements.sql"
+INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
+LINES = article(
+    source_table(
+        [("line", "integer"), ("quantity", "numeric(10,2)"), ("of_order", "bigint")],
+        schema="sales",
+        name="lines",
+        key=("of_order", "line"),
+    )
+)
+ODD = article(
+    source_table(
+        [('it\'s "the" $1', "text"), ("100%", 'public."Größe"')],
+        schema="Sales:eu",
+        name='"O\'Brien"',
+        key=('it\'s "the" $1',),
+    )
+)
+CODE = UniqueIndex(("quantity",))
+NULLS = UniqueIndex(("100%",), nulls_distinct=False)
+CASES = {
+    "find, insert": statements.find(LINES, INSERT, [CODE], has_versions=False),
+    "find, update": statements.find(ODD, UPDATE, [NULLS], has_versions=True),
+    "find, delete": statements.find(LINES, DELETE, [CODE], has_versions=False),
+    "insert": statements.change(LINES, INSERT),
+    "update": statements.change(ODD, UPDATE),
+    "delete": statements.change(LINES, DELETE),
+    "overwrite": statements.overwrite(LINES),
+    "delete another row": statements.delete_row(LINES),
+    "delete older rows": statements.delete_older(ODD),
+    "truncate": statements.truncate(ODD),
+    "find a deleted key": deleted_keys.find(LINES),
+    "record a deleted key": deleted_keys.record(ODD),
+    "find when all was deleted": deleted_keys.find_all(LINES),
+    "record that all was deleted": deleted_keys.record_all(LINES),
+    "triggers": ";\n".join(deleted_keys.trigger_steps(LINES)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_statement_is_the_golden_one(case: str) -> None:
+    assert CASES[case].strip("\n") == read_sections(GOLDEN)[case]
+
+
+def test_every_golden_section_is_compared() -> None:
+    assert list(read_sections(GOLDEN)) == list(CASES)
