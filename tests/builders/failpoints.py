@@ -59,6 +59,10 @@ LEAVING_OUT_FAILPOINTS = ("transaction_left_out.before", "transaction_left_out.a
 DELIVERY_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("subscriber_commit", "reader_advance") for side in ("before", "after")
 )
+STREAM_FAILPOINTS = tuple(
+    f"{step}.{side}" for step in ("stream_prepare", "stream_decision", "stream_commit") for side in ("before", "after")
+)
+STREAM_RECOVERY_FAILPOINTS = ("stream_settlement.before", "stream_settlement.after")
 SNAPSHOT_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("snapshot_chunk", "hand_over", "snapshot_end") for side in ("before", "after")
 )

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.subscription_settings import MOST_IN_BATCH, SettingsChanges
+from rowtide.replication.subscription_settings import MOST_IN_BATCH, MOST_STREAMS, SettingsChanges
 
 Publication = Annotated[str, typer.Argument(metavar="PUBLICATION", help="a publication's name")]
 Subscriber = Annotated[
@@ -19,6 +19,17 @@ Subscriber = Annotated[
 ]
 SomeSubscriber = Annotated[
     str | None, typer.Option("--subscriber", help="The subscriber's database; default: all.", show_default=False)
+]
+Streams = Annotated[
+    int | None,
+    typer.Option(
+        "--streams",
+        "--subscription-streams",
+        min=1,
+        max=MOST_STREAMS,
+        help="Connections that a batch is divided among; 1 at first.",
+        show_default=False,
+    ),
 ]
 CommitBatchSize = Annotated[
     int | None,
@@ -61,6 +72,7 @@ Conflicts = Annotated[
 
 
 def given_settings(
+    streams: int | None,
     commit_batch_size: int | None,
     commit_batch_threshold: int | None,
     skip_errors: str | None,
@@ -68,6 +80,8 @@ def given_settings(
 ) -> SettingsChanges:
     """Return the settings that were given."""
     given = SettingsChanges()
+    if streams is not None:
+        given["streams"] = streams
     if commit_batch_size is not None:
         given["commit_batch_size"] = commit_batch_size
     if commit_batch_threshold is not None:

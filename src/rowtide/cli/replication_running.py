@@ -17,6 +17,7 @@ from rowtide.cli.replication_options import (
     CommitBatchThreshold,
     SkippedErrors,
     SomePublication,
+    Streams,
     given_settings,
 )
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
@@ -68,6 +69,7 @@ def run(
         list[str] | None,
         typer.Option(help="Deliver to this subscriber alone; may be repeated. Default: all.", show_default=False),
     ] = None,
+    streams: Streams = None,
     commit_batch_size: CommitBatchSize = None,
     commit_batch_threshold: CommitBatchThreshold = None,
     *,
@@ -115,7 +117,7 @@ def run(
             notes.print(f"{line} This process takes over when that one ends.", soft_wrap=True)
 
         watchers = Watchers(on_report, on_trouble, on_retry, on_report, on_skipped, on_dropped, on_elsewhere)
-        settings = given_settings(commit_batch_size, commit_batch_threshold, skip_errors)
+        settings = given_settings(streams, commit_batch_size, commit_batch_threshold, skip_errors)
         named = subscriber or ()
         replication.run(publication, subscribers=named, once=once, stop=stop, watchers=watchers, **settings)
 

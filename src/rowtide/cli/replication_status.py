@@ -8,7 +8,7 @@ import typer
 
 from rowtide.cli.health import print_unwell
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output import Format, print_listed
+from rowtide.cli.output import Format, notes, print_listed
 from rowtide.cli.replication_options import Publication, SomePublication, SomeSubscriber
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
@@ -75,6 +75,9 @@ def status(
     from rowtide.replication.status import SubscriptionStatus
 
     print_listed(SubscriptionStatus, listed, form, _SUBSCRIPTION_STATUS, wide=wide)
+    for row in listed:
+        if row.streams > 1:
+            notes.print(f"{row.publication} to {row.subscriber}: {row.promise}.", soft_wrap=True)
     print_unwell(db, "log", "replication")
 
 

@@ -15,6 +15,7 @@ from rowtide.cli.replication_options import (
     Publication,
     SkippedErrors,
     SomeSubscriber,
+    Streams,
     Subscriber,
     given_settings,
 )
@@ -57,6 +58,7 @@ def add_subscription(
             show_default=False,
         ),
     ] = None,
+    streams: Streams = None,
     commit_batch_size: CommitBatchSize = None,
     commit_batch_threshold: CommitBatchThreshold = None,
     skip_errors: SkippedErrors = None,
@@ -87,7 +89,7 @@ def add_subscription(
         lsn=CommitLsn.parse(lsn) if lsn is not None else None,
         constraints=constraints,
         settings=SubscriptionSettings(
-            **given_settings(commit_batch_size, commit_batch_threshold, skip_errors, conflicts)
+            **given_settings(streams, commit_batch_size, commit_batch_threshold, skip_errors, conflicts)
         ),
         forward=forward,
     )
@@ -101,12 +103,13 @@ def add_subscription(
 
 @app.command(
     epilog="Example: rowtide replication change-subscription shop --subscriber postgresql://localhost/copy"
-    " --commit-batch-size 1000 --db postgresql://localhost/shop"
+    " --streams 4 --db postgresql://localhost/shop"
 )
 def change_subscription(
     db: Db,
     publication: Publication,
     subscriber: Subscriber,
+    streams: Streams = None,
     commit_batch_size: CommitBatchSize = None,
     commit_batch_threshold: CommitBatchThreshold = None,
     skip_errors: SkippedErrors = None,
@@ -116,7 +119,7 @@ def change_subscription(
 
     A run takes it on at the end of a batch; its own options go before these settings.
     """
-    given = given_settings(commit_batch_size, commit_batch_threshold, skip_errors, conflicts)
+    given = given_settings(streams, commit_batch_size, commit_batch_threshold, skip_errors, conflicts)
     settings = connect(db).replication.change_subscription(publication, subscriber, **given)
     notes.print(f"Settings that are not the default: {settings.encode() or 'none'}.", soft_wrap=True)
 
@@ -211,6 +214,23 @@ def resume(db: Db, publication: Publication, subscriber: SomeSubscriber = None) 
     """Resume delivery, also to a subscriber whose agent stopped with an error."""
     connect(db).replication.resume(publication, subscriber)
     notes.print("Resumed.")
+
+
+@app.command(epilog="Example: rowtide replication recover postgresql://localhost/copy")
+def recover(
+    subscriber: Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="the subscriber's database")],
+) -> None:
+    """Complete at a subscriber what an agent that was killed left prepared there, without the publisher.
+
+    Each batch is committed or rolled back as a whole. An agent does the same when it starts.
+    """
+    from rowtide.replication.subscribing.recovering import recover
+
+    recovered = recover(subscriber)
+    for transaction in recovered:
+        notes.print(f"{transaction.name}: {transaction.outcome}.", soft_wrap=True)
+    if not recovered:
+        notes.print("Nothing is left prepared.")
 
 
 @app.command(

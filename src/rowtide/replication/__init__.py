@@ -40,9 +40,11 @@ if TYPE_CHECKING:
     from rowtide.replication.snapshot.agent import SnapshotReport
     from rowtide.replication.spark.backlogs import DeliveredBacklog
     from rowtide.replication.status import SubscriptionStatus
+    from rowtide.replication.subscribing.recovering import recover
     from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
     from rowtide.replication.sync_types import Constraints, IfExists, SubscriptionOptions, SubscriptionRequest, SyncType
     from rowtide.replication.targets.kept_conflicts import KeptConflict
+    from rowtide.replication.targets.recovered import RecoveredTransaction
     from rowtide.replication.targets.sequences import SyncedSequence
     from rowtide.replication.tracers import TracerArrival
 
@@ -74,6 +76,7 @@ __all__ = [
     "LogEnding",
     "OpenedSource",
     "Operation",
+    "RecoveredTransaction",
     "Repair",
     "RepairedRow",
     "ReplicationRehearsal",
@@ -97,6 +100,7 @@ __all__ = [
     "Triggers",
     "Trouble",
     "Watchers",
+    "recover",
 ]
 
 _HOMES = {
@@ -127,6 +131,7 @@ _HOMES = {
     "LogEnding": "rowtide.replication.publishing.publications",
     "OpenedSource": "rowtide.log.postgres.provision",
     "Operation": "rowtide.core.operations",
+    "RecoveredTransaction": "rowtide.replication.targets.recovered",
     "Repair": "rowtide.replication.repairing",
     "RepairedRow": "rowtide.replication.repair_records",
     "ReplicationRehearsal": "rowtide.replication.api",
@@ -150,6 +155,7 @@ _HOMES = {
     "Triggers": "rowtide.log.postgres.ddl_triggers",
     "Trouble": "rowtide.replication.distribution.watchers",
     "Watchers": "rowtide.replication.distribution.watchers",
+    "recover": "rowtide.replication.subscribing.recovering",
 }
 
 if not TYPE_CHECKING:

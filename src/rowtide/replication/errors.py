@@ -1249,3 +1249,29 @@ class SettingOutOfRange(Invalid):
     value: int
     least: int
     most: int
+
+
+@numbered
+class StreamsUnsupported(Invalid):
+    """A SQLite file has one writer at a time, so a batch cannot be divided among connections."""
+
+    number = 7211
+    fact = "a SQLite file is delivered to over one connection, not {streams}: {path}"
+    hint = "Use --streams 1; larger batches, with --commit-batch-size, make fewer transactions."
+    path: str
+    streams: int
+
+
+@numbered
+class PreparedTransactionsLacking(Denied):
+    """More than one stream needs a prepared transaction for each (PostgreSQL: max_prepared_transactions)."""
+
+    number = 7212
+    fact = "{streams} streams need {needed} prepared transactions at {subscriber}, which allows {allowed}"
+    hint = (
+        "Run `alter system set max_prepared_transactions = {needed}` there and restart that server; or use --streams 1."
+    )
+    subscriber: str
+    streams: int
+    needed: int
+    allowed: int

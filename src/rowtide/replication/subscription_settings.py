@@ -12,10 +12,14 @@ from rowtide.replication.errors import SettingOutOfRange
 MOST_IN_BATCH = 10_000
 """The largest `commit_batch_size` and `commit_batch_threshold`, as in SQL Server."""
 
+MOST_STREAMS = 64
+"""The most streams, as in SQL Server."""
+
 
 class SettingsChanges(TypedDict, total=False):
     """Fields of `SubscriptionSettings` that replace what a subscription has."""
 
+    streams: int
     commit_batch_size: int | None
     commit_batch_threshold: int | None
     skip_errors: str
@@ -26,12 +30,13 @@ class SettingsChanges(TypedDict, total=False):
 class SubscriptionSettings:
     """The settings of a subscription; `replication run` may replace them. Raises `SettingOutOfRange`.
 
-    A batch ends with the source transaction that reaches `commit_batch_size` transactions or `commit_batch_threshold`
-    commands; None: the default. `skip_errors` lists errors as `SkipErrors.parse` takes them. `keeps_tables`: the
-    subscriber's tables are its own, so that they are emptied, not dropped, when they are copied again. `conflicts`
-    None: not decided, which is `none`.
+    A batch is divided among `streams` connections. It ends with the source transaction that reaches `commit_batch_size`
+    transactions or `commit_batch_threshold` commands; None: the default. `skip_errors` lists errors as
+    `SkipErrors.parse` takes them. `keeps_tables`: the subscriber's tables are its own, so that they are emptied, not
+    dropped, when they are copied again. `conflicts` None: not decided, which is `none`.
     """
 
+    streams: int = 1
     commit_batch_size: int | None = None
     commit_batch_threshold: int | None = None
     skip_errors: str = ""
@@ -39,6 +44,8 @@ class SubscriptionSettings:
     conflicts: Resolver | None = None
 
     def __post_init__(self) -> None:
+        if not 1 <= self.streams <= MOST_STREAMS:
+            raise SettingOutOfRange("streams", self.streams, 1, MOST_STREAMS)
         for name in ("commit_batch_size", "commit_batch_threshold"):
             value = getattr(self, name)
             if value is not None and not 1 <= value <= MOST_IN_BATCH:

@@ -39,8 +39,8 @@ class SubscriptionStatus:
     changes of its articles that wait in the log store, including those that a row filter will leave out;
     `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first was read at
     `oldest_undelivered`. `joining` tells how far the article is that this entry is about, which is copied to join the
-    subscription; None in the subscription's own. `as_of`: everything committed by then, by the publisher's clock, was
-    read from its log.
+    subscription; None in the subscription's own. `promise`: what the subscriber's readers see, which depends on the
+    number of `streams`. `as_of`: everything committed by then, by the publisher's clock, was read from its log.
     """
 
     publication: str
@@ -59,6 +59,8 @@ class SubscriptionStatus:
     undelivered_bytes: int
     oldest_undelivered: datetime | None
     joining: str | None = None
+    streams: int = 1
+    promise: str = ""
 
 
 def read_status(engine: Engine, database: str, publication: str | None = None) -> tuple[SubscriptionStatus, ...]:
@@ -129,6 +131,8 @@ def describe(
         undelivered_bytes=sum(segment.bytes for segment in undelivered),
         oldest_undelivered=min((segment.created_at for segment in undelivered), default=None),
         joining=joining,
+        streams=subscription.settings.streams,
+        promise=_describe_promise(subscription.settings.streams),
     )
 
 
@@ -144,6 +148,12 @@ def _find_reading_error(
     recorded = history.find_reader_error(connection)
     is_past = recorded is None or (state.as_of is not None and recorded.time <= state.as_of)
     return None if is_past or recorded is None else recorded.text
+
+
+def _describe_promise(streams: int) -> str:
+    if streams == 1:
+        return "each commit is visible whole"
+    return f"only between batches are commits visible whole: {streams} streams commit one after the other"
 
 
 def _describe_state(subscription: Subscription, *, is_read: bool) -> str:

@@ -54,6 +54,8 @@ def require_detectable(
         reason = "the subscriber is a file, to which nobody else delivers"
     elif settings.skip_errors:
         reason = "--skip-errors leaves commands out"
+    elif settings.streams > 1:
+        reason = "--streams divides a batch among connections"
     elif forwards and settings.conflicts is Resolver.LAST_COMMIT_TIME:
         reason = "with --forward it is not known where a change was made"
     for article in articles:

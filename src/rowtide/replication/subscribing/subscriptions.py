@@ -71,6 +71,7 @@ def add_subscription(
     kind = kind_of(subscriber)
     subscriber = kind.address(subscriber)
     guid = str(uuid.uuid4())
+    kind.require_streams(subscriber, guid, wanted.settings.streams)
     tables = PostgresCopySource(engine, database, CopyUnreadable)
     with translated(), engine.begin() as connection:
         source = read_source(connection, database)
@@ -202,9 +203,11 @@ def change_subscription(
     """Change settings of a subscription and return them all (SQL Server: sp_changesubscription).
 
     Raises `PublicationUnknown`, `SubscriptionUnknown`, `SettingOutOfRange`, `SkipErrorsInvalid`,
-    `ConflictsNotDetectable`, `ConflictsFixed`.
+    `StreamsUnsupported`, `PreparedTransactionsLacking`, `ConflictsNotDetectable`, `ConflictsFixed`; for several
+    streams, what connecting to the subscriber raises.
     """
-    subscriber = kind_of(subscriber).address(subscriber)
+    kind = kind_of(subscriber)
+    subscriber = kind.address(subscriber)
     with translated(), engine.begin() as connection:
         read_source(connection, database)
         subscription = definitions.get_subscription(connection, publication, subscriber)
@@ -214,6 +217,7 @@ def change_subscription(
         articles = definitions.list_subscribed(connection, subscription.agent_id)
         require_detectable(subscriber, articles, settings, forwards=subscription.forwards)
         require_commit_times(connection, database, settings)
+        kind.require_streams(subscriber, subscription.guid, settings.streams)
         definitions.set_settings(connection, subscription.agent_id, settings)
     return settings
 

@@ -19,7 +19,6 @@ from rowtide.replication.targets.identity import DatabaseIdentity
 from rowtide.replication.targets.kept_conflicts import KeptConflict
 from rowtide.replication.targets.new_subscription import NewSubscription
 from rowtide.replication.targets.postgres import compared_rows as postgres_rows
-from rowtide.replication.targets.postgres import delivery as postgres_delivery
 from rowtide.replication.targets.postgres import identity as postgres_identity
 from rowtide.replication.targets.postgres import joining as postgres_joining
 from rowtide.replication.targets.postgres import repairs as postgres_repairs
@@ -29,6 +28,9 @@ from rowtide.replication.targets.postgres import snapshot_target as postgres_sna
 from rowtide.replication.targets.postgres import subscriber as postgres_subscriber
 from rowtide.replication.targets.postgres.conflicts import delivery as postgres_conflicts
 from rowtide.replication.targets.postgres.conflicts import kept as postgres_kept
+from rowtide.replication.targets.postgres.streams import capacity as postgres_capacity
+from rowtide.replication.targets.postgres.streams import delivery as postgres_streams
+from rowtide.replication.targets.recovered import RecoveredTransaction
 from rowtide.replication.targets.repairing import RepairOutbox, RepairTransaction
 from rowtide.replication.targets.sequences import PublishedSequence, SyncedSequence
 from rowtide.replication.targets.sqlite import compared_rows as sqlite_rows
@@ -60,6 +62,8 @@ class SubscriberKind:
     prepare: Callable[[str, NewSubscription], Sequence[str]]
     forget: Forget
     creations: Callable[[Iterable[Article]], Sequence[str]]
+    recover: Callable[[str], Sequence[RecoveredTransaction]]
+    require_streams: Callable[[str, str, int], None]
     open_delivery: Callable[[Subscription, Sequence[Article]], Delivery]
     open_snapshot: Callable[[Subscription], SnapshotTarget]
     open_rows: Callable[[Subscription, Sequence[Article]], AbstractContextManager[SubscribedRows]]
@@ -76,7 +80,7 @@ class SubscriberKind:
 def _open_postgres_delivery(subscription: Subscription, articles: Sequence[Article]) -> Delivery:
     if subscription.settings.detects_conflicts:
         return postgres_conflicts.ConflictDelivery.open(subscription, articles)
-    return postgres_delivery.PostgresDelivery.open(subscription, articles)
+    return postgres_streams.open_delivery(subscription, articles)
 
 
 KINDS: Mapping[DatabaseKind, SubscriberKind] = {
@@ -86,6 +90,8 @@ KINDS: Mapping[DatabaseKind, SubscriberKind] = {
         postgres_subscriber.prepare,
         postgres_subscriber.forget,
         postgres_subscriber.creations,
+        postgres_subscriber.recover_left,
+        postgres_capacity.require_streams,
         _open_postgres_delivery,
         postgres_snapshot.PostgresSnapshotTarget.open,
         postgres_rows.open_subscribed,
@@ -104,6 +110,9 @@ KINDS: Mapping[DatabaseKind, SubscriberKind] = {
         sqlite_subscriber.prepare,
         sqlite_subscriber.forget,
         sqlite_subscriber.creations,
+        # A batch is one transaction of one connection.
+        lambda _url: (),
+        sqlite_subscriber.require_streams,
         sqlite_delivery.SqliteDelivery.open,
         sqlite_snapshot.SqliteSnapshotTarget.open,
         sqlite_rows.open_subscribed,

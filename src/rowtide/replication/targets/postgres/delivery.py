@@ -18,7 +18,7 @@ from rowtide.replication.distribution.delivery import AlterationRefused, Joining
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors import CommandError, CustomScriptFailed, OriginMissing, SubscriberTableInUse
 from rowtide.replication.schema_changes import CustomSql, Followed, SchemaChange
-from rowtide.replication.targets.postgres import alterations, origins, progress
+from rowtide.replication.targets.postgres import alterations, origins
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
 from rowtide.replication.targets.postgres.connecting import connect
@@ -26,6 +26,7 @@ from rowtide.replication.targets.postgres.joining import MOVED, take_in
 from rowtide.replication.targets.postgres.modes import Mode, RowByRow, SetBased, Skipping
 from rowtide.replication.targets.postgres.pipeline import Refused
 from rowtide.replication.targets.postgres.sender import Sender
+from rowtide.replication.targets.postgres.streams.recovery import take_over
 from rowtide.replication.targets.postgres.subscriber_constraints import read_cascades, require_nothing_unsent
 from rowtide.replication.targets.postgres.table_relations import plan_sets
 
@@ -57,7 +58,7 @@ class PostgresDelivery:
         self._subscriber = subscription.subscriber
         self._forwards = subscription.forwards
         self._guid = subscription.guid.encode()
-        self._progress = progress.take_over(connection, subscription.guid, describe_holder())
+        self._progress = take_over(connection, subscription.guid, describe_holder())
         has_origin = set_origin(connection, subscription)
         self._plan = plan_sets(connection, articles)
         require_nothing_unsent(connection, subscription.subscriber, articles, subscription.constraints)
@@ -86,6 +87,10 @@ class PostgresDelivery:
     @property
     def progress(self) -> Progress:
         return self._progress
+
+    def go_on(self, known: Progress) -> None:
+        """Go on after a batch that other connections of the same agent committed."""
+        self._progress = known
 
     def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:  # noqa: ARG002 - not kept
         is_skipping = one_by_one and bool(self._skips)
@@ -179,11 +184,14 @@ class PostgresDelivery:
             self._sender.send_cascaded(call, cascaded)
 
 
-def set_origin(connection: psycopg.Connection, subscription: Subscription) -> bool:
-    """Give the session a replication origin where others read the subscriber's log; return whether it has one."""
+def set_origin(connection: psycopg.Connection, subscription: Subscription, stream: int = 0) -> bool:
+    """Give the session a replication origin where others read the subscriber's log; return whether it has one.
+
+    Each stream has its own: an origin is of one session at a time.
+    """
     if not origins.is_published(connection):
         return False
-    reason = origins.mark_session(connection, subscription.guid)
+    reason = origins.mark_session(connection, subscription.guid, stream)
     if reason is not None:
         log.warning("%s", OriginMissing(subscription.subscriber, reason))
     return reason is None

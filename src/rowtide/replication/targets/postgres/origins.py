@@ -98,12 +98,12 @@ def read_received(connection: psycopg.Connection, guids: frozenset[str]) -> Mapp
     return received
 
 
-def mark_session(connection: psycopg.Connection, guid: str) -> str | None:
-    """Give the session a replication origin of the subscription; return why it has none, if it cannot.
+def mark_session(connection: psycopg.Connection, guid: str, stream: int = 0) -> str | None:
+    """Give the session a replication origin of the subscription's stream; return why it has none, if it cannot.
 
     Another session may still have it: an origin is of one session at a time.
     """
-    name = ORIGIN_PREFIX + guid
+    name = ORIGIN_PREFIX + guid + (f"_{stream}" if stream else "")
     try:
         with translated():
             connection.execute(_CREATE_ORIGIN, (name, name))
@@ -148,11 +148,14 @@ def is_published(connection: psycopg.Connection) -> bool:
 
 
 def forget(connection: psycopg.Connection, guid: str) -> bool:
-    """Drop a subscription's replication origin, and its secret unless that is needed; return whether it is.
+    """Drop a subscription's replication origins, and its secret unless that is needed; return whether it is.
 
     Marked transactions may not have been read yet if the database's log is read.
     """
-    _drop_origin(connection, ORIGIN_PREFIX + guid)
+    with translated():
+        names = [name for (name,) in connection.execute(_LIST_ORIGINS, (ORIGIN_PREFIX + guid,))]
+    for name in names:
+        _drop_origin(connection, name)
     with translated():
         is_needed = connection.execute(_IS_READ).fetchone() == (True,)
         if not is_needed:
@@ -216,6 +219,7 @@ _IS_READ = "select to_regclass('rowtide.members') is not null"
 _CREATE_ORIGIN = """
 select pg_replication_origin_create(%s) where not exists (select from pg_replication_origin where roname = %s)
 """
+_LIST_ORIGINS = "select roname from pg_replication_origin where starts_with(roname, %s)"
 _HAS_ORIGIN = "select exists (select from pg_replication_origin where roname = %s)"
 _PATIENCE_S, _PAUSE_S = 5.0, 0.1
 _COPY_PATIENCE_S = 600.0

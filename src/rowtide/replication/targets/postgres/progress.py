@@ -1,7 +1,7 @@
 """Progress of a PostgreSQL subscriber, written in the transactions that deliver changes, so that none is applied twice.
 
-(SQL Server: MSreplication_subscriptions.) Each agent increments the epoch when it starts. A batch first locks the
-progress row, and is refused unless epoch and position are those that its agent knows.
+(SQL Server: MSreplication_subscriptions.) Each agent increments the epoch when it starts (`recovery`). A batch first
+locks the progress row, and is refused unless epoch and position are those that its agent knows.
 """
 
 from __future__ import annotations
@@ -35,8 +35,13 @@ create table if not exists {SCHEMA}."MSreplication_subscriptions" (
     subscription_guid text primary key, publication text not null, publisher_system text not null,
     transaction_timestamp bigint not null, batch bigint not null default 0, epoch bigint not null default 0, agent text,
     "time" timestamptz not null default now(),
-    snapshot_status text not null default 'delivered', snapshot_end bigint)
+    snapshot_status text not null default 'delivered', snapshot_end bigint,
+    streams int not null default 1, decided text)
 """,
+    *(
+        f'alter table {SCHEMA}."MSreplication_subscriptions" add column if not exists {column}'
+        for column in ("streams int not null default 1", "decided text")
+    ),
     f"""
 create table if not exists {SCHEMA}."MSsnapshot_chunks" (
     subscription_guid text references {SCHEMA}."MSreplication_subscriptions" on delete cascade,
@@ -75,11 +80,25 @@ create or replace procedure {SCHEMA}."sp_MSbeginbatch"(guid text, agent_epoch bi
 language plpgsql as $body$
 begin
     perform from {SCHEMA}."MSreplication_subscriptions" s
-    where s.subscription_guid = guid and s.epoch = agent_epoch and s.transaction_timestamp = known for update;
+    where s.subscription_guid = guid and s.epoch = agent_epoch and s.transaction_timestamp = known for no key update;
     if not found then
         raise exception using errcode = '{FENCED}', message = coalesce((
             select format('epoch %s, position %s, agent %s', s.epoch, s.transaction_timestamp, s.agent)
             from {SCHEMA}."MSreplication_subscriptions" s where s.subscription_guid = guid), 'no such subscription');
+    end if;
+    call {SCHEMA}."sp_MSmarkorigin"(guid);
+end
+$body$
+""",
+    f"""
+create or replace procedure {SCHEMA}."sp_MSbeginstream"(guid text, agent_epoch bigint, known bigint)
+language plpgsql as $body$
+begin
+    -- Beside the stream that holds the row; an agent that takes over waits for both.
+    perform from {SCHEMA}."MSreplication_subscriptions" s
+    where s.subscription_guid = guid and s.epoch = agent_epoch and s.transaction_timestamp = known for key share;
+    if not found then
+        raise exception using errcode = '{FENCED}', message = 'another epoch or position';
     end if;
     call {SCHEMA}."sp_MSmarkorigin"(guid);
 end
@@ -116,7 +135,16 @@ do update set definition = excluded.definition, joined_as = excluded.joined_as
 """
 
 BEGIN_BATCH = f'call {SCHEMA}."sp_MSbeginbatch"($1, $2, $3)'
+BEGIN_STREAM = f'call {SCHEMA}."sp_MSbeginstream"($1, $2, $3)'
 END_BATCH = f'call {SCHEMA}."sp_MSendbatch"($1, $2)'
+
+
+DECIDE_BATCH = f"""
+update {SCHEMA}."MSreplication_subscriptions"
+set transaction_timestamp = $2, batch = batch + 1, "time" = clock_timestamp(), decided = $3
+where subscription_guid = $1
+"""
+"""As `END_BATCH`, of a batch in streams: its commit decides that the batch's other streams are committed too."""
 
 
 def make_current(connection: psycopg.Connection) -> None:
@@ -171,27 +199,6 @@ def is_unfinished(connection: psycopg.Connection, guid: str) -> bool:
             return False
         found = connection.execute(sql.SQL(query).format(_TABLE), (guid, SnapshotStatus.DELIVERED)).fetchone()
     return found is not None
-
-
-def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress:
-    """Increment the epoch for a starting agent; return it with the progress.
-
-    Brings objects of an earlier build up to date first. Waits for a running batch of an earlier agent. Raises
-    `SubscriberUnprepared`, `RightMissing`.
-    """
-    statement = sql.SQL(
-        "update {} set epoch = epoch + 1, agent = %s where subscription_guid = %s "
-        "returning transaction_timestamp, batch, epoch"
-    ).format(_TABLE)
-    with translated():
-        is_there = is_made(connection)
-    if is_there:
-        make_current(connection)
-    with translated():
-        row = connection.execute(statement, (agent, guid)).fetchone() if is_there else None
-    if row is None:
-        raise SubscriberUnprepared(guid)
-    return Progress(Position(row[0]), int(row[1]), int(row[2]))
 
 
 def read(connection: psycopg.Connection, guid: str, *, for_update: bool = False) -> tuple[Progress, SnapshotStatus]:

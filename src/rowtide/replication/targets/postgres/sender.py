@@ -13,7 +13,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.encodings import find_codec, holds
 from rowtide.databases.postgres.errors import find_outage
-from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
@@ -26,8 +26,9 @@ from rowtide.replication.targets.postgres.calls import array_procedures, procedu
 from rowtide.replication.targets.postgres.calls.array_literals import array_literal
 from rowtide.replication.targets.postgres.calls.statements import statement
 from rowtide.replication.targets.postgres.pipeline import Pipeline, Refused
+from rowtide.replication.targets.postgres.streams.prepared import PreparedName
 
-_BEGIN, _END = b"begin_batch", b"end_batch"
+_BEGIN, _BEGIN_STREAM, _END = b"begin_batch", b"begin_stream", b"end_batch"
 _ROW_NOT_FOUND = "20598"
 _CHARACTER_NOT_HELD = "22P05"
 _SENT_AT_ONCE = 10_000
@@ -74,6 +75,17 @@ class Sender:
         self._pipeline.run(_BEGIN, [guid, b"%d" % known.epoch, b"%d" % known.position.value])
         self._sent_before = len(opening) + 1
         self._is_repeatable = is_repeatable
+
+    def begin_stream(self, guid: bytes, known: Progress, *, is_first: bool, lock_timeout_s: int) -> None:
+        """Begin one stream's part of a batch, repeatable; its first stream locks the progress row for all."""
+        opening = ["begin", _DEFER, f"set local lock_timeout = '{lock_timeout_s}s'"]
+        opening += [RESET_ORIGIN] if self._has_origin else []
+        for sql_text in opening:
+            self._pipeline.execute(sql_text)
+        name = _BEGIN if is_first else _BEGIN_STREAM
+        self._pipeline.run(name, [guid, b"%d" % known.epoch, b"%d" % known.position.value])
+        self._sent_before = len(opening) + 1
+        self._is_repeatable = True
 
     def send(self, call: Call) -> None:
         """Send a call."""
@@ -178,6 +190,27 @@ class Sender:
         self.synchronize()
         failpoint("subscriber_commit.after")
 
+    def prepare(self, guid: bytes, name: PreparedName, reached: Position) -> None:
+        """Prepare a stream's part for commit, with the position that the batch reaches. Raises as `synchronize`."""
+        if name.stream == 0:
+            self._pipeline.execute(progress.DECIDE_BATCH, [guid, b"%d" % reached.value, str(name.batch).encode()])
+        self._pipeline.execute("set constraints all immediate")
+        failpoint("stream_prepare.before")
+        self._pipeline.execute(f"prepare transaction {quote_literal(str(name))}")
+        self.synchronize()
+        failpoint("stream_prepare.after")
+
+    def end_prepared(self, sql_text: str) -> Refused | None:
+        """Commit or roll back a prepared transaction; return its refusal."""
+        self._pipeline.execute(sql_text)
+        return self._pipeline.synchronize()
+
+    def roll_back(self) -> None:
+        """Roll back a stream's part after an error; the next can be begun."""
+        self._pipeline.synchronize()
+        self._sent.clear()
+        self._undo()
+
     def close(self) -> None:
         """Close the connection; an uncommitted batch is rolled back."""
         self._pipeline.close()
@@ -193,6 +226,7 @@ class Sender:
 
     def _prepare_own(self) -> None:
         self._pipeline.prepare(_BEGIN, progress.BEGIN_BATCH)
+        self._pipeline.prepare(_BEGIN_STREAM, progress.BEGIN_STREAM)
         self._pipeline.prepare(_END, progress.END_BATCH)
         self.synchronize()
 

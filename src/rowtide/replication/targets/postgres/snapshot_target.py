@@ -32,6 +32,7 @@ from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.new_snapshot import renew_constraints
 from rowtide.replication.targets.postgres.restorations import Until
+from rowtide.replication.targets.postgres.streams.recovery import take_over
 
 _CHARACTER_NOT_HELD = "22P05"
 _BINARY_FORM_TOO_SHORT = "08P01"
@@ -45,7 +46,7 @@ class PostgresSnapshotTarget:
         self._connection = connection
         self._subscription = subscription
         self._guid = subscription.guid
-        self._epoch = progress.take_over(connection, self._guid, describe_holder()).epoch
+        self._epoch = take_over(connection, self._guid, describe_holder()).epoch
 
     @classmethod
     def open(cls, subscription: Subscription) -> PostgresSnapshotTarget:

@@ -13,6 +13,7 @@ from rowtide.databases.postgres.encodings import find_codec, holds, server_encod
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.urls import parse_url
+from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors import (
@@ -34,7 +35,9 @@ from rowtide.replication.targets.postgres.needed_objects import provide
 from rowtide.replication.targets.postgres.new_snapshot import make_tables, record_snapshot
 from rowtide.replication.targets.postgres.own_objects import adapt
 from rowtide.replication.targets.postgres.restorations import Until
+from rowtide.replication.targets.postgres.streams.recovery import recover, recover_unrecorded
 from rowtide.replication.targets.postgres.subscriber_constraints import require_none_acting, require_nothing_unsent
+from rowtide.replication.targets.recovered import RecoveredTransaction
 
 _KINDS = (procedures, array_procedures)
 
@@ -59,6 +62,7 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
     with opened as connection:
         if subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
             require_commit_times(connection, url)
+        recover_unrecorded(connection)
         with connection.transaction():
             _require_names(connection, subscription.articles)
             _record(connection, subscription)
@@ -134,11 +138,13 @@ def _creations(articles: Iterable[Article]) -> Iterator[str]:
 def forget(url: str, guid: str, articles: Iterable[Article], *, is_added_again: bool) -> None:
     """Remove a subscription's progress and procedures from a subscriber; its rows stay. Idempotent.
 
-    What was switched off or altered in its tables is restored; in the middle of a copy that `is_added_again`, it stays
-    recorded for that. Raises `RestorationRefused`.
+    A batch that an agent left prepared is completed or rolled back first. What was switched off or altered in its
+    tables is restored; in the middle of a copy that `is_added_again`, it stays recorded for that. Raises
+    `RestorationRefused`.
     """
     known = tuple(articles)
     with connect(url, application_name="rowtide subscription") as connection:
+        recover(connection, describe_holder(), guid)
         with connection.transaction():
             with translated():
                 drop_procedures(connection, known)
@@ -163,6 +169,13 @@ def drop_procedures(connection: psycopg.Connection, articles: Iterable[Article])
         if not _is_taken(connection, article, kind.name_of(article, operation)):
             name = sql.Identifier(procedures.SCHEMA, kind.name_of(article, operation))
             connection.execute(sql.SQL("drop procedure if exists {}").format(name))
+
+
+def recover_left(url: str) -> Sequence[RecoveredTransaction]:
+    """Commit or roll back what agents left prepared at a subscriber; return that."""
+    with connect(url, application_name="rowtide recovery") as connection:
+        settled = recover(connection, describe_holder())
+    return [RecoveredTransaction(str(one.name), "committed" if one.is_committed else "rolled back") for one in settled]
 
 
 def _require_names(connection: psycopg.Connection, articles: Iterable[Article]) -> None:

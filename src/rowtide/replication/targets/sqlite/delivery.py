@@ -30,6 +30,7 @@ from rowtide.replication.targets.sqlite.altering import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
 from rowtide.replication.targets.sqlite.scripts import run_script
 from rowtide.replication.targets.sqlite.statements import Statement, bitmap_of, describe_key, statement
+from rowtide.replication.targets.sqlite.subscriber import require_streams
 
 _ENCODING = "encoding"
 _ROW_COUNT = "row count"
@@ -61,8 +62,9 @@ class SqliteDelivery:
     ) -> SqliteDelivery:
         """Open the file and take over from any earlier agent; `patience_s` is the busy timeout.
 
-        Raises `FileNotOpened`, `FileBusy`, `SubscriberUnprepared`, `SubscriberFileFailed`.
+        Raises `StreamsUnsupported`, `FileNotOpened`, `FileBusy`, `SubscriberUnprepared`, `SubscriberFileFailed`.
         """
+        require_streams(subscription.subscriber, subscription.guid, subscription.settings.streams)
         file = SubscriberFile(subscription.subscriber, patience_s=patience_s)
         try:
             return cls(file, subscription)

@@ -25,6 +25,7 @@ from rowtide.replication.errors import (
     ConstraintsUnsupported,
     NameShared,
     ProceduresUnsupported,
+    StreamsUnsupported,
     SubscriberWithoutFile,
 )
 from rowtide.replication.targets.new_subscription import NewSubscription
@@ -84,6 +85,12 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
 def creations(_articles: Iterable[Article]) -> Sequence[str]:
     """Return the statements that create delivery's tables: the same for all articles."""
     return progress.CREATIONS
+
+
+def require_streams(url: str, _guid: str, streams: int) -> None:
+    """Require one stream. Raises `StreamsUnsupported`."""
+    if streams > 1:
+        raise StreamsUnsupported(path_of(url), streams)
 
 
 def forget(url: str, guid: str, articles: Iterable[Article], *, is_added_again: bool) -> None:

@@ -49,6 +49,7 @@ from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.delivery import set_origin
 from rowtide.replication.targets.postgres.joining import MOVED, take_in
 from rowtide.replication.targets.postgres.sender import RESET_ORIGIN
+from rowtide.replication.targets.postgres.streams.recovery import take_over
 from rowtide.replication.targets.postgres.subscriber_constraints import require_nothing_unsent
 
 _UNIQUE_VIOLATION = "23505"
@@ -67,7 +68,7 @@ class ConflictDelivery:
         self._committed_us: int | None = None
         self._is_repeat = False
         self._published = {article.article_id: _published(article) for article in articles}
-        self._progress = progress.take_over(connection, subscription.guid, describe_holder())
+        self._progress = take_over(connection, subscription.guid, describe_holder())
         require_nothing_unsent(connection, subscription.subscriber, articles, subscription.constraints)
         kept.forget_old(connection)
         self._versions = _open_versions(connection, subscription, articles)

@@ -1,0 +1,115 @@
+"""One of several connections that a batch is divided among, which prepares its part or rolls it back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import psycopg
+
+from rowtide.core.errors import RowtideError
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import Position
+from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, translated
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
+from rowtide.replication.errors import AgentReplaced, BatchRefused
+from rowtide.replication.targets.postgres.modes import Mode
+from rowtide.replication.targets.postgres.pipeline import Refused
+from rowtide.replication.targets.postgres.sender import Sender
+from rowtide.replication.targets.postgres.streams.prepared import PreparedName
+
+LOCK_TIMEOUT_S = 5
+_SENT_BETWEEN_LOOKS = 64
+_GONE = "42704"
+
+
+class Stream:
+    """A connection to the subscriber; used by one thread at a time, except for `stop`."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection,
+        sender: Sender,
+        subscription: Subscription,
+        make_mode: Callable[[Sender], Mode],
+    ) -> None:
+        self.process_id = connection.info.backend_pid
+        self._connection = connection
+        self._subscriber = subscription.subscriber
+        self._guid = subscription.guid.encode()
+        self._sender = sender
+        self._make_mode = make_mode
+        self._is_stopped = threading.Event()
+        self._prepared: PreparedName | None = None
+
+    def prepare(self, calls: Sequence[Call], name: PreparedName, known: Progress, reached: Position) -> None:
+        """Run calls and prepare them for commit, under a name; a batch's first stream moves the progress too.
+
+        Raises `BatchUndone` if they are rolled back, `AgentReplaced`, `ConnectionFailed`.
+        """
+        self._is_stopped.clear()
+        try:
+            self._sender.begin_stream(self._guid, known, is_first=name.stream == 0, lock_timeout_s=LOCK_TIMEOUT_S)
+            self._run(calls)
+            self._sender.prepare(self._guid, name, reached)
+        except (ConnectionFailed, AgentReplaced, BatchUndone):
+            raise
+        except CallNotHeld as found:
+            # Rolled back already. On one connection it is found again, and its article suspended.
+            raise BatchUndone from found
+        except RowtideError as error:
+            self._sender.roll_back()
+            raise BatchUndone from error
+        self._prepared = name
+
+    def stop(self) -> None:
+        """End what runs in another thread, as an error does; without effect if nothing does."""
+        self._is_stopped.set()
+        with translated():
+            self._connection.cancel_safe()
+
+    def roll_back(self) -> None:
+        """Roll back what is prepared, if anything is."""
+        name, self._prepared = self._prepared, None
+        if name is not None:
+            self._require(self._sender.end_prepared(name.rolls_back), or_gone=True)
+
+    def decide(self) -> None:
+        """Commit the part of a batch's first stream. Raises `AgentReplaced` if another agent has rolled it back."""
+        failpoint("stream_decision.before")
+        self._commit(or_gone=False)
+        failpoint("stream_decision.after")
+
+    def commit(self) -> None:
+        """Commit the part of another stream, of a batch that is decided."""
+        failpoint("stream_commit.before")
+        self._commit(or_gone=True)
+        failpoint("stream_commit.after")
+
+    def close(self) -> None:
+        """Close the connection; what is not prepared is rolled back."""
+        self._sender.close()
+
+    def _run(self, calls: Sequence[Call]) -> None:
+        mode = self._make_mode(self._sender)
+        for place, call in enumerate(calls):
+            if place % _SENT_BETWEEN_LOOKS == 0 and self._is_stopped.is_set():
+                self._sender.roll_back()
+                raise BatchUndone
+            mode.add(call)
+        mode.flush()
+
+    def _commit(self, *, or_gone: bool) -> None:
+        name, self._prepared = self._prepared, None
+        assert name is not None
+        self._require(self._sender.end_prepared(name.commits), or_gone=or_gone)
+
+    def _require(self, refused: Refused | None, *, or_gone: bool) -> None:
+        if refused is None or (or_gone and refused.sqlstate == _GONE):
+            # Whoever recovered the batch meanwhile has done the same.
+            return
+        if refused.sqlstate == _GONE:
+            raise AgentReplaced(self._subscriber, refused.message)
+        raise find_outage(refused.sqlstate, refused.message) or BatchRefused(refused.sqlstate, refused.message)
