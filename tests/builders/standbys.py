@@ -45,7 +45,7 @@ class Standby:
 
         It does once the slot needs nothing that the standby had removed already: the log is read meanwhile.
         """
-        slot = logged.cdc.get_source().slot
+        ((slot,),) = logged.execute("select slot::text from rowtide.source")
         kept = f"select 1 from pg_replication_slots where slot_name = '{slot}' and synced and not temporary"
 
         def is_kept() -> bool:

@@ -41,7 +41,8 @@ def add_subscription(
         SyncType,
         typer.Option(
             help="automatic: tables, procedures and rows are made there; replication-support-only: tables and rows are "
-            "there already; from-lsn: the same, as they were at --lsn; none: procedures are there too."
+            "there already; from-lsn: the same, as they were at --lsn; from-copy: a promoted copy of the publisher's "
+            "server; none: procedures are there too."
         ),
     ] = SyncType.AUTOMATIC,
     lsn: Annotated[

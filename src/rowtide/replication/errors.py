@@ -223,7 +223,7 @@ class SubscriberIsPublisher(Invalid):
 
     number = 7160
     fact = "{subscriber} is the publisher itself"
-    hint = "Subscribe another database."
+    hint = "Subscribe another database; a promoted copy of the publisher's server with --sync-type from-copy."
     subscriber: str
 
 
@@ -1116,6 +1116,20 @@ class LsnNotKept(DataLoss):
     lsn: str
     low: str
     position: str
+
+
+@numbered
+class NotAPromotedCopy(Invalid):
+    """The subscriber's history does not tell where it left the publisher's."""
+
+    number = 7234
+    fact = "{subscriber} is not a promoted copy of the publisher: {reason}"
+    hint = (
+        "Make the copy with `pg_basebackup --write-recovery-conf`, and promote it once it has the log; "
+        "or use --sync-type automatic, or from-lsn."
+    )
+    subscriber: str
+    reason: str
 
 
 @numbered

@@ -22,6 +22,8 @@ class SyncType(StrEnum):
     """Procedures are created; tables and rows exist."""
     FROM_LSN = "from-lsn"
     """Procedures are created; tables exist, with the rows as of an LSN, for example restored from a backup."""
+    FROM_COPY = "from-copy"
+    """As `from-lsn`, with the LSN at which a physical copy of the publisher, such as a standby, was promoted."""
 
 
 class IfExists(StrEnum):

@@ -29,6 +29,19 @@ def test_sequences_go_on_where_the_publisher_stopped(replicated: ReplicatedDatab
     assert "public.down,id,-1,-7" in ended.output
 
 
+def test_a_sequence_of_a_default_is_moved_once_for_all_columns(replicated: ReplicatedDatabase) -> None:
+    made = (
+        "create sequence numbers",
+        "create table one (id int default nextval('numbers') primary key)",
+        "create table two (id int default 10 * nextval('numbers') primary key)",
+    )
+    replicated.begin(*made, one={}, two={})
+    replicated.publisher.execute("insert into one default values", "insert into two default values")
+    (moved,) = replicated.replication.sync_sequences(PUBLICATION)
+
+    assert (moved.before, moved.now) == (1, 3)
+
+
 def test_no_sequence_is_moved_back(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.publisher.execute("insert into orders (note) values ('n')")

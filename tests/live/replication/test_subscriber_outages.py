@@ -85,6 +85,8 @@ def test_outage_beside_a_skipped_command_is_waited_out(replicated: ReplicatedDat
 def test_a_full_disk_while_rows_are_copied_is_waited_out(replicated: ReplicatedDatabase) -> None:
     publish(replicated, "53100")
     replicated.publisher.execute("insert into orders select i, i from generate_series(1, 3) i")
+    # Others are off during a copy.
+    replicated.subscriber.execute("alter table orders enable always trigger refuse")
     replicated.subscribe(SyncType.AUTOMATIC, constraints=Constraints.ENFORCE, if_exists=IfExists.KEEP)
     with tried_again(replicated, ServerOutOfResources):
         replicated.subscriber.execute("truncate refusing")

@@ -55,17 +55,19 @@ def plan_originators(
     *,
     forward: bool | None,
     own: Collection[int] = (),
+    is_promoted_copy: bool = False,
 ) -> Originators:
     """Return where the changes of a new subscription come from, if its subscriber can have the tables.
 
-    Beside those of its `own` agents, where articles join a subscription.
+    Beside those of its `own` agents, where articles join a subscription. A copy of the publisher's server that was
+    promoted has the publisher's identity, but is another database.
 
     With `forward`, they include what the publisher receives. Raises `SubscriberIsPublisher`,
     `SubscriberKnownOtherwise`, `TableDeliveredAlready`, `TableDeliveredBack`, `TableDeliveredInRing`,
     `TableDeliveredTwice`, `ForwardingUndecided`.
     """
     publisher, wanted = ends.publisher, ends.subscriber
-    if wanted.database == publisher.database:
+    if wanted.database == publisher.database and not (is_promoted_copy or own):
         raise SubscriberIsPublisher(subscriber)
     tables = _names(articles)
     for known in _find_same(connection, subscriber, wanted):

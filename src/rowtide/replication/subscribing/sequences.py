@@ -16,7 +16,7 @@ from rowtide.log.catalogue import read_source
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
 from rowtide.replication.targets.kinds import kind_of
-from rowtide.replication.targets.sequences import PublishedSequence, SyncedSequence
+from rowtide.replication.targets.sequences import COLUMN_SEQUENCE, PublishedSequence, SyncedSequence
 
 
 def sync_sequences(
@@ -46,7 +46,7 @@ def _read(connection: Connection, articles: Sequence[Article]) -> Iterator[Publi
     for article in articles:
         for column in article.columns:
             named = {"table": quote_qualified(article.schema, article.table), "column": column.name}
-            sequence = connection.execute(text("select pg_get_serial_sequence(:table, :column)"), named).scalar()
+            sequence = connection.execute(text(_SEQUENCE), named).scalar()
             if sequence is not None:
                 columns: list[ColumnElement[Any]] = [literal_column("last_value"), literal_column("is_called")]
                 values = select(*columns).select_from(text(sequence))
@@ -55,4 +55,5 @@ def _read(connection: Connection, articles: Sequence[Article]) -> Iterator[Publi
                 yield PublishedSequence(article.schema, article.table, column.name, last_value, is_called, step)
 
 
+_SEQUENCE = COLUMN_SEQUENCE.format(table=":table", column=":column")
 _INCREMENT = "select seqincrement from pg_sequence where seqrelid = cast(:sequence as regclass)"

@@ -23,6 +23,7 @@ from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.ddl_triggers import has_triggers
 from rowtide.log.postgres.provenance import verify_provenance
+from rowtide.log.postgres.slot import read_log_end
 from rowtide.log.state import ManifestState, events_between
 from rowtide.replication import definitions, joining
 from rowtide.replication.articles import Article, as_copied
@@ -43,6 +44,7 @@ from rowtide.replication.snapshot.needs import read_type_needs
 from rowtide.replication.snapshot.scripts import read_scripts
 from rowtide.replication.snapshot.table_details import read_table_details
 from rowtide.replication.subscribing.other_databases import Ends, plan_originators
+from rowtide.replication.subscribing.promoted_copies import find_promotion, remove_copied
 from rowtide.replication.subscribing.readers import keeping
 from rowtide.replication.subscribing.resolvers import (
     choose_resolver,
@@ -65,7 +67,8 @@ def add_subscription(
     Returns the unique constraints that its tables do not get, because the subscriber would check them too early. The
     subscriber is prepared before the subscription is recorded: what an interrupted call leaves there has no effect.
     Raises `DatabaseKindUnknown`, `SkipErrorsInvalid`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`,
-    `LsnNotKept`, and what `plan_originators`, `choose_resolver` and preparing such a subscriber raise.
+    `LsnNotKept`, `NotAPromotedCopy`, and what `plan_originators`, `choose_resolver` and preparing such a subscriber
+    raise.
     """
     SkipErrors.parse(wanted.settings.skip_errors)
     kind = kind_of(subscriber)
@@ -81,17 +84,25 @@ def add_subscription(
         known = definitions.list_articles(connection, publication_id)
         if not known:
             raise NothingToSubscribe(publication)
-        ends = Ends.read(connection, subscriber)
-        originators = plan_originators(connection, ends, subscriber, publication, known, forward=wanted.forward)
-        settings = choose_resolver(ends, subscriber, known, wanted.settings, forwards=bool(wanted.forward))
-        require_commit_times(connection, database, settings)
+        is_copy = wanted.sync_type is SyncType.FROM_COPY
+        promoted = find_promotion(connection, subscriber) if is_copy else None
         manifest = open_own_manifest(source)
         verify_provenance(connection, manifest)
-        with keeping(connection, manifest, guid, lambda state: _earliest(state, known, wanted.lsn)) as kept:
+        if is_copy:
+            remove_copied(source, subscriber, [one.guid for one in definitions.list_subscriptions(connection)])
+        ends = Ends.read(connection, subscriber)
+        originators = plan_originators(
+            connection, ends, subscriber, publication, known, forward=wanted.forward, is_promoted_copy=is_copy
+        )
+        settings = choose_resolver(ends, subscriber, known, wanted.settings, forwards=bool(wanted.forward))
+        require_commit_times(connection, database, settings)
+        given = _find_start(manifest.state, wanted.lsn, promoted)
+        written = read_log_end(connection)
+        with keeping(connection, manifest, guid, lambda state: _earliest(state, known, given, written)):
             # What is marked only now lies behind all that was read when its keeping began.
             mark = Position.of(manifest.state.epoch, mark_log(connection))
             articles = renew(connection, manifest.state, known, mark)
-            start = mark if wanted.lsn is None else kept
+            start = given or mark
             starts = {article.article_id: start for article in articles}
             subscription = Subscription(
                 0,
@@ -148,22 +159,33 @@ def _as_now(connection: Connection, state: ManifestState, article: Article, tabl
         raise PublishedTableAltered(table.qualified_name, str(error)) from error
 
 
-def _earliest(state: ManifestState, articles: Sequence[Article], lsn: CommitLsn | None) -> Position:
-    """Return the position from which the log store must keep changes for the subscription."""
-    return state.position if lsn is None else _require_kept(state, articles, lsn)
+def _find_start(state: ManifestState, lsn: CommitLsn | None, promoted: int | None) -> Position | None:
+    """Return the position from which a subscriber lacks changes that has rows already; None: from now on."""
+    if promoted is not None:
+        return Position.of(state.epoch, promoted)
+    return None if lsn is None else Position(lsn.value)
 
 
-def _require_kept(state: ManifestState, articles: Sequence[Article], lsn: CommitLsn) -> Position:
-    """Return the starting position if the log store has all changes of all articles from there on."""
-    start, published = Position(lsn.value), {article.article_id for article in articles}
-    # Beyond what is read there may be nothing of that LSN: it was mistyped, or is another server's.
-    is_within = state.low <= start <= state.position and not any(gap.before > start for gap in state.gaps)
-    if is_within and not any(
-        isinstance(event, Enabled) and event.member.member_id in published
-        for event in events_between(state, start, state.position)
-    ):
-        return start
-    raise LsnNotKept(str(lsn), str(state.low), str(state.position))
+def _earliest(state: ManifestState, articles: Sequence[Article], start: Position | None, written: int) -> Position:
+    """Return the position from which the log store must keep changes for the subscription.
+
+    Raises `LsnNotKept` unless the log store has all changes of all articles from `start` on, or the server, which has
+    written its log up to `written`, still gives them.
+    """
+    if start is None:
+        return state.position
+    published = {article.article_id for article in articles}
+    has_gap = any(gap.before > start for gap in state.gaps)
+    if state.position < start and start.epoch == state.epoch and start.log <= written and not has_gap:
+        # What is read only later may be that an article was published behind the start.
+        if published <= {member.member_id for member in state.members}:
+            return state.position
+    # Beyond what is written there may be nothing of that LSN: it was mistyped, or is another server's.
+    elif state.low <= start <= state.position and not has_gap:
+        events = events_between(state, start, state.position)
+        if not any(isinstance(event, Enabled) and event.member.member_id in published for event in events):
+            return start
+    raise LsnNotKept(str(CommitLsn(start.value)), str(state.low), str(state.position))
 
 
 def plan_snapshot(

@@ -11,7 +11,7 @@ from psycopg import sql
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.targets.postgres.connecting import connect
-from rowtide.replication.targets.sequences import PublishedSequence, SyncedSequence
+from rowtide.replication.targets.sequences import COLUMN_SEQUENCE, PublishedSequence, SyncedSequence
 
 
 def move(url: str, published: Sequence[PublishedSequence]) -> tuple[SyncedSequence, ...]:
@@ -23,7 +23,7 @@ def move(url: str, published: Sequence[PublishedSequence]) -> tuple[SyncedSequen
 
 def _move(connection: psycopg.Connection[Any], url: str, published: PublishedSequence) -> SyncedSequence | None:
     table = quote_qualified(published.schema, published.table)
-    row = connection.execute(_SEQUENCE, (table, table, published.column)).fetchone()
+    row = connection.execute(sql.SQL(_SEQUENCE), {"table": table, "column": published.column}).fetchone()
     if row is None or row[0] is None:
         return None
     # Until the end of the transaction nobody else takes a value from it.
@@ -42,6 +42,4 @@ def _next(last_value: int, increment: int, *, is_called: bool) -> int:
     return last_value + increment * is_called
 
 
-_SEQUENCE = """
-select case when to_regclass(%s) is not null then pg_get_serial_sequence(%s, %s) end
-"""
+_SEQUENCE = COLUMN_SEQUENCE.format(table="%(table)s", column="%(column)s")

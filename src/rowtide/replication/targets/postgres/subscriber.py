@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import product
 
 import psycopg
@@ -158,6 +158,13 @@ def forget(url: str, guid: str, articles: Iterable[Article], *, is_added_again: 
                 progress.forget(connection, guid)
             failpoint("subscriber_removal.before")
         failpoint("subscriber_removal.after")
+
+
+def forget_copied(url: str, subscribed: Collection[str]) -> None:
+    """Remove the records of subscriptions that a copied database has of its original; those in `subscribed` stay."""
+    with connect(url, application_name="rowtide subscription") as connection, connection.transaction():
+        for guid in progress.list_recorded(connection) - set(subscribed):
+            progress.forget(connection, guid)
 
 
 def drop_procedures(connection: psycopg.Connection, articles: Iterable[Article]) -> None:

@@ -125,9 +125,9 @@ order by 1
 """
 
 _IS_PUBLISHER = f"""
-select coalesce(has_schema_privilege(c.relnamespace, 'usage') and has_table_privilege(c.oid, 'select'), false)
-from pg_class c
-where c.oid = to_regclass('{DISTRIBUTION}."MSdistribution_agents"')
+select has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = '{DISTRIBUTION}' and c.relname = 'MSdistribution_agents'
 """
 _SENDS_OWN_ALONE = f"""
 select exists (
