@@ -1112,7 +1112,10 @@ class LsnNotKept(DataLoss):
 
     number = 7134
     fact = "the log store lacks changes from LSN {lsn} on: it has {low} to {position}"
-    hint = "Use a newer backup, or --sync-type automatic."
+    hint = (
+        "Let `rowtide replication run --once` read that its articles are published before the copy ends, and do not run "
+        "it from then on; use a newer copy, or --sync-type automatic."
+    )
     lsn: str
     low: str
     position: str
