@@ -129,7 +129,6 @@ def test_a_base_backup_subscribes_by_the_commands_of_its_page(tmp_path: Path) ->
         shell.run(f"rowtide replication add-publication shop --lake {tmp_path}/lake")
         for table in ("customers", "orders"):
             shell.run(f"rowtide replication add-article shop {table}")
-        shell.run("rowtide replication run --once")
         exporting, backing_up, promoting, subscribing = commands_of("start-from-a-copy.md")
         shell.run(exporting)
         shell.run(backing_up)

@@ -19,6 +19,7 @@ from rowtide.log.catalogue import find_source
 from rowtide.log.postgres.provision import disown_source
 from rowtide.log.postgres.stream import ReplicationStream, StreamIdentity, TimelineFork
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.replication import definitions
 from rowtide.replication.errors import NotAPromotedCopy
 from rowtide.replication.targets.postgres.subscriber import forget_copied
 
@@ -62,15 +63,18 @@ def find_fork(
     return ends[publisher.timeline]
 
 
-def remove_copied(source: SourceDefinition, subscriber: str, subscribed: Sequence[str]) -> None:
+def remove_copied(source: SourceDefinition, subscriber: str, subscribed: Sequence[str]) -> frozenset[str]:
     """Remove from a copy what rowtide keeps in the publisher, and in its subscribers unless `subscribed` names it.
 
     Slot, publications, event triggers, schemas and replica identities. A copy that has become a publisher of its own
-    keeps that. Idempotent; a repeat completes it after a crash.
+    keeps that. Returns the ids of the articles that were published when it was promoted; none where a repeat completes
+    it after a crash.
     """
     engine = open_engine(subscriber, application_name=_APPLICATION)
     with translated(), engine.connect() as connection:
-        recorded = find_source(connection)
-    if recorded == source:
+        is_copied = find_source(connection) == source
+        articles = definitions.list_all_articles(connection) if is_copied else ()
+    if is_copied:
         disown_source(engine, source)
     forget_copied(subscriber, subscribed)
+    return frozenset(article.article_id for article in articles)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from sqlalchemy import Connection, Engine
@@ -88,8 +88,8 @@ def add_subscription(
         promoted = find_promotion(connection, subscriber) if is_copy else None
         manifest = open_own_manifest(source)
         verify_provenance(connection, manifest)
-        if is_copy:
-            remove_copied(source, subscriber, [one.guid for one in definitions.list_subscriptions(connection)])
+        others = [one.guid for one in definitions.list_subscriptions(connection)]
+        copied = remove_copied(source, subscriber, others) if is_copy else frozenset[str]()
         ends = Ends.read(connection, subscriber)
         originators = plan_originators(
             connection, ends, subscriber, publication, known, forward=wanted.forward, is_promoted_copy=is_copy
@@ -98,7 +98,7 @@ def add_subscription(
         require_commit_times(connection, database, settings)
         given = _find_start(manifest.state, wanted.lsn, promoted)
         written = read_log_end(connection)
-        with keeping(connection, manifest, guid, lambda state: _earliest(state, known, given, written)):
+        with keeping(connection, manifest, guid, lambda state: _earliest(state, known, given, written, copied)):
             # What is marked only now lies behind all that was read when its keeping began.
             mark = Position.of(manifest.state.epoch, mark_log(connection))
             articles = renew(connection, manifest.state, known, mark)
@@ -166,11 +166,13 @@ def _find_start(state: ManifestState, lsn: CommitLsn | None, promoted: int | Non
     return None if lsn is None else Position(lsn.value)
 
 
-def _earliest(state: ManifestState, articles: Sequence[Article], start: Position | None, written: int) -> Position:
+def _earliest(
+    state: ManifestState, articles: Sequence[Article], start: Position | None, written: int, copied: Set[str]
+) -> Position:
     """Return the position from which the log store must keep changes for the subscription.
 
     Raises `LsnNotKept` unless the log store has all changes of all articles from `start` on, or the server, which has
-    written its log up to `written`, still gives them.
+    written its log up to `written`, still gives them. `copied` articles were published before `start`.
     """
     if start is None:
         return state.position
@@ -178,7 +180,7 @@ def _earliest(state: ManifestState, articles: Sequence[Article], start: Position
     has_gap = any(gap.before > start for gap in state.gaps)
     if state.position < start and start.epoch == state.epoch and start.log <= written and not has_gap:
         # What is read only later may be that an article was published behind the start.
-        if published <= {member.member_id for member in state.members}:
+        if published <= {member.member_id for member in state.members} | copied:
             return state.position
     # Beyond what is written there may be nothing of that LSN: it was mistyped, or is another server's.
     elif state.low <= start <= state.position and not has_gap:
