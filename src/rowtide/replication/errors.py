@@ -1113,8 +1113,8 @@ class LsnNotKept(DataLoss):
     number = 7134
     fact = "the log store lacks changes from LSN {lsn} on: it has {low} to {position}"
     hint = (
-        "Let `rowtide replication run --once` read that its articles are published before the copy ends, and do not run "
-        "it from then on; use a newer copy, or --sync-type automatic."
+        "Let `rowtide replication run` read that its articles are published, and stop it before the copy ends, until "
+        "the subscription is added; use a newer copy, or --sync-type automatic."
     )
     lsn: str
     low: str
