@@ -30,6 +30,7 @@ _WORDS = {
     "position": "1",
     "values": "maxtrans=1",
     "rule": "1",
+    "key": "1",
     "max_retention_hours": "72",
 }
 """By the parameter's name, for those that a command cannot do without."""

@@ -54,6 +54,17 @@ _REPAIRED_ROW = {
     "before": "before",
     "after": "after",
 }
+_ROW_PLACE = {
+    "place": "place",
+    "article": "article",
+    "state": "state",
+    "queued": "queued",
+    "lsn": "xact_seqno",
+    "committed": "committed_at",
+    "operation": "operation",
+    "id": "command_id",
+    "row": "row",
+}
 _JSON_OF_REPAIRS = ("key", "before", "after")
 
 
@@ -183,3 +194,27 @@ def repairs(
     from rowtide.replication.repair_records import RepairedRow
 
     print_listed(RepairedRow, listed, form, _REPAIRED_ROW, wide=wide, json_texts=_JSON_OF_REPAIRS)
+
+
+@app.command(epilog="Example: rowtide replication row public.orders 42 --db postgresql://localhost/shop")
+def row(
+    db: Db,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="a published table")],
+    key: Annotated[list[str], typer.Argument(metavar="KEY...", help="the values of its primary key, in its order")],
+    form: ListingFormat = Format.TABLE,
+    *,
+    wide: Wide = False,
+) -> None:
+    """Show where a row is on its way: at the publisher and at each subscriber, with the last command for it.
+
+    A subscriber's row is compared with what was published at its position; commands that wait for it are counted as
+    queued.
+    """
+    listed = connect(db).replication.find_row(table, *key)
+
+    from rowtide.replication.inspection.row_places import RowPlace
+
+    print_listed(RowPlace, listed, form, _ROW_PLACE, wide=wide, json_texts=("key", "row"))
+    for place in listed:
+        if place.reason is not None:
+            notes.print(f"Not compared at {place.place}: {place.article}: {place.reason}.", soft_wrap=True)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rowtide.replication.inspection.compare_options import CompareOptions
     from rowtide.replication.inspection.differences import RowDifference
     from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
+    from rowtide.replication.inspection.row_places import RowPlace
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
@@ -82,6 +83,7 @@ __all__ = [
     "ReplicationRehearsal",
     "Resolver",
     "RowDifference",
+    "RowPlace",
     "ScriptedChange",
     "SettingsChanges",
     "SkippedCommand",
@@ -137,6 +139,7 @@ _HOMES = {
     "ReplicationRehearsal": "rowtide.replication.api",
     "Resolver": "rowtide.replication.conflicts",
     "RowDifference": "rowtide.replication.inspection.differences",
+    "RowPlace": "rowtide.replication.inspection.row_places",
     "ScriptedChange": "rowtide.replication.running.custom_scripting",
     "SettingsChanges": "rowtide.replication.subscription_settings",
     "SkippedCommand": "rowtide.replication.distribution.watchers",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from rowtide.replication.distribution.watchers import Watchers
     from rowtide.replication.inspection.browsing import BrowsedCommand
     from rowtide.replication.inspection.differences import RowDifference
+    from rowtide.replication.inspection.row_places import RowPlace
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
@@ -449,6 +450,16 @@ class TransactionalReplication(ArticlePublishing):
         with translated(), self._engine.connect() as connection:
             _require_publication(connection, publication)
             return repair_records.list_repairs(connection, publication) if definitions.is_made(connection) else ()
+
+    def find_row(self, table: str, *key: str) -> Sequence[RowPlace]:
+        """Return where a row is on its way: at the publisher, and at each subscriber of an article of the table.
+
+        `key` has the texts of the primary key's values, in its order. With each place comes the last command for the
+        row, there or in the log store. Raises `ArticleUnknown`, `RowKeyInvalid`.
+        """
+        from rowtide.replication.inspection import row_places
+
+        return tuple(row_places.find_row(self._engine, self._url, table, key))
 
     def deliver_backlogs(
         self, publication: str | None = None, *, spark: SparkSession | None = None, **settings: Unpack[SettingsChanges]

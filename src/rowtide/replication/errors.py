@@ -888,6 +888,18 @@ class RowsNotRepaired(RowtideError):
 
 
 @numbered
+class RowKeyInvalid(Invalid):
+    """A row is looked for by something else than its key."""
+
+    number = 7239
+    fact = "no row of {table} can be found by {key}: {reason}"
+    hint = "Give one value for each column of the primary key, in its order: rowtide replication row TABLE KEY..."
+    table: str
+    key: str
+    reason: str
+
+
+@numbered
 class LogNotRead(Retryable):
     """A process holds the right to read the log, but does not read it."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -67,6 +67,22 @@ class PostgresRows:
         with translated():
             rows = psycopg.RawCursor(self.connection).execute(sql.SQL(statement), arrays).fetchall()
         return [_as_row(row) for row in rows]
+
+    def read_key(self, article: Article, texts: Sequence[str]) -> Row:
+        """Return a key, given by texts as SQL reads them, as the log has it. Raises `ValueError`."""
+        columns = self.tables[article.article_id].key
+        values = ", ".join(f"format('%s', ${place}::{column.type_text})" for place, column in enumerate(columns, 1))
+        try:
+            with self.connection.transaction():
+                row = psycopg.RawCursor(self.connection).execute(sql.SQL(f"select {values}"), list(texts)).fetchone()
+        except psycopg.DataError as error:
+            raise ValueError(error.diag.message_primary) from error
+        assert row is not None
+        return _as_row(row)
+
+    def unfiltered(self) -> PostgresRows:
+        """Return all rows of the tables, also those that a filter leaves out."""
+        return replace(self, tables={name: replace(table, condition=None) for name, table in self.tables.items()})
 
 
 @dataclass(frozen=True, slots=True)
