@@ -115,6 +115,7 @@ agents = Table(
     Column("subscription_guid", Text, nullable=False, unique=True, comment="what the subscriber's progress goes by"),
     Column("settings", Text, comment="JSON: of SubscriptionSettings what is not the default"),
     Column("joins", Integer, comment="the agent whose subscription its article joins; null: it is a subscription"),
+    Column("replaces", Text, comment="JSON: the article, as the subscriber has it, whose place its article takes"),
     Column("if_exists", Text, comment="what becomes of the table of a joining article"),
     Column("ready_at", BigInteger, comment="everything of a joining article below this position is delivered"),
 )
@@ -136,6 +137,7 @@ _NEW_COLUMNS = (
     (agents.name, "settings", "text"),
     (agents.name, "forwards", "boolean not null default true"),
     (agents.name, "joins", "integer"),
+    (agents.name, "replaces", "text"),
     (agents.name, "if_exists", "text"),
     (agents.name, "ready_at", "bigint"),
 )
@@ -266,6 +268,12 @@ def hold_article_step(agent_id: int, article: Article) -> Executable:
     """Return the statement that records an article as a subscriber has it."""
     of_subscription = (subscriptions.c.agent_id == agent_id) & (subscriptions.c.article_id == article.article_id)
     return update(subscriptions).where(of_subscription).values(definition=encode_article(article))
+
+
+def find_replaced(connection: Connection, agent_id: int) -> Article | None:
+    """Return what the subscriber has of a joining article from before; None if it joins for the first time."""
+    found = connection.execute(select(agents.c.replaces).where(agents.c.id == agent_id)).scalar()
+    return None if found is None else decode_article(found)
 
 
 def list_held(connection: Connection) -> tuple[tuple[int, Article], ...]:

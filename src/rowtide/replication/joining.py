@@ -74,17 +74,22 @@ def join_steps(
 ) -> list[Executable]:
     """Return the statements that let an article join a subscription; its agent prepares the subscriber.
 
-    `held` is what the subscriber's table is, if that is to be brought to what the published one is by then.
+    `held` is what the subscriber has of it already.
     """
     guid = str(uuid.uuid4())
-    of_agent = {"subscription_guid": guid, "joins": subscription.agent_id, "if_exists": if_exists.value}
-    copied = select(*_COPIED, *map(literal, of_agent.values())).where(agents.c.id == subscription.agent_id)
+    of_agent = {
+        "subscription_guid": guid,
+        "joins": subscription.agent_id,
+        "if_exists": if_exists.value,
+        "replaces": None if held is None else encode_article(held),
+    }
+    own_values = (literal(value, agents.c[name].type) for name, value in of_agent.items())
+    copied = select(*_COPIED, *own_values).where(agents.c.id == subscription.agent_id)
     of_article = {
         "article_id": article_id,
         "sync_type": SyncType.AUTOMATIC.value,
         "subscription_seqno": 0,
         "status": int(SubscriptionState.WAITING),
-        "definition": None if held is None else encode_article(held),
     }
     values = (literal(value, subscriptions.c[name].type) for name, value in of_article.items())
     own = select(agents.c.id, *values).where(agents.c.subscription_guid == guid)

@@ -11,7 +11,7 @@ from builders.replicated_databases import ReplicatedDatabase, Subscriber, join_l
 from builders.replicated_files import ReplicatedFile
 from builders.replication_runs import running, wait_rows
 from rowtide.replication.errors import SubscriberTableExists
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.sync_types import IfExists, SyncType
 
 CUSTOMERS = "create table customers (id int primary key, name text)"
 ORDERS = "create table orders (id int primary key, customer_id int references customers, qty int)"
@@ -54,6 +54,38 @@ def test_article_that_is_copied_again_may_be_renamed_meanwhile(customers: Replic
     customers.deliver()
 
     customers.require_equal("clients")
+
+
+THINGS = "create table things (id int primary key, u int unique)"
+RENAMED = ("alter table things rename to goods", "alter table goods add n int", "insert into goods values (1, 1, 1)")
+
+
+@pytest.mark.parametrize("if_exists", [IfExists.DROP, IfExists.TRUNCATE])
+def test_a_table_that_is_copied_again_was_renamed(replicated: ReplicatedDatabase, if_exists: IfExists) -> None:
+    replicated.publish(THINGS, "insert into things values (2, 2)", things={})
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+    replicated.publisher.execute(*RENAMED)
+    replicated.replication.reinitialize("shop", article="things", if_exists=if_exists)
+    replicated.deliver()
+
+    replicated.require_equal("goods")
+    left = "select relname::text from pg_class where relkind = 'r' and relname in ('things', 'goods')"
+    assert replicated.subscriber.execute(left) == [("goods",)]
+
+
+@pytest.mark.parametrize("if_exists", [IfExists.DROP, IfExists.TRUNCATE])
+def test_a_files_table_that_is_copied_again_was_renamed(replicated_file: ReplicatedFile, if_exists: IfExists) -> None:
+    replicated_file.publish(THINGS, "insert into things values (2, 2)", things={})
+    replicated_file.subscribe(SyncType.AUTOMATIC)
+    replicated_file.deliver()
+    replicated_file.publisher.execute(*RENAMED)
+    replicated_file.replication.reinitialize("shop", article="things", if_exists=if_exists)
+    replicated_file.deliver()
+
+    replicated_file.require_equal("goods")
+    left = "select name from sqlite_schema where type = 'table' and name in ('things', 'goods')"
+    assert replicated_file.subscriber.execute(left) == [("goods",)]
 
 
 @pytest.mark.exhaustive

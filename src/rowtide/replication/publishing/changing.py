@@ -126,9 +126,10 @@ def _change_subscription(
         yield joining.change_step(subscription.agent_id, article_id, since, change)
         yield joining.resume_step(subscription.agent_id)
         return
+    held = None
     for holder in (subscription, *copying):
         if article_id in holder.starts:
             held = definitions.get_held(connection, holder.agent_id, article_id)
             yield from joining.detach_steps(subscription, holder, held)
     usual = IfExists.TRUNCATE if subscription.settings.keeps_tables else IfExists.DROP
-    yield from joining.join_steps(subscription, article_id, if_exists or usual)
+    yield from joining.join_steps(subscription, article_id, if_exists or usual, held)

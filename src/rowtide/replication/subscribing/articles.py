@@ -37,8 +37,6 @@ def reinitialize_article(
                     for step in joining.detach_steps(subscription, holder, held):
                         connection.execute(step)
             usual = IfExists.TRUNCATE if subscription.settings.keeps_tables else IfExists.DROP
-            chosen_way = if_exists or usual
-            kept = held if chosen_way in (IfExists.KEEP, IfExists.DELETE, IfExists.TRUNCATE) else None
-            for step in joining.join_steps(subscription, article_id, chosen_way, kept):
+            for step in joining.join_steps(subscription, article_id, if_exists or usual, held):
                 connection.execute(step)
     return tuple(one.subscriber for one in chosen)

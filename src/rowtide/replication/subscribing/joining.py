@@ -80,6 +80,7 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
                 if article not in known:
                     # Renewing leaves to subscriptions that are there what they have.
                     connection.execute(definitions.hold_article_step(wanted.agent_id, article))
+            replaced = definitions.find_replaced(connection, wanted.agent_id)
             request = SubscriptionRequest(if_exists=wanted.if_exists, constraints=wanted.constraints)
             tables = PostgresCopySource(engine, database, CopyUnreadable)
             new = NewSubscription(
@@ -94,7 +95,8 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
                 snapshot=plan_snapshot(connection, tables, articles, request),
                 needs=read_type_needs(connection, articles),
                 beside=others,
-                altered=tuple(_follow_all(connection, known, articles)),
+                replaced=replaced,
+                altered=() if replaced is None else tuple(_follow_all(connection, wanted, replaced, articles)),
             )
             joining.record_start(connection, wanted, start)
     # What a repeat finds prepared was recorded before.
@@ -107,9 +109,11 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
     failpoint("article_preparation.after")
 
 
-def _follow_all(connection: Connection, known: Sequence[Article], now: Sequence[Article]) -> Iterator[Followed]:
-    """Yield what became of articles' tables since the subscriber had them."""
-    for held, article in zip(known, now, strict=True):
+def _follow_all(
+    connection: Connection, wanted: Subscription, held: Article, now: Sequence[Article]
+) -> Iterator[Followed]:
+    """Yield what became of a table since the subscriber had it, if it is kept there."""
+    for article in now if wanted.if_exists in (IfExists.KEEP, IfExists.DELETE, IfExists.TRUNCATE) else ():
         table = find_by_id(connection, article.source_id)
         if table is not None and held != article:
             followed = follow(held, as_alteration(table), adds_none_since=None, has_no_rows=True)

@@ -32,7 +32,8 @@ class NewSubscription:
 
     `has_procedures`: the user created them; delivery that looks for conflicts has none. `needs` is what the columns'
     types need. `snapshot` None: the subscriber already has the tables and their rows. `beside` are the articles of the
-    subscription that it joins, None if none; `altered` is what tables that are kept are brought through, emptied.
+    subscription that it joins, None if none; `replaced` is what the subscriber has of the article that joins, whose
+    table may have another name there, and `altered` is what it is brought through if it is kept, emptied.
     """
 
     guid: str
@@ -47,4 +48,14 @@ class NewSubscription:
     snapshot: NewSnapshot | None = None
     needs: tuple[Need, ...] = ()
     beside: tuple[Article, ...] | None = None
+    replaced: Article | None = None
     altered: tuple[Followed, ...] = ()
+
+    @property
+    def renamed(self) -> tuple[tuple[str, str], Article] | None:
+        """The schema and name that the joining article's table has at the subscriber, if it has others by now."""
+        if self.replaced is None:
+            return None
+        (article,) = self.articles
+        before = (self.replaced.schema, self.replaced.table)
+        return None if before == (article.schema, article.table) else (before, article)

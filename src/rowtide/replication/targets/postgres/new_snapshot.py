@@ -14,13 +14,13 @@ from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.errors import CopyRefused, SubscriberTableExists
-from rowtide.replication.schema_changes import Followed
+from rowtide.replication.schema_changes import Followed, TableRenamed
 from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
-from rowtide.replication.targets.postgres.alterations import alter, table_after
+from rowtide.replication.targets.postgres.alterations import alter
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.kept_tables import find_whole, require_fitting
 from rowtide.replication.targets.postgres.needed_objects import make_schema, provide
@@ -52,6 +52,7 @@ def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnap
     In the caller's transaction. Raises `SubscriberTableExists`, `SubscriberLacks`, `SubscriberTablesUnfit`,
     `SubscriberTableBusy`, `CopyRefused`, `ScriptRefused`.
     """
+    _rename(connection, new)
     present = [article for article in new.articles if _exists(connection, article)]
     scripted = list_present(connection, snapshot.scripts)
     if (present or scripted) and snapshot.if_exists is IfExists.FAIL:
@@ -85,13 +86,22 @@ def _is_filled(script: Script, present: Sequence[Script]) -> bool:
     return script in present and bool(script.filling)
 
 
+def _rename(connection: _Connection, new: NewSubscription) -> None:
+    """Give a table that is copied again the name that the published one has by now."""
+    if new.renamed is None:
+        return
+    (schema, table), article = new.renamed
+    if _find(connection, schema, table) and not _exists(connection, article):
+        for statement in alter((schema, table), TableRenamed(article.schema, article.table)):
+            _run(connection, _name(article), statement)
+
+
 def _alter(connection: _Connection, followed: Followed) -> None:
-    """Bring an empty table through the changes of the published one."""
-    table = (followed.before.schema, followed.before.table)
+    """Bring an empty table, which has its name already, through the changes of the published one."""
+    table = (followed.article.schema, followed.article.table)
     for change in followed.changes:
-        for statement in alter(table, change):
+        for statement in alter(table, change) if not isinstance(change, TableRenamed) else ():
             _run(connection, _name(followed.article), statement)
-        table = table_after(table, change)
 
 
 def record_snapshot(connection: _Connection, guid: str, snapshot: NewSnapshot, made: MadeTables) -> None:
@@ -135,8 +145,12 @@ def _array(key: Sequence[str] | None) -> list[str] | None:
 
 
 def _exists(connection: _Connection, article: Article) -> bool:
+    return _find(connection, article.schema, article.table)
+
+
+def _find(connection: _Connection, schema: str, table: str) -> bool:
     with translated():
-        row = connection.execute("select to_regclass(%s)", [quote_qualified(article.schema, article.table)]).fetchone()
+        row = connection.execute("select to_regclass(%s)", [quote_qualified(schema, table)]).fetchone()
     return row is not None and row[0] is not None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rowtide.copying.chunks import Chunk, Key, uncut
 from rowtide.databases.sqlite.catalogue import find_table
@@ -15,7 +16,7 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import stored_type
 from rowtide.replication.articles import Article
 from rowtide.replication.errors import CopyRefused, SubscriberTableExists
-from rowtide.replication.schema_changes import Followed
+from rowtide.replication.schema_changes import Followed, TableRenamed
 from rowtide.replication.snapshot.table_details import TableDetails, UniqueConstraint
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sync_types import IfExists
@@ -39,6 +40,7 @@ def make_tables(connection: sqlite3.Connection, new: NewSubscription, snapshot: 
     In the caller's transaction. Raises `SubscriberTableExists`, `SubscriberTablesUnfit`.
     """
     articles, if_exists = new.articles, snapshot.if_exists
+    _rename(connection, new)
     present = [article for article in articles if find_table(connection, article.table) is not None]
     if present and if_exists is IfExists.FAIL:
         raise SubscriberTableExists(", ".join(f"{article.schema}.{article.table}" for article in present))
@@ -60,12 +62,23 @@ def make_tables(connection: sqlite3.Connection, new: NewSubscription, snapshot: 
     _add_constraints(connection, new.guid, pairs)
 
 
+def _rename(connection: sqlite3.Connection, new: NewSubscription) -> None:
+    """Give a table that is copied again the name that the published one has by now."""
+    if new.renamed is None:
+        return
+    (_, table), article = new.renamed
+    if find_table(connection, table) is not None and find_table(connection, article.table) is None:
+        connection.execute(f"alter table {quote(table)} rename to {quote(article.table)}")
+
+
 def _alter(connection: sqlite3.Connection, guid: str, followed: Followed) -> None:
-    """Bring an empty table through the changes of the published one."""
+    """Bring an empty table, which has its name already, through the changes of the published one."""
+    article = followed.article
+    named = replace(followed.before, schema=article.schema, table=article.table)
+    changes = tuple(change for change in followed.changes if not isinstance(change, TableRenamed))
     try:
-        follow(connection, guid, followed)
+        follow(connection, guid, replace(followed, before=named, changes=changes))
     except ChangeNotMade as found:
-        article = followed.article
         raise CopyRefused(f"{article.schema}.{article.table}", code_of(found.error), str(found.error)) from found.error
 
 
