@@ -26,6 +26,7 @@ _SETTINGS = {
     "max_logical_replication_workers": "24",
     "max_worker_processes": "40",
     "track_commit_timestamp": "on",
+    "max_prepared_transactions": "8",
 }
 _PATIENCE_S = 600.0
 _POLL_S = 0.01

@@ -25,6 +25,10 @@ _SHORT = ("--rows", "400", "--runs", "1", "--seconds", "2")
             ("| PostgreSQL's subscription |", "| rowtide replication run |"),
             marks=pytest.mark.exhaustive,
         ),
+        (
+            "replication-streams",
+            ("| PostgreSQL's subscription |", "run --once, 1 stream |", "run --once, 4 streams |"),
+        ),
         pytest.param(
             "replication-fan-out",
             ("| rowtide replication run | 10 | 1 |", "| PostgreSQL's subscription | 10 | 10 |"),

@@ -212,6 +212,12 @@ def test_what_is_delivered_here_is_reported() -> None:
     assert (told.subject, told.state) == ("subscriber", State.WELL)
 
 
+def test_what_delivery_left_prepared_is_named() -> None:
+    _, told = judged(delivered_here=("shop",), left_prepared=("rowtide:4f0c:3:17:1",))
+    assert (told.subject, told.state) == ("prepared transactions", State.WARNING)
+    assert "rowtide:4f0c:3:17:1 more than a minute ago" in told.fact
+
+
 def test_where_nothing_is_enabled_that_is_warned_of() -> None:
     (only,) = judged()
     assert (only.area, only.state) == (Area.DATABASE, State.WARNING)

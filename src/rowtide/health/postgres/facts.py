@@ -34,7 +34,8 @@ class LogFacts:
 class DatabaseHealthFacts:
     """Everything that is judged; `log` is None where the log is read for nothing.
 
-    `delivered_here` are publications of other databases whose changes are delivered into this one.
+    `delivered_here` are publications of other databases whose changes are delivered into this one; `left_prepared` the
+    transactions that their delivery prepared more than a minute ago.
     """
 
     server: ServerFacts
@@ -42,3 +43,4 @@ class DatabaseHealthFacts:
     merge: MergeFacts | Unread | None
     tracking: TrackingFacts | Unread
     delivered_here: tuple[str, ...] | Unread
+    left_prepared: tuple[str, ...] | Unread = ()

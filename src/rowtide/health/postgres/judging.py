@@ -63,6 +63,7 @@ def judge(facts: DatabaseHealthFacts) -> Iterator[Judgement]:
     elif facts.log is not None:
         yield from _judge_log(facts.log, facts.server)
     yield from _judge_delivered(facts.delivered_here)
+    yield from _judge_left_prepared(facts.left_prepared)
     if isinstance(facts.merge, Unread):
         yield not_looked_at(Area.MERGE, "merge", facts.merge.error)
     elif facts.merge is not None:
@@ -160,6 +161,15 @@ def _judge_delivered(delivered: tuple[str, ...] | Unread) -> Iterator[Judgement]
     elif delivered:
         fact = f"{format_names(delivered)} is delivered here; how that stands, its publisher's health says"
         yield Judgement(Area.REPLICATION, "subscriber", State.WELL, fact)
+
+
+def _judge_left_prepared(left: tuple[str, ...] | Unread) -> Iterator[Judgement]:
+    if isinstance(left, Unread):
+        yield not_looked_at(Area.REPLICATION, "prepared transactions", left.error)
+    elif left:
+        fact = f"delivery prepared {format_names(left)} more than a minute ago; until it ends, it keeps its locks"
+        advice = Advice("Run `rowtide replication recover` with this database's URL, or start the agent again.")
+        yield Judgement(Area.REPLICATION, "prepared transactions", State.WARNING, fact, advice)
 
 
 def _judge_tracking(tracking: TrackingFacts | Unread) -> Iterator[Judgement]:

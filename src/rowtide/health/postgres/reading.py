@@ -23,7 +23,12 @@ from rowtide.log.catalogue import find_source
 from rowtide.log.postgres.backlog import read_backlog
 from rowtide.log.postgres.status import describe_reading
 from rowtide.replication.history import find_reader_error
-from rowtide.replication.status import list_delivered_here, read_articles_status, read_delivery_status
+from rowtide.replication.status import (
+    list_delivered_here,
+    list_left_prepared,
+    read_articles_status,
+    read_delivery_status,
+)
 from rowtide.targets.listing import list_tables
 
 Known = TypeVar("Known")
@@ -40,6 +45,7 @@ def read_facts(url: str) -> DatabaseHealthFacts:
             merge=attempt(lambda: read_merge(url)),
             tracking=_attempt(lambda: read_tracking(connection, (), None)),
             delivered_here=_attempt(lambda: list_delivered_here(connection)),
+            left_prepared=_attempt(lambda: list_left_prepared(connection)),
         )
 
 

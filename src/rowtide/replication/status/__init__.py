@@ -10,6 +10,7 @@ from rowtide.replication.status.delivery import (
     DeliveryStatus,
     SubscriptionDelivery,
     list_delivered_here,
+    list_left_prepared,
     read_delivery_status,
 )
 from rowtide.replication.status.subscriptions import SubscriptionStatus, read_status
@@ -20,6 +21,7 @@ __all__ = [
     "SubscriptionDelivery",
     "SubscriptionStatus",
     "list_delivered_here",
+    "list_left_prepared",
     "read_articles_status",
     "read_delivery_status",
     "read_status",

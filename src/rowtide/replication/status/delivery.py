@@ -110,6 +110,11 @@ def describe_joining(subscription: Subscription, articles: Iterable[Article]) ->
             assert_never(subscription.state)
 
 
+def list_left_prepared(connection: Connection) -> tuple[str, ...]:
+    """Return the transactions that delivery prepared in this database more than a minute ago, and left (gids)."""
+    return tuple(connection.execute(text(_LEFT_PREPARED)).scalars())
+
+
 def _describe(
     subscription: Subscription,
     store: Store,
@@ -132,4 +137,9 @@ def _describe(
     )
 
 
+_LEFT_PREPARED = """
+select gid from pg_prepared_xacts
+where database = current_database() and starts_with(gid, 'rowtide:') and prepared < now() - interval '1 minute'
+order by prepared, gid
+"""
 _PROGRESS = table("MSreplication_subscriptions", column("publication"), schema=SUBSCRIBER_SCHEMA)
