@@ -1,7 +1,7 @@
 """TPC-B over a network of 5 ms to the subscriber, in one and in four streams, beside PostgreSQL's own subscription.
 
-As `whole_command`: the seconds are those of `rowtide replication run --once` as it is typed. Each way has a database and
-a backlog of its own, which the others get afterwards, so that each command reads its backlog from the log.
+As `whole_command`: the seconds are those of `rowtide replication run --once` as it is typed. Each way has a database,
+and backlogs of its own, which the others get afterwards, so that each command reads its backlog from the log.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from sqlalchemy import Connection, column, select, table
+from sqlalchemy import Connection, column, select, table, text
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import has_table, read_server_time
