@@ -328,12 +328,13 @@ class DistributionAgent:
         cutter, smaller = Cutter(limits), Cutter(limits.at_most(ONE_BY_ONE))
         for call in self._read_calls(state, self._position, end, self._find_versions(state, self._articles)):
             commands = _count(call)
-            whole, part = cutter.ends_before(call.lsn, commands), smaller.ends_before(call.lsn, commands)
-            reached = part if one_by_one and whole is None else whole
+            whole = reached = cutter.ends_before(call.lsn, commands)
+            if one_by_one:
+                part = smaller.ends_before(call.lsn, commands)
+                reached, one_by_one = part if whole is None else whole, whole is None
             if batch is not None and reached is not None:
                 self._end(batch, reached)
                 batch = None
-            one_by_one = one_by_one and whole is None
             if batch is None:
                 self._delivery.begin(one_by_one=one_by_one, committed_us=self._times.find(call.lsn))
                 batch = _Batch()

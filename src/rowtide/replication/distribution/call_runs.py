@@ -17,6 +17,7 @@ from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.bitmaps import columns_of, unite
 from rowtide.replication.distribution.encoding import Arguments, places_of_keys
 
+_NO_RUNS: Sequence[Run] = ()
 MAX_CALLS = 1000
 MAX_BLOCK_ROWS = 100_000
 """Limit of a run with blocks, beyond which it is sent while later ones are read."""
@@ -126,14 +127,16 @@ class Gatherer:
                 before = self._open.pop(group, None)
                 alone = _alone(call)
                 return [alone] if before is None else [before, alone]
-        run, ended = self._continue(group, article, operation)
+        run, ended = self._open.get(group), _NO_RUNS
+        if run is None or run.article is not article or run.operation is not operation or run.blocks:
+            run, ended = self._begin(group, article, operation)
         if operation is Operation.UPDATE and article.article_id in self._folded:
             run.fold(call, key, self._folds.get(article.article_id) or self._find_fold(article))
         else:
             run.add(call, key)
         if run.calls >= MAX_CALLS:
             del self._open[group]
-            ended.append(run)
+            return [*ended, run]
         return ended
 
     def add_block(self, block: Block) -> Sequence[Run]:
@@ -141,29 +144,23 @@ class Gatherer:
         article, operation = block.article, Operation.INSERT
         group = self._groups.get(article.article_id)
         if group is None:
-            run = Run(article, operation)
-            run.add_block(block)
-            return [*self.end(), run]
-        run, ended = self._continue(group, article, operation, is_block=True)
+            single = Run(article, operation)
+            single.add_block(block)
+            return [*self.end(), single]
+        run, ended = self._open.get(group), _NO_RUNS
+        if run is None or run.article is not article or run.operation is not operation:
+            run, ended = self._begin(group, article, operation)
         run.add_block(block)
         if run.calls >= MAX_BLOCK_ROWS:
             del self._open[group]
-            ended.append(run)
+            return [*ended, run]
         return ended
 
-    def _continue(
-        self, group: int, article: Article, operation: Operation, *, is_block: bool = False
-    ) -> tuple[Run, list[Run]]:
-        """Return a group's open run for the next call, and the one before if that cannot go on."""
-        run = self._open.get(group)
-        if run is None:
-            before = []
-        elif run.operation is operation and run.article is article and (is_block or not run.blocks):
-            return run, []
-        else:
-            before = [run]
+    def _begin(self, group: int, article: Article, operation: Operation) -> tuple[Run, Sequence[Run]]:
+        """Return a new run of a group, and the one that it ends, if any."""
+        before = self._open.get(group)
         run = self._open[group] = Run(article, operation)
-        return run, before
+        return run, _NO_RUNS if before is None else [before]
 
     def end(self) -> Sequence[Run]:
         """Return the remaining runs, at the end of a batch or before it is flushed."""

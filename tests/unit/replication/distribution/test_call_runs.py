@@ -125,8 +125,8 @@ def block(made: Article, count: int) -> Block:
 
 def test_a_block_continues_a_run_and_ends_it_for_calls() -> None:
     gatherer = Gatherer(SEPARATE)
-    assert gatherer.add(Call(0, 0, *insert(ORDERS, b"1"))) == []
-    assert gatherer.add_block(block(ORDERS, 20)) == []
+    assert not gatherer.add(Call(0, 0, *insert(ORDERS, b"1")))
+    assert not gatherer.add_block(block(ORDERS, 20))
     (first,) = gatherer.add(Call(0, 0, *insert(ORDERS, b"2")))
 
     assert (first.calls, len(first.rounds[0]), len(first.blocks)) == (21, 1, 1)
