@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import make_url
 
-from builders.peers import Peer, deliver_until_quiet
+from builders.peers import PUBLICATION, Peer, deliver_until_quiet
 from fixtures.replicated import open_peers
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.handle import connect
 from rowtide.log.origins import is_marked
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors import (
@@ -132,6 +134,30 @@ def test_native_subscriptions_can_leave_delivered_changes_out(peers: tuple[Peer,
     inserts = [data for (data,) in second.execute(changes) if data[:1] == b"I"]
 
     assert [data[-1:] for data in inserts] == [b"7"]
+
+
+@pytest.mark.exhaustive
+def test_a_role_that_may_not_set_origins_delivers_and_says_so(
+    peers: tuple[Peer, Peer], make_role: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = peers
+    role = make_role("login")
+    second.execute(
+        "create publication elsewhere",
+        "grant create, usage on schema public to public",
+        f'grant create on database "{second.session.info.dbname}" to public',
+    )
+    first.execute(ITEMS, "insert into items values (1, 1)")
+    first.publish("items")
+    url = make_url(second.url).set(username=role).render_as_string(hide_password=False)
+    connect(first.url).replication.add_subscription(PUBLICATION, url)
+    first.deliver()
+    first.execute("insert into items values (2, 2)")
+    first.deliver()
+
+    assert second.rows("items") == ["(1,1)", "(2,2)"]
+    assert {line.message[:7] for line in caplog.records} == {"RT-7248"}
+    second.execute(f'drop owned by "{role}" cascade')
 
 
 @pytest.mark.exhaustive
