@@ -124,3 +124,22 @@ def test_both_servers_have_to_keep_commit_times(peers: tuple[Peer, Peer]) -> Non
     first.publish("items")
     with pytest.raises(CommitTimesNotKept, match="does not keep commit times"):
         first.subscribe(second, SyncType.AUTOMATIC, settings=LAST)
+
+
+@pytest.mark.exhaustive
+def test_rows_copied_in_chunks_are_older_than_any_change(timed_server: EmbeddedServer, tmp_path: Path) -> None:
+    with open_peers(timed_server, tmp_path, 2) as (first, second):
+        first.execute(
+            ITEMS, "insert into items select i, 0, 'c' || i from generate_series(1, 20000) i", "analyze items"
+        )
+        first.publish("items")
+        first.subscribe(second, SyncType.AUTOMATIC, settings=LAST, chunk_bytes=100_000)
+        ((chunks,),) = second.execute('select count(*) from rowtide_subscriber."MSsnapshot_chunks"')
+        first.execute("update items set n = 1 where id = 7")
+        first.deliver()
+        first.execute("update items set n = 2 where id = 7")
+        first.deliver()
+
+        assert chunks > 2
+        assert second.execute("select n from items where id = 7") == [(2,)]
+        assert second.execute("select count(*) from items") == [(20000,)]

@@ -98,16 +98,22 @@ def read_received(connection: psycopg.Connection, guids: frozenset[str]) -> Mapp
     return received
 
 
-def mark_session(connection: psycopg.Connection, guid: str, stream: int = 0) -> str | None:
+def create(connection: psycopg.Connection, guid: str) -> None:
+    """Create a subscription's replication origin, if there is none, for sessions that use it one after the other."""
+    with translated():
+        connection.execute(_CREATE_ORIGIN, (ORIGIN_PREFIX + guid, ORIGIN_PREFIX + guid))
+
+
+def mark_session(connection: psycopg.Connection, guid: str, stream: int = 0, *, patience_s: float = 0.0) -> str | None:
     """Give the session a replication origin of the subscription's stream; return why it has none, if it cannot.
 
-    Another session may still have it: an origin is of one session at a time.
+    Another session may still have it, for which it waits so long: an origin is of one session at a time.
     """
     name = ORIGIN_PREFIX + guid + (f"_{stream}" if stream else "")
     try:
         with translated():
             connection.execute(_CREATE_ORIGIN, (name, name))
-            connection.execute("select pg_replication_origin_session_setup(%s)", (name,))
+            _set_up(connection, name, patience_s)
     except RowtideError as error:
         return error.filled_fact
     return None
@@ -116,22 +122,25 @@ def mark_session(connection: psycopg.Connection, guid: str, stream: int = 0) -> 
 def mark_as_old(connection: psycopg.Connection, guid: str) -> None:
     """Give the connection's transaction, which copies rows, a commit time before every change that follows.
 
-    Waits for other sessions that copy. Raises what setting the origin raises.
+    The origin exists. Waits for other sessions that copy. Raises what setting the origin raises.
     """
-    name = ORIGIN_PREFIX + guid
     with translated():
-        connection.execute(_CREATE_ORIGIN, (name, name))
-        deadline = time.monotonic() + _COPY_PATIENCE_S
-        while True:
-            try:
-                with connection.transaction():
-                    connection.execute("select pg_replication_origin_session_setup(%s)", (name,))
-                break
-            except psycopg.errors.ObjectInUse:
-                if time.monotonic() >= deadline:
-                    raise
-                time.sleep(_PAUSE_S)
+        _set_up(connection, ORIGIN_PREFIX + guid, _COPY_PATIENCE_S)
         connection.execute("select pg_replication_origin_xact_setup('0/0', '1970-01-01 00:00:00Z')")
+
+
+def _set_up(connection: psycopg.Connection, name: str, patience_s: float) -> None:
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            with connection.transaction():
+                connection.execute("select pg_replication_origin_session_setup(%s)", (name,))
+        except psycopg.errors.ObjectInUse:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            return
 
 
 def read_originator(connection: psycopg.Connection, guid: str) -> str:

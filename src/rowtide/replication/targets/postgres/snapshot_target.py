@@ -47,6 +47,8 @@ class PostgresSnapshotTarget:
         self._subscription = subscription
         self._guid = subscription.guid
         self._epoch = take_over(connection, self._guid, describe_holder()).epoch
+        if subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
+            origins.create(connection, self._guid)
 
     @classmethod
     def open(cls, subscription: Subscription) -> PostgresSnapshotTarget:

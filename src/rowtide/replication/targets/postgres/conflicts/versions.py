@@ -25,6 +25,7 @@ from rowtide.replication.targets.postgres.conflicts import deleted_keys, stateme
 _MOST_SKEW_US = 5_000_000
 """How far the publisher's clock may be ahead; so long the subscriber waits for a commit's time to have passed."""
 _FORGET_S = 60.0
+_PATIENCE_S = 2.0
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -42,7 +43,8 @@ class Versions:
     def __init__(self, connection: _Connection, subscription: Subscription) -> None:
         """Raise `CommitTimesNotKept`, `OriginNeeded`."""
         require_commit_times(connection, subscription.subscriber)
-        reason = origins.mark_session(connection, subscription.guid)
+        # A session that copied may be about to end.
+        reason = origins.mark_session(connection, subscription.guid, patience_s=_PATIENCE_S)
         if reason is not None:
             raise OriginNeeded(subscription.subscriber, reason)
         self._connection = connection
