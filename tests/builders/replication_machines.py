@@ -15,7 +15,13 @@ import psycopg
 
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide_process
-from builders.failpoints import DELIVERY_FAILPOINTS, JOINING_FAILPOINTS, LOG_READER_FAILPOINTS, SNAPSHOT_FAILPOINTS
+from builders.failpoints import (
+    DELIVERY_FAILPOINTS,
+    JOINING_FAILPOINTS,
+    LOG_READER_FAILPOINTS,
+    SNAPSHOT_FAILPOINTS,
+    STREAM_FAILPOINTS,
+)
 from builders.killed_programs import KILLED
 from builders.replicated_databases import PUBLICATION, join_level, list_subscriptions, open_only_agent
 from rowtide.handle import connect
@@ -28,7 +34,7 @@ KEYS = 12
 _TYPES = ("int", "bigint", "text", "varchar(20)")
 _WIDER = {"int": "bigint", "varchar(20)": "text"}
 _DEFINITION = "id int primary key, u int unique deferrable, parent int"
-_PLACES = (*DELIVERY_FAILPOINTS, *LOG_READER_FAILPOINTS, *SNAPSHOT_FAILPOINTS, *JOINING_FAILPOINTS)
+_PLACES = (*DELIVERY_FAILPOINTS, *LOG_READER_FAILPOINTS, *SNAPSHOT_FAILPOINTS, *JOINING_FAILPOINTS, *STREAM_FAILPOINTS)
 
 Rows = Sequence[tuple[Any, ...]]
 Session = psycopg.Connection[tuple[Any, ...]]
@@ -78,6 +84,7 @@ class ReplicationMachine:
         self._tables = [PublishedTable("t1"), PublishedTable("t2", {"c1": "int"})]
         self._names = count(3)
         self._last = 0
+        self._streams = 1
         publisher.execute(
             f"create table {COMMITS} (n int primary key)",
             *(_creation(table) for table in self._tables),
@@ -97,7 +104,7 @@ class ReplicationMachine:
 
     def _steps(self) -> list[Callable[[], None]]:
         often = [self._transact] * 6 + [self._alter] * 2
-        seldom = [self._end_sessions, self._add_article, self._drop_article, self._copy_again]
+        seldom = [self._end_sessions, self._add_article, self._drop_article, self._copy_again, self._change_streams]
         return [*often, self._deliver, self._deliver, self._run_and_kill, self._run_and_kill, *seldom]
 
     def _transact(self) -> None:
@@ -232,6 +239,13 @@ class ReplicationMachine:
         for url in self._subscribers:
             assert self._look(url) == self._last
 
+    def _change_streams(self) -> None:
+        """Let several connections deliver to the PostgreSQL subscribers, or one."""
+        self._streams = self._chosen.choice([1, 2, 4])
+        for url in self._subscribers:
+            if not url.startswith("sqlite"):
+                self._replication.change_subscription(PUBLICATION, url, streams=self._streams)
+
     def _step_all(self) -> bool:
         """Deliver what is read; return whether a copy waits for more to be read."""
         is_any = False
@@ -255,7 +269,9 @@ class ReplicationMachine:
             ended = rowtide_process(*run, environment=armed)
         assert ended.code in {0, KILLED}, ended.errors
         for url in self._subscribers:
-            self._look(url)
+            # What several streams have prepared is committed one after the other.
+            if ended.code == 0 or self._streams == 1 or url.startswith("sqlite"):
+                self._look(url)
 
     def _end_sessions(self) -> None:
         """An administrator ends all sessions of ours, or there are none: what was open has no effect."""
