@@ -16,6 +16,7 @@ from builders.failpoints import REPAIR_FAILPOINTS, SQLITE_DELIVERY_FAILPOINTS
 from builders.replicated_databases import ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile
 from rowtide.replication.repairing import Repair
+from rowtide.replication.subscription_settings import SubscriptionSettings
 
 ORDERS = "create table orders (id int primary key, qty int, note text, ratio float8)"
 ROWS = "insert into orders select n, n, 'row ' || n, n / 3.0 from generate_series(1, 20) n"
@@ -187,3 +188,35 @@ def test_killed_repair_is_kept_as_often_as_it_was_made(
     kept = Counter(one.action for one in subscribed.replication.list_repairs())
     assert kept == {"inserted": 1, "updated": 2, "deleted": 1}
     subscribed.require_equal("orders")
+
+
+@pytest.mark.exhaustive
+def test_batches_in_streams_are_seen_whole_and_go_on(replicated: ReplicatedDatabase) -> None:
+    replicated.subscriber.execute(ORDERS)
+    replicated.publish(ORDERS, orders={})
+    replicated.subscribe(settings=SubscriptionSettings(streams=2))
+    replicated.publisher.execute("insert into orders select n, 0, '', 0 from generate_series(1, 400) n")
+    replicated.deliver()
+    stop = threading.Event()
+
+    def write() -> None:
+        with psycopg.connect(replicated.publisher.url, autocommit=True) as session:
+            while not stop.is_set():
+                session.execute("update orders set qty = qty + 1")
+
+    agent = threading.Thread(target=lambda: replicated.replication.run(stop=stop))
+    writer = threading.Thread(target=write)
+    agent.start()
+    writer.start()
+    try:
+        validated = [results(replicated) for _ in range(3)]
+        replicated.subscriber.execute("update orders set note = 'other' where id in (7, 8)")
+        actions = Counter(one.action for one in repair(replicated))
+    finally:
+        stop.set()
+        writer.join()
+        agent.join()
+
+    assert (validated, actions) == ([["passed"]] * 3, {"updated": 2})
+    replicated.deliver()
+    replicated.require_equal("orders")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -110,9 +110,37 @@ def open_subscribed(subscription: Subscription, articles: Sequence[Article]) -> 
         if progress.list_recorded(connection):
             # It may be of an earlier build, and no agent has opened it since.
             progress.make_current(connection)
+        yield _read_between_batches(connection, subscription, articles)
+
+
+def _read_between_batches(
+    connection: _Connection, subscription: Subscription, articles: Sequence[Article]
+) -> SubscribedRows:
+    """Begin a snapshot that has each batch whole.
+
+    The streams of a batch commit one after the other, the one with the position first.
+    """
+    has_streams = progress.has_streams(connection, subscription.guid)
+    while True:
+        with _holding_off(subscription) if has_streams else nullcontext():
+            with translated():
+                connection.execute("begin isolation level repeatable read read only")
+            subscribed = read_subscribed(connection, subscription, articles)
+        if has_streams or not progress.has_streams(connection, subscription.guid):
+            return subscribed
+        # The first batch in streams of all.
+        has_streams = True
+        connection.execute("rollback")
+
+
+@contextmanager
+def _holding_off(subscription: Subscription) -> Iterator[None]:
+    """Wait for the end of a batch, and let none begin."""
+    with closing(connect(subscription.subscriber, application_name=_APPLICATION_NAME)) as connection:
         with translated():
-            connection.execute("begin isolation level repeatable read read only")
-        yield read_subscribed(connection, subscription, articles)
+            connection.execute("begin")
+        progress.read(connection, subscription.guid, for_update=True)
+        yield
 
 
 def read_subscribed(

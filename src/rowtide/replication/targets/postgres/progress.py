@@ -223,6 +223,13 @@ def record_articles(connection: psycopg.Connection, guid: str, articles: Sequenc
             connection.execute(sql.SQL(statement), (guid, article.article_id, encode_article(article)))
 
 
+def has_streams(connection: psycopg.Connection, guid: str) -> bool:
+    """Return whether a subscription has ever had a batch in several streams."""
+    statement = sql.SQL("select 1 from {} where subscription_guid = %s and decided is not null").format(_TABLE)
+    with translated():
+        return is_made(connection) and connection.execute(statement, (guid,)).fetchone() is not None
+
+
 def read_articles(connection: psycopg.Connection, guid: str, articles: Sequence[Article]) -> tuple[Article, ...]:
     """Return articles as the subscriber has them, after the schema changes that it was brought through."""
     with translated():
