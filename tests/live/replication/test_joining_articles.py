@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
+from sqlalchemy.engine import make_url
 
 from builders.captured_databases import wait_until
 from builders.replicated_databases import ReplicatedDatabase, Subscriber, join_level, list_subscriptions
 from builders.replicated_files import ReplicatedFile
 from builders.replication_runs import running, wait_rows
+from rowtide.handle import connect
 from rowtide.replication.errors import SubscriberTableExists
 from rowtide.replication.sync_types import IfExists, SyncType
 
@@ -188,3 +191,68 @@ def test_article_whose_table_is_there_stops_alone(customers: ReplicatedDatabase)
         customers.replication.run(once=True)
 
     customers.require_equal("customers")
+
+
+@pytest.mark.exhaustive
+def test_paused_subscriber_gets_the_article_when_it_resumes(customers: ReplicatedDatabase) -> None:
+    customers.replication.pause("shop", customers.subscriber.url)
+    customers.replication.add_article("shop", "orders")
+    customers.replication.pause("shop", customers.subscriber.url)
+    customers.publisher.execute("insert into customers values (70, 'later')", "update orders set customer_id = 70")
+    customers.replication.run(once=True)
+    assert customers.subscriber.execute("select to_regclass('orders') is null") == [(True,)]
+    customers.replication.resume("shop", customers.subscriber.url)
+    customers.replication.run(once=True)
+
+    customers.require_equal("customers", "orders")
+
+
+@pytest.mark.exhaustive
+def test_article_waits_for_the_subscriptions_own_copy(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(CUSTOMERS, CUSTOMERS_FILLED, ORDERS, ORDERS_FILLED, customers={})
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.replication.add_article("shop", "orders")
+    replicated.publisher.execute("insert into customers values (70, 'later')", "update orders set customer_id = 70")
+    join_level(replicated.publisher, list_subscriptions(replicated.publisher)[1])
+    assert replicated.subscriber.execute("select to_regclass('orders') is null") == [(True,)]
+    replicated.deliver()
+
+    replicated.require_equal("customers", "orders")
+
+
+@pytest.mark.exhaustive
+def test_subscriber_that_is_down_gets_the_article_when_it_is_back(
+    customers: ReplicatedDatabase, second_subscriber: Subscriber
+) -> None:
+    customers.subscribe(SyncType.AUTOMATIC, subscriber=second_subscriber)
+    customers.deliver()
+    name = make_url(second_subscriber.url).database
+    second_subscriber.session.close()
+    customers.publisher.execute(f"alter database {name} rename to {name}_gone")
+    with running(customers):
+        customers.replication.add_article("shop", "orders")
+        wait_until(lambda: len(list_subscriptions(customers.publisher)) == 3, what="the other subscriber's article")
+        customers.require_equal("customers", "orders")
+        customers.publisher.execute(f"alter database {name}_gone rename to {name}")
+        wait_until(lambda: len(list_subscriptions(customers.publisher)) == 2, what="the article")
+    with psycopg.connect(second_subscriber.url) as session:
+        assert session.execute("select count(*) from orders").fetchone() == (200,)
+
+
+@pytest.mark.exhaustive
+def test_status_health_and_validation_say_what_is_copied(customers: ReplicatedDatabase) -> None:
+    customers.deliver()
+    customers.replication.add_article("shop", "orders")
+    copying = [one for one in customers.replication.status() if one.joining is not None]
+    assert [one.state for one in copying] == ["public.orders is to be copied"]
+    facts = [one.fact for one in connect(customers.publisher.url).health()]
+    assert any("public.orders is to be copied" in fact for fact in facts)
+    compared = {one.article: one.result for one in customers.replication.validate("shop")}
+    assert compared == {"customers": "passed", "orders": "not compared"}
+    assert len(customers.replication.list_subscriptions()) == 1
+    customers.publisher.read_log(customers.publisher.mark())
+    join_level(customers.publisher, list_subscriptions(customers.publisher)[1])
+    customers.publisher.read_log(customers.publisher.mark())
+    join_level(customers.publisher, list_subscriptions(customers.publisher)[1])
+    (ready,) = [one.state for one in customers.replication.status() if one.joining is not None]
+    assert ready.startswith("public.orders is copied; its commits are whole from LSN ")
