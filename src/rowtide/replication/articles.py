@@ -103,6 +103,8 @@ class Article:
     """What was added to the table since and is missing from the article, which was to have all columns."""
     defined_at: int = 0
     """The log position at which the table has these columns: earlier schema changes are in them."""
+    joined_at: int = 0
+    """Of one that joined a subscription: the subscription's position then. As a subscriber has it."""
 
     @property
     def key_columns(self) -> tuple[PublishedColumn, ...]:

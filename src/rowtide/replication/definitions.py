@@ -7,7 +7,7 @@ far delivery is, only the subscriber knows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from sqlalchemy import (
@@ -289,6 +289,7 @@ def renew_article(connection: Connection, article: Article) -> None:
 
     Without effect if a newer one is recorded. The tables are complete.
     """
+    article = replace(article, joined_at=0)
     of_article = articles.c.article_id == article.article_id
     before = connection.execute(select(articles.c.definition).where(of_article)).scalar_one()
     if decode_article(before).defined_at >= article.defined_at:

@@ -93,6 +93,7 @@ class DistributionAgent:
         self._position = self._starting_position(manifest.refresh())
         self._advanced: Position | None = None
         self._has_altered = False
+        self._opened_at = delivery.progress.position
         self._next_stop: Position | None = None
 
     @property
@@ -109,6 +110,11 @@ class DistributionAgent:
     def is_past_hand_over(self) -> bool:
         """Whether no copied chunk matters any more."""
         return self._hand_over is None
+
+    @property
+    def is_as_opened(self) -> bool:
+        """Whether the position is the one that the subscriber had when this agent took over."""
+        return self._position <= self._opened_at
 
     @property
     def is_level(self) -> bool:
@@ -148,6 +154,7 @@ class DistributionAgent:
         if self._hand_over is not None or since.epoch != end.epoch or not is_plain:
             return False
         self._keep_suspension(state, article, held_by)
+        joining = replace(joining, article=replace(article, joined_at=end.value))
         starts = {**self._subscription.starts, article.article_id: held_by.starts[article.article_id]}
         self._subscription = replace(self._subscription, starts=starts)
         while True:
@@ -488,7 +495,8 @@ class DistributionAgent:
         if progress.batch and progress.position > state.position:
             # Before the first batch it is where the subscription begins, which may not be read yet.
             raise SubscriberAhead(self._subscription.subscriber, str(progress.position), str(state.position))
-        start = resume_position(progress, reader)
+        joined_at = max((article.joined_at for article in self._articles), default=0)
+        start = resume_position(progress, reader, joined_at)
         self._require_kept(state, start)
         return start
 

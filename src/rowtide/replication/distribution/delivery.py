@@ -118,17 +118,20 @@ class Delivery(Protocol):
         """Close the connection; an uncommitted batch is rolled back."""
 
 
-def resume_position(progress: Progress, reader: Reader) -> Position:
+def resume_position(progress: Progress, reader: Reader, joined_at: int = 0) -> Position:
     """Return the position below which the subscriber has everything.
 
     A subscriber is not written to while the log has nothing for it: its recorded position stays behind while the log
     store removes the log, and the reader's entry says that nothing was there. A subscriber restored to an even older
-    state resumes from its own position, because it lacks changes in between.
+    state resumes from its own position, because it lacks changes in between. So does one whose newest article joined at
+    `joined_at`, if the entry is of an agent of before: that had nothing for the other articles.
     """
     if progress.position >= reader.position:
         return progress.position
     has_nothing_between = (
         # Log stores from before rowtide recorded how far the log is empty: the same batch was the subscriber's last.
-        reader.cycle == progress.batch if reader.idle_from is None else reader.idle_from <= progress.position
+        reader.cycle == progress.batch
+        if reader.idle_from is None
+        else joined_at <= reader.idle_from.value and reader.idle_from <= progress.position
     )
     return reader.position if has_nothing_between else progress.position

@@ -64,6 +64,7 @@ class SubscriptionAgent:
         self._articles: tuple[Article, ...] = ()
         self._changes: Sequence[PendingChange] = ()
         self._is_replaced = False
+        self._moved_from: Position | None = None
         self._manifest = manifest
         self._held = held
         self._look = look
@@ -177,6 +178,10 @@ class SubscriptionAgent:
             distribution.stop_at(since)
             return False
         engine = self._context.engine
+        if distribution.is_as_opened:
+            # Behind what an earlier agent may have said of the log: see `resume_position`.
+            self._move_log(distribution.position)
+            return False
         article = read_joining(engine, ready, since, self._articles)
         if article is None:
             return False
@@ -191,6 +196,12 @@ class SubscriptionAgent:
         else:
             mark_unready(engine, ready)
         return True
+
+    def _move_log(self, position: Position) -> None:
+        """Write a mark, once, so that delivery gets beyond a position of a log in which nothing happens."""
+        if self._moved_from != position:
+            self._source.mark()
+            self._moved_from = position
 
     def _give_up(self, ready: Subscription, error: JoiningRefused) -> None:
         """Pause an article that the subscriber does not take in; the subscription goes on without it."""
