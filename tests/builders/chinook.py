@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
+from builders.failpoints import MERGE_FAILPOINTS
 from builders.join_machines import Match, belonging, require_rows, rows_of
+from builders.killed_programs import KILLED, run_program
 from builders.merge_machine_base import attempt
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.articles import Partition
@@ -52,6 +54,11 @@ MATCHES: tuple[Match, ...] = (
     ("track", "id", "invoice_line", "track_id"),
 )
 REPRESENTATIVES = (3, 4, 5)
+_PROGRAM = f"""
+import sys
+from rowtide.merge.api import MergeReplication
+MergeReplication(sys.argv[1]).sync({PUBLICATION!r}, sys.argv[2])
+"""
 _CUSTOMERS, _TRACKS = range(1, 13), range(1, 21)
 ROWS = (
     (
@@ -74,6 +81,7 @@ class Shop:
     numbers: dict[int, int] = field(default_factory=dict)
     """The last number that each member gave to a row, in a range of its own."""
     cut: int = 0
+    killed: int = 0
 
     def begin(self) -> None:
         merged = self.merged
@@ -88,16 +96,23 @@ class Shop:
             merged.merge.add_subscription(PUBLICATION, subscriber.url, partition=Partition(str(number)))
 
     def work(self, edits: int) -> None:
-        """Edit at random nodes, and synchronise random devices, half of the times cut off somewhere."""
+        """Edit at random nodes, and synchronise random devices, half of the times cut off or killed somewhere."""
         for _ in range(edits):
             self._edit(self.random.randrange(len(self.merged.members)))
             if self.random.random() < 0.25:
                 number = self.random.randrange(len(self.merged.subscribers))
-                if self.random.random() < 0.5:
-                    is_before = self.random.random() < 0.5
-                    self.cut += self.merged.cut_sync(number, self.random.randint(1, 9), is_before=is_before)
-                else:
-                    self.merged.sync(number)
+                self.random.choice([self._sync_cut, self._sync_killed, self.merged.sync, self.merged.sync])(number)
+
+    def _sync_cut(self, number: int) -> None:
+        """Synchronise a device over a connection that breaks at a commit."""
+        is_before = self.random.random() < 0.5
+        self.cut += self.merged.cut_sync(number, self.random.randint(1, 9), is_before=is_before)
+
+    def _sync_killed(self, number: int) -> None:
+        """Synchronise a device in a process that is killed beside a commit of one of the ends."""
+        arguments = self.merged.hub.url, self.merged.subscribers[number].url
+        failpoint = f"{self.random.choice(MERGE_FAILPOINTS)}@{self.random.randint(1, 6)}"
+        self.killed += run_program(_PROGRAM, *arguments, failpoint=failpoint) == KILLED
 
     def require_rest(self) -> None:
         """After quiet rounds each has what the model says, all references hold, and nothing more moves."""
