@@ -312,6 +312,10 @@ class Article:
         """Return the position of a column in rows; None if there is no column of this name."""
         return next((place for place, column in enumerate(self.columns) if column.name == name), None)
 
+    def __hash__(self) -> int:
+        # Of few of the fields: rows look their article up by it.
+        return hash((self.nickname, self.name))
+
     def encode(self) -> str:
         """Return it as JSON."""
         return json.dumps(asdict(self))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 from psycopg import sql
@@ -428,17 +428,25 @@ def _insertion(
 
 def array_of(values: Iterable[str | None]) -> str:
     """Return texts as an array's text. Raises `ValueError` for a text with a character 0, which no server takes."""
-    quoted = ["null" if value is None else _quoted(value) for value in values]
-    array = f"{{{','.join(quoted)}}}"
+    listed = list(values)
+    array = None if None in listed else _array_of_plain(cast("list[str]", listed))
+    if array is None:
+        array = f"{{{','.join('null' if value is None else _quoted(value) for value in listed)}}}"
     if "\0" in array:
         raise ValueError(_ZERO)
     array.encode()
     return array
 
 
+def _array_of_plain(values: Sequence[str]) -> str | None:
+    """Return texts as an array's text if none of them needs escapes; numbers without quotes, which are many bytes."""
+    joined = "".join(values)
+    if joined.isdecimal() and joined.isascii() and "" not in values:
+        return f"{{{','.join(values)}}}"
+    return None if "\\" in joined or '"' in joined or not values else f"""{{"{'","'.join(values)}"}}"""
+
+
 def _quoted(value: str) -> str:
-    if value.isdecimal() and value.isascii():
-        return value  # two bytes less, of many
     if "\\" in value or '"' in value:
         value = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{value}"'
