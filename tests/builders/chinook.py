@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -101,7 +102,8 @@ class Shop:
             self._edit(self.random.randrange(len(self.merged.members)))
             if self.random.random() < 0.25:
                 number = self.random.randrange(len(self.merged.subscribers))
-                self.random.choice([self._sync_cut, self._sync_killed, self.merged.sync, self.merged.sync])(number)
+                ways: tuple[Callable[[int], object], ...] = (self._sync_cut, self._sync_killed, self.merged.sync)
+                self.random.choice((*ways, self.merged.sync))(number)
 
     def _sync_cut(self, number: int) -> None:
         """Synchronise a device over a connection that breaks at a commit."""
