@@ -289,6 +289,9 @@ def test_more_streams_than_the_server_prepares_are_refused(replicated: Replicate
     assert "RT-7212: 9 streams need 9 prepared transactions" in refused.errors
     assert "alter system set max_prepared_transactions = 9" in refused.errors
     assert list_subscriptions(replicated.publisher)[0].settings.streams == 2
+    recorded = 'select streams from rowtide_subscriber."MSreplication_subscriptions"'
+    replicated.deliver()
+    assert replicated.subscriber.execute(recorded) == [(2,)]
     with pytest.raises(PreparedTransactionsLacking):
         replicated.replication.run(once=True, streams=9)
 

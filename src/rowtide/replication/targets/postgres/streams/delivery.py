@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
+from functools import partial
+from itertools import zip_longest
 
 import psycopg
 
@@ -67,6 +69,7 @@ class StreamsDelivery:
         self._guid = subscription.guid
         self._threads = ThreadPoolExecutor(len(streams), thread_name_prefix="stream")
         self._calls: list[Call] | None = None
+        self._running: Sequence[Future[None]] = ()
 
     @classmethod
     def open(cls, subscription: Subscription, articles: Sequence[Article] = ()) -> StreamsDelivery:
@@ -143,9 +146,14 @@ class StreamsDelivery:
 
     def close(self) -> None:
         """Close all connections; what is not prepared is rolled back."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        for stream in self._streams:
-            stream.close()
+        for stream, running in zip_longest(self._streams, self._running):
+            # A connection is of one thread at a time: one that is not done closes it.
+            if running is None or running.done():
+                stream.close()
+            else:
+                running.add_done_callback(partial(_close, stream))
+                stream.give_up()
+        self._threads.shutdown(wait=False)
         self._single.close()
         self._watcher.close()
 
@@ -164,7 +172,7 @@ class StreamsDelivery:
         batch = BatchName(self._guid, known.epoch, known.batch + 1)
         streams = self._streams[: len(shares)]
         names = [PreparedName(batch, number) for number in range(len(shares))]
-        preparing = [
+        self._running = preparing = [
             self._threads.submit(stream.prepare, share, name, known, reached)
             for stream, share, name in zip(streams, shares, names, strict=True)
         ]
@@ -174,6 +182,7 @@ class StreamsDelivery:
         streams[0].decide()
         self._single.go_on(Progress(reached, batch.batch, known.epoch))
         committing = [self._threads.submit(stream.commit) for stream in streams[1:]]
+        self._running = [preparing[0], *committing]
         for future in committing:
             future.result()
 
@@ -206,6 +215,10 @@ class StreamsDelivery:
         with translated():
             row = self._watcher.execute(_WAITING, {"own": own, "blocking": [0, *own]}).fetchone()
         return row is not None
+
+
+def _close(stream: Stream, _done: Future[None]) -> None:
+    stream.close()
 
 
 def _connect(subscription: Subscription) -> psycopg.Connection:

@@ -6,6 +6,7 @@ name. What became of the others follows from that, whoever completes it.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ class Settled:
 
 def list_prepared(connection: psycopg.Connection, guid: str | None = None) -> Sequence[PreparedName]:
     """Return what is prepared in this database for a subscription, or for all."""
-    wanted = f"{PREFIX}{'' if guid is None else f'{guid}:'}"
+    wanted = f"^{PREFIX}{'[^:]+' if guid is None else re.escape(guid)}:[0-9]+:[0-9]+:[0-9]+$"
     with translated():
         rows = connection.execute(_PREPARED, (wanted,)).fetchall()
     return [PreparedName.parse(gid) for (gid,) in rows]
@@ -97,5 +98,5 @@ def settle(connection: psycopg.Connection, name: PreparedName, *, is_committed: 
 
 
 _PREPARED = """
-select gid from pg_prepared_xacts where database = current_database() and starts_with(gid, %s) order by gid
+select gid from pg_prepared_xacts where database = current_database() and gid ~ %s order by gid
 """

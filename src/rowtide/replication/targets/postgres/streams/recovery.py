@@ -128,7 +128,7 @@ def _unless_locked(attempt: Callable[[], _Result]) -> _Result | None:
 
 
 _RAISE = """
-update {} set epoch = epoch + 1, agent = %s where subscription_guid = %s
+update {} set epoch = epoch + 1, agent = %s, streams = 1 where subscription_guid = %s
 returning transaction_timestamp, batch, epoch, decided
 """
 # Stronger than the update: streams beside the first hold the row against it.

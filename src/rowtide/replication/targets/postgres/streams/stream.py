@@ -64,9 +64,13 @@ class Stream:
             raise BatchUndone from error
         self._prepared = name
 
+    def give_up(self) -> None:
+        """Let what runs in another thread end as soon as it can, at the latest after a wait for a lock."""
+        self._is_stopped.set()
+
     def stop(self) -> None:
         """End what runs in another thread, as an error does; without effect if nothing does."""
-        self._is_stopped.set()
+        self.give_up()
         with translated():
             self._connection.cancel_safe()
 

@@ -79,7 +79,7 @@ def test_a_unique_value_that_moves_joins_its_rows() -> None:
     assert apart(CODES, *moves, update(BY_XCALL, (b"3", b"d", None), (b"3", b"e", None))) == 2
 
 
-def test_a_unique_value_that_is_not_known_joins_all_that_bring_one() -> None:
+def test_an_unknown_unique_value_joins_all_that_bring_one() -> None:
     freed = delete(ORDERS, (b"1", b"a", None))
     changed = update(ORDERS, (b"2", b"b", None), (b"2", b"c", None))
     brought = insert(ORDERS, (b"3", b"d", None))
@@ -114,7 +114,7 @@ def test_rows_stay_with_the_rows_of_the_batch_that_they_refer_to() -> None:
     assert apart(LINES_OF_ORDERS, *children) == 3
 
 
-def test_deleted_parents_stay_with_children_whose_parent_is_unknown() -> None:
+def test_deleted_parents_stay_with_children_of_unknown_parents() -> None:
     gone = [delete(LINES, (b"1", None, b"1")), delete(ORDERS, (b"1", None, None))]
 
     assert apart(LINES_OF_ORDERS, *gone) == 1
