@@ -74,6 +74,13 @@ JOINING_FAILPOINTS = tuple(
 REPAIR_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("repair_commit", "repair_record", "repair_forget") for side in ("before", "after")
 )
+DISTRIBUTOR_FAILPOINTS = (
+    "distributor_record.after",
+    "distributor_commit.before",
+    "distributor_commit.after",
+    "article_record.before",
+    "distribution_copy.after",
+)
 LEAVING_FAILPOINTS = ("article_detachment.before", "article_detachment.after")
 ARTICLE_COPY_FAILPOINTS = ("article_copy.before", "article_copy.after")
 BASE_FAILPOINTS = tuple(

@@ -39,6 +39,14 @@ def add_publication(
     log_store: Annotated[
         str | None, typer.Option(help="Folder of the log store; default: LAKE/log.", show_default=False)
     ] = None,
+    distribution_db: Annotated[
+        str | None,
+        typer.Option(
+            help="Database that records publications and subscriptions: postgresql://user@host/name, without a "
+            "password; default: the publisher.",
+            show_default=False,
+        ),
+    ] = None,
     *,
     replicate_ddl: Annotated[
         bool,
@@ -59,6 +67,7 @@ def add_publication(
         log_store=log_store,
         for_group=group,
         replicate_ddl=replicate_ddl,
+        distribution_db=distribution_db,
         on_wait=print_wait,
     )
 
@@ -69,6 +78,25 @@ def add_publication(
         notes.print(f"The log is read from LSN {opened.position} on, into {opened.source.log_store}.", soft_wrap=True)
     if not opened.was_there and opened.triggers is Triggers.REFUSED:
         notes.print("No event triggers: this role may not create them. `rowtide check` says what is lost.")
+
+
+@app.command(
+    epilog="Example: rowtide replication move-distribution postgresql://west/distribution"
+    " --db postgresql://localhost/shop"
+)
+def move_distribution(
+    db: Db,
+    distribution_db: Annotated[
+        str, typer.Argument(metavar="URL", help="The database that is to have it, without a password.")
+    ],
+) -> None:
+    """Move what publications, articles and subscriptions are to another database.
+
+    If there is nothing to be moved because the distribution database is lost, one that was restored at the new place is
+    used from now on. Runs go on by themselves.
+    """
+    rows = connect(db).replication.move_distribution(distribution_db)
+    notes.print("Recorded: the one that was restored there is used." if rows is None else f"Moved: {rows:,} rows.")
 
 
 @app.command(epilog="Example: rowtide replication drop-publication shop --db postgresql://localhost/shop")

@@ -160,6 +160,7 @@ class TransactionalReplication(ArticlePublishing):
         log_store: str | None = None,
         for_group: bool = False,
         replicate_ddl: bool = True,
+        distribution_db: str | None = None,
         on_wait: Callable[[str], None] = lambda _whom: None,
     ) -> OpenedSource:
         """Create a publication without articles (SQL Server: sp_addpublication).
@@ -167,7 +168,9 @@ class TransactionalReplication(ArticlePublishing):
         With `replicate_ddl`, columns that are added to its tables are added at subscribers.
 
         In a database that is not enabled for capture, `lake` or `log_store` is the directory in which the log reader
-        stores the log. Only this user can read its folders; with `for_group`, the group can too. The first publication
+        stores the log. Only this user can read its folders; with `for_group`, the group can too. `distribution_db` is
+        the URL, without a password, of another database that holds what the publisher's publications, articles and
+        subscriptions are (SQL Server: sp_adddistributor); later publications find it. The first publication
         waits for open transactions; `on_wait` is called with what it waits for.
         """
         from rowtide.replication.publishing import publications
@@ -180,6 +183,7 @@ class TransactionalReplication(ArticlePublishing):
             log_store=log_store,
             for_group=for_group,
             replicate_ddl=replicate_ddl,
+            distribution_db=distribution_db,
             on_wait=on_wait,
         )
 
@@ -221,6 +225,15 @@ class TransactionalReplication(ArticlePublishing):
         from rowtide.replication.publishing import publications
 
         publications.drop_publication(self._engine, self._url, name)
+
+    def move_distribution(self, distribution_db: str) -> int | None:
+        """Move the distribution database to another database; return how many rows were copied.
+
+        None if it was not there any more: then one that was restored at the new place is used.
+        """
+        from rowtide.replication.publishing import distribution_place
+
+        return distribution_place.move_distribution(self._engine, self._url, distribution_db)
 
     def find_loss(self) -> DeliveryLoss:
         """Return what `restart_log` would give up."""

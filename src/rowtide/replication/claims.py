@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection, text
 
+from rowtide.replication.distributor import distributor
+
 _CLASS = 0x726F7776
 
 APPLICATION_NAME = "rowtide replication on"
@@ -17,10 +19,10 @@ APPLICATION_NAME = "rowtide replication on"
 
 
 class Claims:
-    """The claims of one session, which commits each statement by itself."""
+    """The claims of one run, whose connection to the publisher commits each statement by itself."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self._connection = distributor(connection)
         self._held: set[int] = set()
 
     def take(self, agent_ids: Iterable[int]) -> frozenset[int]:
@@ -42,7 +44,7 @@ class Claims:
 
 def list_claims(connection: Connection) -> dict[int, str]:
     """Return the host and process that deliver each claimed subscription, by agent id."""
-    rows = connection.execute(text(_CLAIMS), {"class": _CLASS, "place": len(APPLICATION_NAME) + 2})
+    rows = distributor(connection).execute(text(_CLAIMS), {"class": _CLASS, "place": len(APPLICATION_NAME) + 2})
     return {row.agent_id: row.holder for row in rows}
 
 

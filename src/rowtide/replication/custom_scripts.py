@@ -12,7 +12,8 @@ from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Table, Text, 
 
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.catalogue import has_table
-from rowtide.replication.definitions import SCHEMA, articles, metadata
+from rowtide.replication.definitions import articles, metadata
+from rowtide.replication.distributor import distributor, schema_of
 from rowtide.replication.errors import CustomScriptInvalid
 
 custom_scripts = Table(
@@ -49,32 +50,32 @@ class CustomScript:
 
 def register(connection: Connection, article_id: str, script: CustomScript | None, start: Position) -> None:
     """Record an article's script, or that it has none, from a position on, in the caller's transaction."""
-    custom_scripts.create(connection, checkfirst=True)
+    custom_scripts.create(distributor(connection), checkfirst=True)
     columns = custom_scripts.c
     later = (columns.article_id == article_id) & (columns.from_seqno >= start.value)
-    connection.execute(delete(custom_scripts).where(later))
+    distributor(connection).execute(delete(custom_scripts).where(later))
     values = {"article_id": article_id, "from_seqno": start.value}
     if script is not None:
         values |= {"name": script.name, "script": script.text}
-    connection.execute(insert(custom_scripts).values(values))
+    distributor(connection).execute(insert(custom_scripts).values(values))
 
 
 def find_script(connection: Connection, article_id: str, lsn: CommitLsn) -> CustomScript | None:
     """Return an article's script for the schema changes of a transaction; None if it has none."""
-    if not has_table(connection, SCHEMA, custom_scripts.name):
+    if not has_table(distributor(connection), schema_of(connection), custom_scripts.name):
         return None
     columns = custom_scripts.c
     until = (columns.article_id == article_id) & (columns.from_seqno <= lsn.value)
     query = select(columns.name, columns.script).where(until).order_by(columns.from_seqno.desc()).limit(1)
-    row = connection.execute(query).one_or_none()
+    row = distributor(connection).execute(query).one_or_none()
     return None if row is None or row.name is None else CustomScript(row.name, row.script)
 
 
 def list_scripts(connection: Connection) -> dict[str, str]:
     """Return the name of each article's newest script, by article id."""
-    if not has_table(connection, SCHEMA, custom_scripts.name):
+    if not has_table(distributor(connection), schema_of(connection), custom_scripts.name):
         return {}
     columns = custom_scripts.c
-    rows = connection.execute(select(columns.article_id, columns.name).order_by(columns.from_seqno))
+    rows = distributor(connection).execute(select(columns.article_id, columns.name).order_by(columns.from_seqno))
     newest = {row.article_id: row.name for row in rows}
     return {article_id: name for article_id, name in newest.items() if name is not None}

@@ -25,29 +25,25 @@ from sqlalchemy import (
     RowMapping,
     Table,
     Text,
-    cast,
-    column,
     delete,
     func,
     insert,
-    inspect,
     literal_column,
     select,
-    table,
     text,
     update,
 )
 
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
-from rowtide.databases.postgres.catalogue import find_table_id, has_table
+from rowtide.databases.postgres.catalogue import find_table_id, has_table, list_columns, list_existing
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.replication.articles import Article, decode_article, encode_article
-from rowtide.replication.errors import ArticleUnknown, PublicationUnknown, SubscriptionUnknown
+from rowtide.replication.distributor import SCHEMA, distributor, find_place, is_elsewhere, schema_of
+from rowtide.replication.errors import ArticleUnknown, DistributionMissing, PublicationUnknown, SubscriptionUnknown
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 
-SCHEMA = "distribution"
 metadata = MetaData(schema=SCHEMA)
 
 
@@ -181,8 +177,21 @@ def reader_name(guid: str) -> str:
 
 
 def is_made(connection: Connection) -> bool:
-    """Return whether the database is a distributor."""
-    return has_table(connection, SCHEMA, publications.name)
+    """Return whether there is a distribution database.
+
+    Raises `DistributionMissing` if it is recorded to be elsewhere, and is not there.
+    """
+    is_made = is_there(connection)
+    if not is_made and is_elsewhere(connection):
+        place = find_place(connection)
+        assert place is not None
+        raise DistributionMissing(place.url, place.schema)
+    return is_made
+
+
+def is_there(connection: Connection) -> bool:
+    """Return whether the distribution database has its tables."""
+    return has_table(distributor(connection), schema_of(connection), publications.name)
 
 
 def find_publication(connection: Connection, name: str) -> int | None:
@@ -190,7 +199,7 @@ def find_publication(connection: Connection, name: str) -> int | None:
     if not is_made(connection):
         return None
     query = select(publications.c.publication_id).where(publications.c.publication == name)
-    return connection.execute(query).scalar()
+    return distributor(connection).execute(query).scalar()
 
 
 def get_publication(connection: Connection, name: str) -> int:
@@ -206,7 +215,10 @@ def list_publications(connection: Connection) -> Sequence[str]:
     if not is_made(connection):
         return []
     return (
-        connection.execute(select(publications.c.publication).order_by(publications.c.publication_id)).scalars().all()
+        distributor(connection)
+        .execute(select(publications.c.publication).order_by(publications.c.publication_id))
+        .scalars()
+        .all()
     )
 
 
@@ -243,10 +255,10 @@ def add_article_step(publication_id: int, article: Article) -> Executable:
 def complete(connection: Connection) -> None:
     """Add the columns that the tables of an earlier build lack, in the caller's transaction."""
     for name, added, definition in _NEW_COLUMNS:
-        present = {found["name"] for found in inspect(connection).get_columns(name, schema=SCHEMA)}
+        present = list_columns(distributor(connection), schema_of(connection), name)
         if added not in present:
-            altering = f"alter table {quote_qualified(SCHEMA, name)} add column {added} {definition}"
-            connection.execute(statement(altering))
+            altering = f"alter table {quote_qualified(schema_of(connection), name)} add column {added} {definition}"
+            distributor(connection).execute(statement(altering))
 
 
 def record_followed(connection: Connection, agent_id: int, followed: Sequence[Article]) -> None:
@@ -261,7 +273,7 @@ def record_followed(connection: Connection, agent_id: int, followed: Sequence[Ar
     complete(connection)
     for article in changed:
         renew_article(connection, article)
-        connection.execute(hold_article_step(agent_id, article))
+        distributor(connection).execute(hold_article_step(agent_id, article))
 
 
 def hold_article_step(agent_id: int, article: Article) -> Executable:
@@ -272,7 +284,7 @@ def hold_article_step(agent_id: int, article: Article) -> Executable:
 
 def find_replaced(connection: Connection, agent_id: int) -> Article | None:
     """Return what the subscriber has of a joining article from before; None if it joins for the first time."""
-    found = connection.execute(select(agents.c.replaces).where(agents.c.id == agent_id)).scalar()
+    found = distributor(connection).execute(select(agents.c.replaces).where(agents.c.id == agent_id)).scalar()
     return None if found is None else decode_article(found)
 
 
@@ -281,7 +293,9 @@ def list_held(connection: Connection) -> tuple[tuple[int, Article], ...]:
     if not is_made(connection):
         return ()
     query = select(subscriptions.c.agent_id, _OWN_DEFINITION).where(_OWN_DEFINITION.is_not(None))
-    return tuple((agent_id, decode_article(definition)) for agent_id, definition in connection.execute(query))
+    return tuple(
+        (agent_id, decode_article(definition)) for agent_id, definition in distributor(connection).execute(query)
+    )
 
 
 def renew_article(connection: Connection, article: Article) -> None:
@@ -291,18 +305,18 @@ def renew_article(connection: Connection, article: Article) -> None:
     """
     article = replace(article, joined_at=0)
     of_article = articles.c.article_id == article.article_id
-    before = connection.execute(select(articles.c.definition).where(of_article)).scalar_one()
+    before = distributor(connection).execute(select(articles.c.definition).where(of_article)).scalar_one()
     if decode_article(before).defined_at >= article.defined_at:
         return
     is_as_before = (subscriptions.c.article_id == article.article_id) & subscriptions.c.definition.is_(None)
-    connection.execute(update(subscriptions).where(is_as_before).values(definition=before))
+    distributor(connection).execute(update(subscriptions).where(is_as_before).values(definition=before))
     values = {
         "source_owner": article.schema,
         "source_object": article.table,
         "filter_clause": article.filter_clause,
         "definition": encode_article(article),
     }
-    connection.execute(update(articles).where(of_article).values(values))
+    distributor(connection).execute(update(articles).where(of_article).values(values))
 
 
 def change_article_steps(before: Article, after: Article) -> list[Executable]:
@@ -331,7 +345,7 @@ def rebind_article_step(article: Article) -> Executable:
 def list_articles(connection: Connection, publication_id: int) -> tuple[Article, ...]:
     """Return the articles of a publication, by name."""
     query = select(articles.c.definition).where(articles.c.publication_id == publication_id)
-    texts = connection.execute(query.order_by(articles.c.article)).scalars()
+    texts = distributor(connection).execute(query.order_by(articles.c.article)).scalars()
     return tuple(decode_article(text) for text in texts)
 
 
@@ -342,7 +356,7 @@ def list_subscribed(connection: Connection, agent_id: int) -> tuple[Article, ...
         .join(subscriptions, subscriptions.c.article_id == articles.c.article_id)
         .where(subscriptions.c.agent_id == agent_id)
     )
-    return tuple(decode_article(text) for text in connection.execute(query).scalars())
+    return tuple(decode_article(text) for text in distributor(connection).execute(query).scalars())
 
 
 def get_held(connection: Connection, agent_id: int, article_id: str) -> Article:
@@ -367,10 +381,9 @@ def list_dropped(connection: Connection) -> tuple[Article, ...]:
     """Return the articles whose tables no longer exist, by publication and name."""
     if not is_made(connection):
         return ()
-    present = select(cast(_classes.c.oid, BigInteger))
-    query = select(articles.c.definition).where(articles.c.source_object_id.not_in(present))
-    query = query.order_by(articles.c.publication_id, articles.c.article)
-    return tuple(decode_article(text) for text in connection.execute(query).scalars())
+    known = list_all_articles(connection)
+    present = list_existing(connection, [article.source_id for article in known])
+    return tuple(article for article in known if article.source_id not in present)
 
 
 def list_all_articles(connection: Connection) -> tuple[Article, ...]:
@@ -378,7 +391,7 @@ def list_all_articles(connection: Connection) -> tuple[Article, ...]:
     if not is_made(connection):
         return ()
     query = select(articles.c.definition).order_by(articles.c.publication_id, articles.c.article)
-    return tuple(decode_article(text) for text in connection.execute(query).scalars())
+    return tuple(decode_article(text) for text in distributor(connection).execute(query).scalars())
 
 
 # Of the whole row: the table of an earlier build lacks the column.
@@ -406,8 +419,6 @@ _JOINING: Sequence[ColumnElement[str]] = tuple(
     for name in ("joins", "if_exists", "ready_at")
 )
 
-_classes = table("pg_class", column("oid"), schema="pg_catalog")
-
 
 def drop_article_step(article_id: str) -> Executable:
     """Return the statement that deletes an article's record."""
@@ -417,7 +428,7 @@ def drop_article_step(article_id: str) -> Executable:
 def list_procedures(connection: Connection) -> Sequence[str]:
     """Return the names of all generated procedures."""
     columns = articles.c
-    rows = connection.execute(select(columns.ins_proc, columns.upd_proc, columns.del_proc)).all()
+    rows = distributor(connection).execute(select(columns.ins_proc, columns.upd_proc, columns.del_proc)).all()
     return [name for row in rows for name in row]
 
 
@@ -434,7 +445,7 @@ def add_subscription(
         "settings": subscription.settings.encode(),
         "forwards": subscription.forwards,
     }
-    agent_id = connection.execute(insert(agents).values(values).returning(agents.c.id)).scalar_one()
+    agent_id = distributor(connection).execute(insert(agents).values(values).returning(agents.c.id)).scalar_one()
     for article_id, position in subscription.starts.items():
         row = {
             "agent_id": agent_id,
@@ -442,7 +453,7 @@ def add_subscription(
             "sync_type": sync_type.value,
             "subscription_seqno": position.value,
         }
-        connection.execute(insert(subscriptions).values(row))
+        distributor(connection).execute(insert(subscriptions).values(row))
 
 
 def list_subscriptions(connection: Connection, publication: str | None = None) -> tuple[Subscription, ...]:
@@ -472,7 +483,7 @@ def list_subscriptions(connection: Connection, publication: str | None = None) -
     if publication is not None:
         query = query.where(publications.c.publication == publication)
     found: dict[int, Subscription] = {}
-    for row in connection.execute(query).mappings():
+    for row in distributor(connection).execute(query).mappings():
         subscription = found.setdefault(row["id"], _read(row))
         if row["article_id"] is not None:
             subscription.starts[row["article_id"]] = Position(row["subscription_seqno"])
@@ -520,21 +531,23 @@ def get_subscription(connection: Connection, publication: str, subscriber: str) 
 
 def set_status(connection: Connection, agent_id: int, status: SubscriptionState) -> None:
     """Activate or deactivate a subscription; other processes see it within a second."""
-    connection.execute(update(subscriptions).where(subscriptions.c.agent_id == agent_id).values(status=int(status)))
+    distributor(connection).execute(
+        update(subscriptions).where(subscriptions.c.agent_id == agent_id).values(status=int(status))
+    )
 
 
 def set_settings(connection: Connection, agent_id: int, settings: SubscriptionSettings) -> None:
     """Record a subscription's settings, in the caller's transaction; a run takes them on within a second."""
     complete(connection)
-    connection.execute(update(agents).where(agents.c.id == agent_id).values(settings=settings.encode()))
+    distributor(connection).execute(update(agents).where(agents.c.id == agent_id).values(settings=settings.encode()))
 
 
 def count_resumption(connection: Connection, agent_id: int) -> None:
     """Record that a subscription was resumed: a run then restarts it if it has failed."""
     resumed = update(agents).where(agents.c.id == agent_id).values(resumptions=agents.c.resumptions + 1)
-    connection.execute(resumed)
+    distributor(connection).execute(resumed)
 
 
 def drop_subscription(connection: Connection, agent_id: int) -> None:
     """Delete a subscription's record."""
-    connection.execute(delete(agents).where(agents.c.id == agent_id))
+    distributor(connection).execute(delete(agents).where(agents.c.id == agent_id))

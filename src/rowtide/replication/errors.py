@@ -180,6 +180,43 @@ class SubscriberUnknown(NotFound):
 
 
 @numbered
+class DistributorUnreachable(Retryable):
+    """The distribution database, which is not the publisher, cannot be reached."""
+
+    number = 7263
+    fact = "the distribution database {url} cannot be reached: {reason}"
+    hint = "Start it, or check network and password; `rowtide replication move-distribution` names another place."
+    url: str
+    reason: str
+
+
+@numbered
+class DistributionElsewhere(AlreadyExists):
+    """The database has its distribution database at another place."""
+
+    number = 7264
+    fact = "the distribution database of {database} is {found}, not {wanted}"
+    hint = "Omit --distribution-db, or move it: `rowtide replication move-distribution`."
+    database: str
+    found: str
+    wanted: str
+
+
+@numbered
+class DistributionMissing(NotFound):
+    """Where the distribution database is recorded to be there is none."""
+
+    number = 7265
+    fact = "there is no distribution database of this publisher at {url} (schema {schema})"
+    hint = (
+        "Repeat an interrupted `rowtide replication add-publication` or `drop-publication`; or restore a dump of it, "
+        "and name its place by `rowtide replication move-distribution`."
+    )
+    url: str
+    schema: str
+
+
+@numbered
 class CustomScriptInvalid(Invalid):
     """A custom script is empty or misnamed."""
 

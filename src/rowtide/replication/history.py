@@ -35,6 +35,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.secrets import redact
 from rowtide.replication import definitions
 from rowtide.replication.definitions import agents, metadata, publications
+from rowtide.replication.distributor import distributor
 from rowtide.replication.errors import CommandError
 
 HISTORY_RETENTION = timedelta(hours=48)
@@ -165,7 +166,7 @@ def find_reader_error(connection: Connection) -> PastError | None:
     if not definitions.is_made(connection):
         return None
     mine = select(errors.c.time, errors.c.error_text).where(errors.c.source_name == LOG_READER)
-    row = connection.execute(mine.order_by(errors.c.id.desc()).limit(1)).one_or_none()
+    row = distributor(connection).execute(mine.order_by(errors.c.id.desc()).limit(1)).one_or_none()
     return PastError(*row) if row is not None else None
 
 
@@ -174,18 +175,18 @@ def forget_old(connection: Connection, now: datetime, *, limit: int) -> bool:
     columns = distribution_history.c
     newest = select(func.max(columns.id)).group_by(columns.agent_id)
     old = select(columns.id).where(columns.time < now - HISTORY_RETENTION, columns.id.not_in(newest)).limit(limit)
-    rows = connection.execute(delete(distribution_history).where(columns.id.in_(old))).rowcount
+    rows = distributor(connection).execute(delete(distribution_history).where(columns.id.in_(old))).rowcount
     named = select(columns.error_id).where(columns.error_id.is_not(None))
     old_errors = select(errors.c.id).where(errors.c.time < now - HISTORY_RETENTION, errors.c.id.not_in(named))
-    gone = connection.execute(delete(errors).where(errors.c.id.in_(old_errors.limit(limit)))).rowcount
+    gone = distributor(connection).execute(delete(errors).where(errors.c.id.in_(old_errors.limit(limit)))).rowcount
     return max(rows, gone) == limit
 
 
 def list_history(connection: Connection, publication: str | None = None) -> Sequence[HistoricState]:
     """Return the history of the agents of one or all publications, and of the log reader, newest first."""
     query = _with_agent(select(publications.c.publication, agents.c.subscriber, distribution_history), publication)
-    rows = connection.execute(query.order_by(distribution_history.c.id.desc()))
-    of_reader = connection.execute(
+    rows = distributor(connection).execute(query.order_by(distribution_history.c.id.desc()))
+    of_reader = distributor(connection).execute(
         select(errors).where(errors.c.source_name == LOG_READER).order_by(errors.c.id.desc())
     )
     # Stable: what was written at the same time stays in its order.
@@ -197,7 +198,7 @@ def list_last(connection: Connection) -> dict[int, HistoricState]:
     """Return each agent's last row, by agent id."""
     newest = select(func.max(distribution_history.c.id)).group_by(distribution_history.c.agent_id)
     query = _with_agent(select(publications.c.publication, agents.c.subscriber, distribution_history), None)
-    rows = connection.execute(query.where(distribution_history.c.id.in_(newest)))
+    rows = distributor(connection).execute(query.where(distribution_history.c.id.in_(newest)))
     return {row.agent_id: _state(row) for row in rows}
 
 
@@ -214,7 +215,7 @@ def list_errors(connection: Connection, publication: str | None = None) -> Seque
     )
     if publication is not None:
         query = query.where((publications.c.publication == publication) | (columns.source_name == LOG_READER))
-    return [_error(row) for row in connection.execute(query)]
+    return [_error(row) for row in distributor(connection).execute(query)]
 
 
 def _insert(
@@ -240,7 +241,7 @@ def _insert(
         "total_delivered_commands": total.scalar_subquery() + session.unrecorded_commands,
         "error_id": error_id,
     }
-    connection.execute(insert(distribution_history).values(values))
+    distributor(connection).execute(insert(distribution_history).values(values))
 
 
 def _insert_error(connection: Connection, source: str, error: Exception, now: datetime) -> int:
@@ -251,7 +252,7 @@ def _insert_error(connection: Connection, source: str, error: Exception, now: da
         "error_text": redact(str(error)),
         **_place(error),
     }
-    return int(connection.execute(insert(errors).values(values).returning(errors.c.id)).scalar_one())
+    return int(distributor(connection).execute(insert(errors).values(values).returning(errors.c.id)).scalar_one())
 
 
 def _with_agent(query: Select[Any], publication: str | None) -> Select[Any]:

@@ -34,6 +34,7 @@ from rowtide.replication import definitions
 from rowtide.replication.article_changes import CallChange, decode_change, encode_change
 from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.definitions import Subscription, SubscriptionState, agents, metadata, subscriptions
+from rowtide.replication.distributor import distributor, schema_of
 from rowtide.replication.sync_types import IfExists, SyncType
 
 detached = Table(
@@ -66,7 +67,7 @@ def ensure_made(connection: Connection) -> None:
     """Add what the tables of an earlier build lack, in the caller's transaction."""
     definitions.complete(connection)
     for table in (detached, changes):
-        table.create(connection, checkfirst=True)
+        table.create(distributor(connection), checkfirst=True)
 
 
 def join_steps(
@@ -149,39 +150,39 @@ def resume_step(agent_id: int) -> Executable:
 
 def list_changes(connection: Connection, agent_id: int) -> Sequence[PendingChange]:
     """Return the changes of articles that a subscription has still to follow, oldest first."""
-    if not has_table(connection, definitions.SCHEMA, changes.name):
+    if not has_table(distributor(connection), schema_of(connection), changes.name):
         return ()
     query = select(changes).where(changes.c.agent_id == agent_id).order_by(changes.c.id)
     return tuple(
         PendingChange(row.id, row.article_id, Position(row.from_position), decode_change(row.change))
-        for row in connection.execute(query)
+        for row in distributor(connection).execute(query)
     )
 
 
 def forget_change(connection: Connection, change_id: int) -> None:
     """Delete the record of a change that a subscription has followed."""
-    connection.execute(delete(changes).where(changes.c.id == change_id))
+    distributor(connection).execute(delete(changes).where(changes.c.id == change_id))
 
 
 def list_detached(connection: Connection, agent_id: int) -> Sequence[tuple[str, Article]]:
     """Return the articles of which a subscriber still has procedures, each with the guid by which it knows them."""
-    if not has_table(connection, definitions.SCHEMA, detached.name):
+    if not has_table(distributor(connection), schema_of(connection), detached.name):
         return ()
     query = select(detached.c.subscription_guid, detached.c.definition).where(detached.c.agent_id == agent_id)
-    return tuple((guid, decode_article(definition)) for guid, definition in connection.execute(query))
+    return tuple((guid, decode_article(definition)) for guid, definition in distributor(connection).execute(query))
 
 
 def forget_detached(connection: Connection, agent_id: int, guid: str, article_id: str) -> None:
     """Delete the record of a detached article, of which the subscriber has nothing any more."""
     columns = detached.c
     known = (columns.agent_id == agent_id) & (columns.subscription_guid == guid) & (columns.article_id == article_id)
-    connection.execute(delete(detached).where(known))
+    distributor(connection).execute(delete(detached).where(known))
 
 
 def record_start(connection: Connection, joining: Subscription, start: Position) -> None:
     """Record from which position on a joining article's changes are delivered."""
     of_agent = subscriptions.c.agent_id == joining.agent_id
-    connection.execute(update(subscriptions).where(of_agent).values(subscription_seqno=start.value))
+    distributor(connection).execute(update(subscriptions).where(of_agent).values(subscription_seqno=start.value))
 
 
 def mark_prepared(connection: Connection, joining: Subscription) -> None:
@@ -191,7 +192,7 @@ def mark_prepared(connection: Connection, joining: Subscription) -> None:
 
 def mark_ready(connection: Connection, joining: Subscription, at: Position) -> None:
     """Record that a joining article has everything below a position, and that its agent delivers no more."""
-    connection.execute(update(agents).where(agents.c.id == joining.agent_id).values(ready_at=at.value))
+    distributor(connection).execute(update(agents).where(agents.c.id == joining.agent_id).values(ready_at=at.value))
     _change_state(connection, joining, SubscriptionState.ACTIVE, SubscriptionState.READY)
 
 
@@ -206,12 +207,14 @@ def move(connection: Connection, joining: Subscription, into: Subscription) -> N
     others = select(func.min(own.c.status)).where(own.c.agent_id == into.agent_id)
     status = func.coalesce(others.scalar_subquery(), int(SubscriptionState.ACTIVE))
     of_joining = subscriptions.c.agent_id == joining.agent_id
-    connection.execute(update(subscriptions).where(of_joining).values(agent_id=into.agent_id, status=status))
-    connection.execute(delete(agents).where(agents.c.id == joining.agent_id))
+    distributor(connection).execute(
+        update(subscriptions).where(of_joining).values(agent_id=into.agent_id, status=status)
+    )
+    distributor(connection).execute(delete(agents).where(agents.c.id == joining.agent_id))
 
 
 def _change_state(
     connection: Connection, joining: Subscription, before: SubscriptionState, after: SubscriptionState
 ) -> None:
     of_agent = (subscriptions.c.agent_id == joining.agent_id) & (subscriptions.c.status == int(before))
-    connection.execute(update(subscriptions).where(of_agent).values(status=int(after)))
+    distributor(connection).execute(update(subscriptions).where(of_agent).values(status=int(after)))

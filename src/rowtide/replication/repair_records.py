@@ -16,7 +16,8 @@ from sqlalchemy.dialects.postgresql import insert
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.catalogue import has_table
-from rowtide.replication.definitions import SCHEMA, agents, metadata, publications
+from rowtide.replication.definitions import agents, metadata, publications
+from rowtide.replication.distributor import distributor, schema_of
 
 repairs = Table(
     "MSrepairs",
@@ -69,16 +70,16 @@ def encode(row: RepairedRow) -> str:
 
 def add(connection: Connection, agent_id: int, records: Sequence[tuple[str, int, str]]) -> None:
     """Record rows of repairs, given by repair, ordinal and encoded row. Idempotent."""
-    repairs.create(connection, checkfirst=True)
+    repairs.create(distributor(connection), checkfirst=True)
     for repair_id, ordinal, record in records:
         values = {**json.loads(record), "repair_id": repair_id, "ordinal": ordinal, "agent_id": agent_id}
         values["time"] = datetime.fromisoformat(values["time"])
-        connection.execute(insert(repairs).values(values).on_conflict_do_nothing())
+        distributor(connection).execute(insert(repairs).values(values).on_conflict_do_nothing())
 
 
 def list_repairs(connection: Connection, publication: str | None = None) -> Sequence[RepairedRow]:
     """Return what was repaired at the subscribers of one or all publications, newest first."""
-    if not has_table(connection, SCHEMA, repairs.name):
+    if not has_table(distributor(connection), schema_of(connection), repairs.name):
         return ()
     query = (
         select(repairs, publications.c.publication, agents.c.subscriber)
@@ -100,5 +101,5 @@ def list_repairs(connection: Connection, publication: str | None = None) -> Sequ
             position=Position(row.xact_seqno),
             time=row.time.astimezone(UTC),
         )
-        for row in connection.execute(query)
+        for row in distributor(connection).execute(query)
     ]

@@ -19,6 +19,7 @@ from rowtide.log.entries import ReaderLeft
 from rowtide.log.manifest import Manifest
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription, SubscriptionState, metadata
+from rowtide.replication.distributor import distributor
 from rowtide.replication.errors import DistributionRetentionInvalid, NotADistributor
 
 MAX_RETENTION_HOURS = 72
@@ -41,8 +42,10 @@ distribution_databases = Table(
 def record_defaults(connection: Connection) -> None:
     """Record the retention of a new distribution database."""
     columns = distribution_databases.c
-    if connection.execute(select(columns.name)).first() is None:
-        connection.execute(insert(distribution_databases).from_select([columns.name], select(func.current_database())))
+    if distributor(connection).execute(select(columns.name)).first() is None:
+        distributor(connection).execute(
+            insert(distribution_databases).from_select([columns.name], select(func.current_database()))
+        )
 
 
 def change_max_retention(engine: Engine, database: str, hours: int) -> None:
@@ -56,12 +59,14 @@ def change_max_retention(engine: Engine, database: str, hours: int) -> None:
         read_source(connection, database)
         if not definitions.is_made(connection):
             raise NotADistributor(database)
-        connection.execute(update(distribution_databases).values(max_distretention=hours))
+        distributor(connection).execute(update(distribution_databases).values(max_distretention=hours))
 
 
 def read_max_retention(connection: Connection) -> timedelta:
     """Return how long undelivered changes are kept."""
-    return timedelta(hours=connection.execute(select(distribution_databases.c.max_distretention)).scalar_one())
+    return timedelta(
+        hours=distributor(connection).execute(select(distribution_databases.c.max_distretention)).scalar_one()
+    )
 
 
 def deactivate_expired(

@@ -25,7 +25,8 @@ from sqlalchemy import (
 
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.replication.article_types import ArticleType
-from rowtide.replication.definitions import SCHEMA, metadata, publications
+from rowtide.replication.definitions import metadata, publications
+from rowtide.replication.distributor import distributor, schema_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,12 @@ schema_articles = Table(
 
 def ensure_made(connection: Connection) -> None:
     """Create the table of schema-only articles, which a database of an earlier build lacks."""
-    schema_articles.create(connection, checkfirst=True)
+    schema_articles.create(distributor(connection), checkfirst=True)
 
 
 def is_made(connection: Connection) -> bool:
     """Return whether the database has the table."""
-    return has_table(connection, SCHEMA, schema_articles.name)
+    return has_table(distributor(connection), schema_of(connection), schema_articles.name)
 
 
 def list_schema_articles(connection: Connection, publication_id: int) -> tuple[SchemaArticle, ...]:
@@ -72,7 +73,7 @@ def list_schema_articles(connection: Connection, publication_id: int) -> tuple[S
     query = query.where(columns.publication_id == publication_id).order_by(columns.source_object)
     return tuple(
         SchemaArticle(article_id, ArticleType(kind), source_id, schema, name)
-        for article_id, kind, source_id, schema, name in connection.execute(query)
+        for article_id, kind, source_id, schema, name in distributor(connection).execute(query)
     )
 
 

@@ -38,6 +38,7 @@ from rowtide.log.postgres.control import ensure_made
 from rowtide.log.postgres.membership import announce_token
 from rowtide.replication import definitions
 from rowtide.replication.definitions import agents, metadata, publications
+from rowtide.replication.distributor import distributor
 from rowtide.replication.history import HISTORY_RETENTION
 
 log = logging.getLogger("rowtide.replication")
@@ -80,12 +81,12 @@ def post_token(engine: Engine, database: str, publication: str) -> int:
         ensure_made(connection)
         publication_id = definitions.get_publication(connection, publication)
         posted = insert(tracer_tokens).values(publication_id=publication_id).returning(tracer_tokens.c.tracer_id)
-        tracer_id = int(connection.execute(posted).scalar_one())
+        tracer_id = int(distributor(connection).execute(posted).scalar_one())
         for subscription in definitions.list_subscriptions(connection, publication):
             if subscription.joins is not None:
                 continue
             expected = {"parent_tracer_id": tracer_id, "agent_id": subscription.agent_id}
-            connection.execute(insert(tracer_history).values(expected))
+            distributor(connection).execute(insert(tracer_history).values(expected))
         connection.execute(announce_token(publication, tracer_id))
     return tracer_id
 
@@ -98,8 +99,8 @@ def record_arrival(engine: Engine, agent_id: int, token: Traced) -> None:
     times = {"publisher_commit": token.committed_at, "distributor_commit": token.stored_at}
     try:
         with translated(), engine.begin() as connection:
-            connection.execute(update(tracer_tokens).where(passed).values(times))
-            connection.execute(update(tracer_history).where(arrived).values(subscriber_commit=now))
+            distributor(connection).execute(update(tracer_tokens).where(passed).values(times))
+            distributor(connection).execute(update(tracer_history).where(arrived).values(subscriber_commit=now))
     except RowtideError as error:
         log.warning("tracer_not_recorded: %s", error)
 
@@ -115,7 +116,7 @@ def list_tokens(engine: Engine, database: str, publication: str) -> Sequence[Tra
             .where(tracer_tokens.c.publication_id == publication_id)
             .order_by(tracer_tokens.c.tracer_id.desc(), agents.c.id)
         )
-        rows = connection.execute(query).all()
+        rows = distributor(connection).execute(query).all()
     manifest = open_own_manifest(source)
     stored = {event.tracer_id: event for event in manifest.state.events if isinstance(event, Traced)}
     return [_describe(row, stored) for row in rows]
@@ -124,7 +125,10 @@ def list_tokens(engine: Engine, database: str, publication: str) -> Sequence[Tra
 def forget_old(connection: Connection, now: datetime, *, limit: int) -> bool:
     """Delete a batch of tokens older than the history's retention; return whether there are more."""
     old = select(tracer_tokens.c.tracer_id).where(tracer_tokens.c.posted_at < now - HISTORY_RETENTION).limit(limit)
-    return connection.execute(delete(tracer_tokens).where(tracer_tokens.c.tracer_id.in_(old))).rowcount == limit
+    return (
+        distributor(connection).execute(delete(tracer_tokens).where(tracer_tokens.c.tracer_id.in_(old))).rowcount
+        == limit
+    )
 
 
 def _describe(row: Any, stored: Mapping[int, Traced]) -> TracerArrival:

@@ -66,6 +66,11 @@ def list_columns(connection: Connection, schema: str, name: str) -> frozenset[st
     return frozenset(connection.execute(text(_COLUMN_NAMES), {"schema": schema, "name": name}).scalars())
 
 
+def list_existing(connection: Connection, table_ids: Sequence[int]) -> frozenset[int]:
+    """Return which of these oids are those of tables."""
+    return frozenset(connection.execute(text(_EXISTING), {"ids": list(table_ids)}).scalars())
+
+
 def find_table(connection: Connection, name: str) -> SourceTable:
     """Return a table by the name that a user gives: parsed as SQL, else taken literally. Raises `TableNotFound`."""
     source_id = find_table_id(connection, name)
@@ -170,6 +175,8 @@ def read_image_cost(connection: Connection, table: SourceTable) -> ImageCost | N
 _PART = r'(?:"(?:[^"]|"")+"|[^\W\d][\w$]*)'
 _SQL_NAME = re.compile(rf"{_PART}(?:\.{_PART})?")
 """Input that `to_regclass` can parse; it raises a syntax error for anything else."""
+
+_EXISTING = "select oid::bigint from pg_class where oid = any(cast(:ids as oid[]))"
 
 _COLUMN_NAMES = """
     select attname::text

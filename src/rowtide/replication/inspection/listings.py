@@ -16,6 +16,7 @@ from rowtide.replication.article_types import ArticleType
 from rowtide.replication.articles import decode_article
 from rowtide.replication.custom_scripts import list_scripts
 from rowtide.replication.definitions import agents, articles, publications, subscriptions
+from rowtide.replication.distributor import distributor
 from rowtide.replication.status import read_status
 
 
@@ -92,7 +93,7 @@ def list_publications(engine: Engine, database: str) -> Sequence[ListedPublicati
             .group_by(publications.c.publication_id)
             .order_by(publications.c.publication_id)
         )
-        return tuple(ListedPublication(*row) for row in connection.execute(query))
+        return tuple(ListedPublication(*row) for row in distributor(connection).execute(query))
 
 
 def list_articles(engine: Engine, database: str, publication: str | None = None) -> Sequence[ListedArticle]:
@@ -108,7 +109,7 @@ def list_articles(engine: Engine, database: str, publication: str | None = None)
         if publication is not None:
             query = query.where(publications.c.publication == publication)
         scripts = list_scripts(connection)
-        tables = [_article(row, scripts) for row in connection.execute(query).mappings()]
+        tables = [_article(row, scripts) for row in distributor(connection).execute(query).mappings()]
         return (*tables, *_list_schema_articles(connection, publication))
 
 
@@ -133,7 +134,7 @@ def list_subscriptions(engine: Engine, database: str, publication: str | None = 
             .where(definitions.JOINS.is_(None))
             .group_by(publications.c.publication, agents.c.id)
         )
-        known = {(row.publication, row.subscriber): row for row in connection.execute(query)}
+        known = {(row.publication, row.subscriber): row for row in distributor(connection).execute(query)}
     return tuple(
         ListedSubscription(
             publication=status.publication,

@@ -12,11 +12,15 @@ from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
+from rowtide.replication.distributor import distributor, is_elsewhere
 from rowtide.replication.publishing.restarting import announce_articles, list_all_articles
 
 
 def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Executable]:
-    """Return the statements that record the tables' oids, and the columns' numbers and types, in this database."""
+    """Return the statements that record the tables' oids, and the columns' numbers and types.
+
+    In a distribution database that is elsewhere they run at once, and are committed before the caller's transaction.
+    """
     members = {member.member_id: member for member in rebound}
     newest = [
         definitions.rebind_article_step(_rebind(article, members[article.article_id]))
@@ -28,7 +32,11 @@ def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Exe
         for agent_id, article in definitions.list_held(connection)
         if article.article_id in members
     ]
-    return newest + held
+    if not is_elsewhere(connection):
+        return newest + held
+    for step in (*newest, *held):
+        distributor(connection).execute(step)
+    return []
 
 
 def announce_again(alterations: Alterations, source: SourceDefinition) -> None:

@@ -20,7 +20,6 @@ from rowtide.log.catalogue import read_source
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.control import mark_log
-from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.replication import definitions, joining
@@ -28,6 +27,7 @@ from rowtide.replication.article_changes import ArticleChange, call_change, chan
 from rowtide.replication.articles import Article, as_member
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors import ArticleUnknown
+from rowtide.replication.publishing.recording import RecordedChange, run_recorded_change
 from rowtide.replication.sync_types import IfExists
 
 
@@ -53,12 +53,12 @@ def change_article(
     kept what was there. Raises `PublicationUnknown`, `ArticleUnknown`, `LockNotObtained`, and as `define_article`.
     """
 
-    def plan(connection: Connection) -> Sequence[Executable]:
+    def plan(connection: Connection) -> RecordedChange | None:
         source = read_source(connection, database)
         planned = _find(connection, publication, table, change)
-        return list(_plan(connection, source, planned, if_exists)) if planned.after != planned.before else []
+        return _plan(connection, source, planned, if_exists) if planned.after != planned.before else None
 
-    run_membership_change(alterations, table, plan)
+    run_recorded_change(alterations, table, plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +93,22 @@ def _find(connection: Connection, publication: str, table_name: str, change: Art
 
 def _plan(
     connection: Connection, source: SourceDefinition, planned: _Planned, if_exists: IfExists | None
-) -> Iterator[Executable]:
-    """Yield the steps of a change, in the log's order."""
+) -> RecordedChange:
+    """Return the steps of a change, in the log's order."""
     before, after, table = planned.before, planned.after, planned.table
-    yield from membership.lock_steps(table)
+    members, announcing = membership.lock_steps(table), list[Executable]()
     # The log goes on with columns that are no longer published: subscribers that are behind have them.
-    is_logged_otherwise = planned.is_copied or before.before_images is not after.before_images
-    if is_logged_otherwise:
+    if planned.is_copied or before.before_images is not after.before_images:
         publishing = read_publishing(connection, source, table.source_id)
-        yield membership.unregister_step(after.article_id)
-        yield from membership.join_steps(source, table, as_member(after), after.before_images, publishing=publishing)
+        members.append(membership.unregister_step(after.article_id))
+        members += membership.join_steps(source, table, as_member(after), after.before_images, publishing=publishing)
+        announcing.append(membership.announce_enabled(as_member(after)))
     joining.ensure_made(connection)
-    yield from definitions.change_article_steps(before, after)
+    records = list(definitions.change_article_steps(before, after))
     since = Position.of(open_own_manifest(source).state.epoch, mark_log(connection))
     for subscription in planned.subscriptions:
-        yield from _change_subscription(connection, planned, subscription, since, if_exists)
-    if is_logged_otherwise:
-        yield membership.announce_enabled(as_member(after))
+        records += _change_subscription(connection, planned, subscription, since, if_exists)
+    return RecordedChange(after, members, records, announcing)
 
 
 def _change_subscription(

@@ -8,11 +8,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, Executable, func, select
-from sqlalchemy.schema import CreateSchema, DropSchema
+from sqlalchemy.schema import DropSchema
 
+from rowtide.core.failpoints import failpoint
 from rowtide.core.names import require_name
 from rowtide.databases.postgres.alterations import Alterations, Committing
-from rowtide.databases.postgres.catalogue import find_by_id, find_table
+from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import find_source, forget_feature, read_source
 from rowtide.log.postgres import membership
@@ -22,14 +23,18 @@ from rowtide.log.postgres.provenance import find_owner
 from rowtide.log.postgres.provision import OpenedSource, remove_source, take_source
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.replication import custom_scripts, definitions, history, joining, retention, tracers
+from rowtide.replication import definitions, joining, retention
 from rowtide.replication.articles import FEATURE, Article, ArticleRequest, as_member, define_article
+from rowtide.replication.distributor import distributor, is_elsewhere, record_place, schema_of
 from rowtide.replication.errors import (
     ArticleExists,
+    ArticleUnknown,
     PublicationExists,
     PublicationSubscribed,
 )
+from rowtide.replication.publishing.distribution_place import choose_place, make_tables
 from rowtide.replication.publishing.log_source import ensure_source, find_own_source
+from rowtide.replication.publishing.recording import RecordedChange, list_unrecorded, run_recorded_change
 from rowtide.replication.sync_types import IfExists
 
 
@@ -42,33 +47,40 @@ def add_publication(
     log_store: str | None = None,
     for_group: bool = False,
     replicate_ddl: bool = True,
+    distribution_db: str | None = None,
     on_wait: Callable[[str], None] = lambda _whom: None,
 ) -> OpenedSource:
     """Create a publication without articles; the first one of a database without capture also creates the log source.
 
+    With `distribution_db`, the first one also creates the distribution database there.
+
     The server waits for open transactions then: `on_wait` is called with them. Raises `NameUnfit`, `PublicationExists`,
-    `NothingReadsLog`, `LogStoreElsewhere`, and what creating the source raises. A repeat after a crash completes it.
+    `NothingReadsLog`, `LogStoreElsewhere`, `DistributionElsewhere`, `DistributorUnreachable`, and what creating the
+    source raises. A repeat after a crash completes it.
     """
     require_name("publication", name)
     with translated(), take_source(engine):
         with engine.connect() as connection:
             find_source(connection)
-            if definitions.find_publication(connection, name) is not None:
+            place = choose_place(connection, distribution_db)
+            if definitions.is_there(connection) and definitions.find_publication(connection, name) is not None:
                 raise PublicationExists(name)
         opened = ensure_source(engine, database, lake, log_store, on_wait, for_group=for_group)
+        if place is not None:
+            with engine.begin() as connection:
+                record_place(connection, place)
+            failpoint("distributor_record.after")
         with engine.begin() as connection:
             _make_distribution_database(connection)
             publisher_db = connection.scalar(select(func.current_database())) or ""
-            connection.execute(definitions.add_publication_step(name, publisher_db, replicate_ddl=replicate_ddl))
+            added = definitions.add_publication_step(name, publisher_db, replicate_ddl=replicate_ddl)
+            distributor(connection).execute(added)
     return opened
 
 
 def _make_distribution_database(connection: Connection) -> None:
-    """Create the missing tables of the distribution database, which is a schema at the publisher."""
-    connection.execute(CreateSchema(definitions.SCHEMA, if_not_exists=True))
-    for module in (definitions, custom_scripts, joining, history, retention, tracers):
-        # What each keeps is in the metadata that they share, once it is imported.
-        module.metadata.create_all(connection)
+    """Create the missing tables of the distribution database."""
+    make_tables(distributor(connection), schema_of(connection))
     definitions.complete(connection)
     retention.record_defaults(connection)
 
@@ -82,18 +94,26 @@ def drop_publication(engine: Engine, database: str, name: str) -> None:
     with translated(), take_source(engine):
         with engine.connect() as connection:
             find_source(connection)
-            publication_id = definitions.get_publication(connection, name)
-            if definitions.list_subscriptions(connection, name):
+            was_forgotten = _is_forgotten(connection)
+            if not was_forgotten and definitions.list_subscriptions(connection, name):
                 raise PublicationSubscribed(name)
-            articles = definitions.list_articles(connection, publication_id)
-            is_last = list(definitions.list_publications(connection)) == [name]
+            publication_id = None if was_forgotten else definitions.get_publication(connection, name)
+            articles = () if publication_id is None else definitions.list_articles(connection, publication_id)
+            is_last = was_forgotten or list(definitions.list_publications(connection)) == [name]
             ending = find_own_source(connection) if is_last else None
+            has_distributor = is_elsewhere(connection)
         with AdvisoryLease.take(engine, "log") if ending is not None else nullcontext():
             for article in articles:
                 drop_article(Committing(engine), database, name, f"{article.schema}.{article.table}")
+            if is_last and has_distributor and not was_forgotten:
+                _drop_unrecorded(engine, database)
+            if has_distributor:
+                # First: afterwards it could not be found.
+                _forget_publication(engine, publication_id, keeps_source=ending is not None)
             if ending is not None:
                 remove_source(engine, ending)
-            _forget_publication(engine, publication_id)
+            if not has_distributor:
+                _forget_publication(engine, publication_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +134,30 @@ def find_ending(engine: Engine, name: str) -> LogEnding | None:
     """Return what dropping a publication removes besides itself; None if the log is still read. Raises as that does."""
     with translated(), engine.connect() as connection:
         source = find_own_source(connection)
-        definitions.get_publication(connection, name)
-        if source is None or list(definitions.list_publications(connection)) != [name]:
-            return None
-        return LogEnding(source, find_owner(connection, source))
+        if not _is_forgotten(connection):
+            definitions.get_publication(connection, name)
+            if list(definitions.list_publications(connection)) != [name]:
+                return None
+        return None if source is None else LogEnding(source, find_owner(connection, source))
 
 
-def _forget_publication(engine: Engine, publication_id: int) -> None:
-    """Delete the publication's record, last: until then a repeat finds what remains to be done."""
+def _is_forgotten(connection: Connection) -> bool:
+    """Return whether dropping the last publication was interrupted behind the distribution database's end."""
+    return is_elsewhere(connection) and not definitions.is_there(connection)
+
+
+def _forget_publication(engine: Engine, publication_id: int | None, *, keeps_source: bool = False) -> None:
+    """Delete the publication's record; until then, or with `keeps_source`, a repeat finds what remains to be done."""
     with engine.begin() as connection:
-        connection.execute(definitions.drop_publication_step(publication_id))
-        if not definitions.list_publications(connection):
-            connection.execute(DropSchema(definitions.SCHEMA, cascade=True))
-            forget_feature(connection, FEATURE)
+        if publication_id is not None:
+            distributor(connection).execute(definitions.drop_publication_step(publication_id))
+        if publication_id is None or not definitions.list_publications(connection):
+            dropped = DropSchema(schema_of(connection), cascade=True, if_exists=True)
+            distributor(connection).execute(dropped)
+            if not keeps_source:
+                if is_elsewhere(connection):
+                    record_place(connection, None)
+                forget_feature(connection, FEATURE)
 
 
 def add_article(
@@ -143,16 +174,29 @@ def add_article(
 
     Raises the errors of `define_article`, `PublicationUnknown`, `ArticleExists`, `TableNotFound`, `LockNotObtained`.
     """
-    defined: list[Article] = []
 
-    def plan(connection: Connection) -> Sequence[Executable]:
-        source = read_source(connection, database)
-        article, steps = _plan_add(connection, source, publication, table, request, if_exists)
-        defined[:] = [article]
-        return steps
+    def plan(connection: Connection) -> RecordedChange:
+        return _plan_add(connection, read_source(connection, database), publication, table, request, if_exists)
 
-    run_membership_change(alterations, table, plan)
-    return defined[0]
+    added = run_recorded_change(alterations, table, plan)
+    assert added is not None
+    return added.article
+
+
+def _forget_unrecorded(connection: Connection, source_id: int) -> list[Executable]:
+    left = [member for member, table in list_unrecorded(connection).items() if table == source_id]
+    return [step for one in left for step in (membership.unregister_step(one), membership.announce_disabled(one))]
+
+
+def _drop_unrecorded(engine: Engine, database: str) -> None:
+    with engine.connect() as connection:
+        left = list_unrecorded(connection)
+    for member_id, source_id in left.items():
+
+        def plan(connection: Connection, member_id: str = member_id, source_id: int = source_id) -> list[Executable]:
+            return _leave(connection, read_source(connection, database), member_id, source_id)
+
+        run_membership_change(Committing(engine), member_id, plan)
 
 
 def _plan_add(
@@ -162,7 +206,7 @@ def _plan_add(
     table_name: str,
     request: ArticleRequest,
     if_exists: IfExists,
-) -> tuple[Article, list[Executable]]:
+) -> RecordedChange:
     """Return a new article and the steps that publish it, in the log's order."""
     publication_id = definitions.get_publication(connection, publication)
     table = find_table(connection, table_name)
@@ -178,14 +222,15 @@ def _plan_add(
         article.before_images,
         publishing=read_publishing(connection, source, table.source_id),
     )
-    steps = [
-        *membership.lock_steps(table),
-        *join,
-        definitions.add_article_step(publication_id, article),
-        *_join_subscriptions(connection, publication, article, if_exists),
-        membership.announce_enabled(member),
-    ]
-    return article, steps
+    return RecordedChange(
+        article,
+        members=[*_forget_unrecorded(connection, table.source_id), *membership.lock_steps(table), *join],
+        records=[
+            definitions.add_article_step(publication_id, article),
+            *_join_subscriptions(connection, publication, article, if_exists),
+        ],
+        announcing=[membership.announce_enabled(member)],
+    )
 
 
 def _join_subscriptions(
@@ -214,21 +259,39 @@ def drop_article(alterations: Alterations, database: str, publication: str, tabl
 
 
 def _plan_drop(connection: Connection, source: SourceDefinition, publication: str, table_name: str) -> list[Executable]:
-    article = definitions.get_article(connection, publication, table_name)
-    table = find_by_id(connection, article.source_id)
-    steps = [*membership.lock_steps(table), membership.unregister_step(article.article_id)]
-    if membership.count_members(connection, article.source_id) == 1:
-        identities = membership.earlier_identities(connection, article.source_id)
-        publishing = read_publishing(connection, source, article.source_id)
-        # Others may have taken it out, or dropped the publication.
-        leaving = table if publishing.with_others else None
-        steps += membership.leave_steps(source, leaving, identities, article.source_id)
-    return [
-        *steps,
+    try:
+        article = definitions.get_article(connection, publication, table_name)
+    except ArticleUnknown:
+        # An earlier command may have been killed between the two databases.
+        left = list_unrecorded(connection)
+        wanted = find_table_id(connection, table_name)
+        member = next((member for member, source_id in left.items() if source_id == wanted), None)
+        if member is None or wanted is None:
+            raise
+        return _leave(connection, source, member, wanted)
+    recording = [
         *_leave_subscriptions(connection, publication, article),
         definitions.drop_article_step(article.article_id),
-        membership.announce_disabled(article.article_id),
     ]
+    leaving = _leave(connection, source, article.article_id, article.source_id)
+    if is_elsewhere(connection):
+        for step in recording:
+            distributor(connection).execute(step)
+        return leaving
+    return [*leaving[:-1], *recording, leaving[-1]]
+
+
+def _leave(connection: Connection, source: SourceDefinition, member_id: str, source_id: int) -> list[Executable]:
+    """Return the steps that end a member of the log; the last one announces it."""
+    table = find_by_id(connection, source_id)
+    steps = [*membership.lock_steps(table), membership.unregister_step(member_id)]
+    if membership.count_members(connection, source_id) == 1:
+        identities = membership.earlier_identities(connection, source_id)
+        publishing = read_publishing(connection, source, source_id)
+        # Others may have taken it out, or dropped the publication.
+        leaving = table if publishing.with_others else None
+        steps += membership.leave_steps(source, leaving, identities, source_id)
+    return [*steps, membership.announce_disabled(member_id)]
 
 
 def _leave_subscriptions(connection: Connection, publication: str, article: Article) -> list[Executable]:

@@ -13,6 +13,7 @@ from rowtide.log.catalogue import read_source
 from rowtide.replication import definitions, schema_articles
 from rowtide.replication.article_types import ArticleType
 from rowtide.replication.articles import Article
+from rowtide.replication.distributor import distributor
 from rowtide.replication.errors import ExecutionsNotLogged, ObjectNotFound, SchemaArticleUsesUnpublished
 from rowtide.replication.schema_articles import SchemaArticle, list_schema_articles
 from rowtide.replication.snapshot.scripts import UsedObject, read_scripts, read_used
@@ -65,7 +66,7 @@ def _add(connection: Connection, database: str, publication: str, name: str, wan
         raise SchemaArticleUsesUnpublished(article.type.value.replace("-", " "), article.name, ", ".join(missing))
     if article.source_id not in {each.source_id for each in known}:
         schema_articles.ensure_made(connection)
-        connection.execute(schema_articles.add_step(publication_id, article))
+        distributor(connection).execute(schema_articles.add_step(publication_id, article))
     return True
 
 
@@ -75,7 +76,7 @@ def _drop(connection: Connection, database: str, publication: str, name: str) ->
     found = _find(connection, name, None)
     dropped = [each for each in known if each.name == name or (found is not None and each.source_id == found.source_id)]
     for step in schema_articles.drop_steps(dropped):
-        connection.execute(step)
+        distributor(connection).execute(step)
     return bool(dropped)
 
 

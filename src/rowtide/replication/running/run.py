@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.loop import run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import read_server_time
-from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.errors import ConnectionFailed, translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.manifest import Manifest
@@ -25,7 +25,8 @@ from rowtide.replication.claims import Claims, list_claims
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveredElsewhere
-from rowtide.replication.errors import SubscriptionDeactivated, SubscriptionsFailed
+from rowtide.replication.distributor import forget_companion
+from rowtide.replication.errors import DistributorUnreachable, SubscriptionDeactivated, SubscriptionsFailed
 from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.retention import deactivate_expired
 from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors
@@ -38,6 +39,7 @@ _POLL_S = 0.5
 _CLEANUP_S = 600.0
 _EXPIRY_S = 60.0
 _READERS_S = 10.0
+_DISTRIBUTOR_PAUSE_S = 5.0
 _ROWS_FORGOTTEN = 1000
 
 
@@ -62,7 +64,7 @@ class ReplicationAgent:
 
     _connection: Connection
     _reader: LogReaderProcess
-    _claims: Claims
+    _claims: Claims | None
 
     def __init__(self, context: DeliveryContext, scope: RunScope, *, is_once: bool) -> None:
         self._context = context
@@ -76,6 +78,7 @@ class ReplicationAgent:
         self._next_cleanup = 0.0
         self._next_expiry = 0.0
         self._next_readers = 0.0
+        self._next_follow = 0.0
         self._began = time.monotonic()
         self._manifest: Manifest | None = None
 
@@ -84,7 +87,7 @@ class ReplicationAgent:
         """Connect to the publisher, and read its log if no other process does."""
         with translated(), self._context.engine.connect() as opened:
             self._connection = opened.execution_options(isolation_level="AUTOCOMMIT")
-            self._claims = Claims(self._connection)
+            self._claims = None
             # First: it opens the log while this process reads the subscriptions.
             with LogReaderProcess(self._context.url, self._retry_reading, has_run=self._runs is not None) as reader:
                 self._reader = reader
@@ -99,8 +102,26 @@ class ReplicationAgent:
         except RowtideError as error:
             self._reading_errors.fail(error)
             raise
+        if time.monotonic() < self._next_follow:
+            return False
+        try:
+            with translated():
+                return self._follow(self._connection, self._runs)
+        except (ConnectionFailed, DistributorUnreachable) as error:
+            self._wait_for_distributor(error)
+            return False
+
+    def _wait_for_distributor(self, error: ConnectionFailed | DistributorUnreachable) -> None:
+        """Go on reading the log and delivering without the distribution database. Raises the error if it is not that,
+        but the publisher, which cannot be reached.
+        """
         with translated():
-            return self._follow(self._connection, self._runs)
+            self._connection.execute(text("select 1"))
+        if not forget_companion(self._connection) and not isinstance(error, DistributorUnreachable):
+            raise error
+        self._claims = None
+        self._next_follow = time.monotonic() + _DISTRIBUTOR_PAUSE_S
+        self._context.watchers.on_retry(error, _DISTRIBUTOR_PAUSE_S)
 
     def end(self) -> None:
         """Stop the agents."""
@@ -145,6 +166,7 @@ class ReplicationAgent:
     ) -> list[Subscription]:
         """Run the agents that no other process runs; return the subscriptions that are left to others."""
         over = {subscription.agent_id for subscription in wanted if runs.is_over(subscription)}
+        self._claims = self._claims or Claims(connection)
         claimed = self._claims.take({subscription.agent_id for subscription in wanted} - over)
         runs.follow((found for found in wanted if found.agent_id in over | claimed), present)
         self._claims.keep(runs.at_work)

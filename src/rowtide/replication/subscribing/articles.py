@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.replication import definitions, joining
+from rowtide.replication.distributor import distributor
 from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.kinds import kind_of
 
@@ -35,8 +36,8 @@ def reinitialize_article(
                 if article_id in holder.starts and subscription.agent_id in (holder.agent_id, holder.joins):
                     held = definitions.get_held(connection, holder.agent_id, article_id)
                     for step in joining.detach_steps(subscription, holder, held):
-                        connection.execute(step)
+                        distributor(connection).execute(step)
             usual = IfExists.TRUNCATE if subscription.settings.keeps_tables else IfExists.DROP
             for step in joining.join_steps(subscription, article_id, if_exists or usual, held):
-                connection.execute(step)
+                distributor(connection).execute(step)
     return tuple(one.subscriber for one in chosen)

@@ -22,6 +22,7 @@ from rowtide.replication import definitions, joining
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.delivery import JoiningArticle
+from rowtide.replication.distributor import distributor
 from rowtide.replication.errors import CopyUnreadable, SubscriptionDeactivated, SubscriptionUnknown
 from rowtide.replication.schema_changes import Followed, as_alteration, follow
 from rowtide.replication.snapshot.needs import read_type_needs
@@ -79,7 +80,7 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
             for article in articles:
                 if article not in known:
                     # Renewing leaves to subscriptions that are there what they have.
-                    connection.execute(definitions.hold_article_step(wanted.agent_id, article))
+                    distributor(connection).execute(definitions.hold_article_step(wanted.agent_id, article))
             replaced = definitions.find_replaced(connection, wanted.agent_id)
             request = SubscriptionRequest(if_exists=wanted.if_exists, constraints=wanted.constraints)
             tables = PostgresCopySource(engine, database, CopyUnreadable)
@@ -151,7 +152,7 @@ def copy_again(engine: Engine, holder: Subscription, held: Article) -> None:
             raise SubscriptionUnknown(holder.publication, holder.subscriber)
         steps = joining.detach_steps(into, holder, held)
         for step in (*steps, *joining.join_steps(into, held.article_id, IfExists.TRUNCATE, held)):
-            connection.execute(step)
+            distributor(connection).execute(step)
 
 
 def clean(engine: Engine, subscription: Subscription) -> None:

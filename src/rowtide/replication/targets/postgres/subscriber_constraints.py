@@ -14,7 +14,7 @@ import psycopg
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
-from rowtide.replication.definitions import SCHEMA as DISTRIBUTION
+from rowtide.replication.distributor import SCHEMA as DISTRIBUTION
 from rowtide.replication.errors import ConstraintsFound, TriggersUnsent
 from rowtide.replication.sync_types import Constraints
 

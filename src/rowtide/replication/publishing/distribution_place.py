@@ -1,0 +1,134 @@
+"""Choose the place of the distribution database, and move it to another one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Engine, Table, func, insert, select, text
+from sqlalchemy.schema import CreateSchema, DropSchema
+
+from rowtide.core.failpoints import failpoint
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.urls import name_of
+from rowtide.log.catalogue import read_source
+from rowtide.replication import (
+    custom_scripts,
+    definitions,
+    history,
+    joining,
+    repair_records,
+    retention,
+    schema_articles,
+    tracers,
+)
+from rowtide.replication.distributor import (
+    Place,
+    connect_to,
+    distributor,
+    find_place,
+    plan_place,
+    record_place,
+    schema_of,
+)
+from rowtide.replication.errors import (
+    DistributionElsewhere,
+    DistributionMissing,
+    DistributorUnreachable,
+    NotADistributor,
+)
+
+_HERE = "in the publisher itself"
+_MODULES = (definitions, custom_scripts, joining, schema_articles, history, repair_records, retention, tracers)
+"""What each keeps is in the metadata that they share, once it is imported."""
+
+
+def choose_place(connection: Connection, url: str | None) -> Place | None:
+    """Return the place that a publisher's first publication gives its distribution database; None: nothing to record.
+
+    Raises `DistributionElsewhere`, `DistributorUnreachable`, `PasswordGiven`.
+    """
+    if url is None:
+        return None
+    wanted, present = plan_place(connection, url), find_place(connection)
+    if present is None and definitions.is_there(connection):
+        raise DistributionElsewhere(name_of(connection.engine.url.render_as_string()), _HERE, url)
+    if present is not None and present.url != url:
+        raise DistributionElsewhere(name_of(connection.engine.url.render_as_string()), present.url, url)
+    connect_to(wanted, "rowtide").close()
+    return wanted if present is None else None
+
+
+def make_tables(connection: Connection, schema: str) -> None:
+    """Create the missing tables of a distribution database, on a connection that leads to it."""
+    connection.execute(CreateSchema(schema, if_not_exists=True))
+    for module in _MODULES:
+        module.metadata.create_all(connection)
+
+
+def move_distribution(engine: Engine, database: str, url: str) -> int | None:
+    """Move a publisher's distribution database to another one; return how many rows were copied.
+
+    Where it was, nothing is left. If there is none any more, or it cannot be reached, the one that was restored at the
+    new place is used from then on, and None returned. A repeat after a crash completes it. Raises `DistributionMissing`
+    if there is none at either place, `NotADistributor`, `DistributorUnreachable`, `PasswordGiven`.
+    """
+    with translated(), engine.begin() as connection:
+        read_source(connection, database)
+        present, planned = find_place(connection), plan_place(connection, url)
+        place = planned if present is None else Place(url, present.schema)
+        if place == present:
+            return 0
+        with connect_to(place, "rowtide") as target:
+            if not _is_there(connection):
+                if present is None:
+                    raise NotADistributor(database)
+                if not _has_tables(target, place):
+                    raise DistributionMissing(place.url, place.schema)
+                record_place(connection, place)
+                return None
+            rows = _copy(connection, target, place.schema)
+            target.commit()
+        failpoint("distribution_copy.after")
+        dropped = DropSchema(schema_of(connection), cascade=True)
+        distributor(connection).execute(dropped)
+        record_place(connection, place)
+    return rows
+
+
+def _is_there(connection: Connection) -> bool:
+    try:
+        return definitions.is_there(connection)
+    except DistributorUnreachable:
+        return False
+
+
+def _has_tables(target: Connection, place: Place) -> bool:
+    name = quote_qualified(place.schema, definitions.publications.name)
+    return bool(target.execute(select(func.to_regclass(name).is_not(None))).scalar_one())
+
+
+def _copy(connection: Connection, target: Connection, schema: str) -> int:
+    """Copy all rows, which nobody changes until the caller's transaction ends; return their number."""
+    source = distributor(connection)
+    make_tables(source, schema_of(connection))
+    definitions.complete(connection)
+    tables: Sequence[Table] = definitions.metadata.sorted_tables
+    locked = ", ".join(quote_qualified(schema_of(connection), table.name) for table in tables)
+    source.execute(text(f"lock table {locked} in exclusive mode"))
+    # Of a move that was interrupted before it was recorded.
+    target.execute(DropSchema(schema, cascade=True, if_exists=True))
+    make_tables(target, schema)
+    return sum(_copy_table(source, target, table, schema) for table in tables)
+
+
+def _copy_table(source: Connection, target: Connection, table: Table, schema: str) -> int:
+    rows = [dict(row) for row in source.execute(select(table)).mappings()]
+    if rows:
+        target.execute(insert(table), rows)
+    for column in table.columns:
+        if column.identity is not None:
+            name = quote_qualified(schema, table.name)
+            highest = select(func.setval(func.pg_get_serial_sequence(name, column.name), func.max(column)))
+            target.execute(highest)
+    return len(rows)
