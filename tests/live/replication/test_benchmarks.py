@@ -19,6 +19,7 @@ _SHORT = ("--rows", "400", "--runs", "1", "--seconds", "2")
     ("workload", "ways"),
     [
         ("replication", ("| PostgreSQL's subscription |", "| rowtide, ", "| the same calls by one pipeline |")),
+        ("replication-command", ("| PostgreSQL's subscription |", "| rowtide replication run --once |")),
         ("replication-copy", ("| psql to psql |", "| rowtide's snapshot |")),
         pytest.param(
             "replication-latency",
