@@ -10,6 +10,7 @@ from builders.capture_processes import DELIVERY
 from builders.captured_databases import LoggedDatabase, wait_until
 from builders.command_lines import rowtide_process
 from builders.failpoints import (
+    ARTICLE_COPY_FAILPOINTS,
     DELIVERY_FAILPOINTS,
     JOINING_FAILPOINTS,
     LEAVING_FAILPOINTS,
@@ -58,7 +59,8 @@ def test_killed_joining_resumes_and_brings_each_row_once(replicated: ReplicatedD
 
 @pytest.mark.exhaustive
 def test_article_copied_again_survives_kills_one_after_another(replicated: ReplicatedDatabase) -> None:
-    failpoints = [*LEAVING_FAILPOINTS, *JOINING_FAILPOINTS, *SNAPSHOT_FAILPOINTS]
+    # In the order in which an article comes to them.
+    failpoints = [*LEAVING_FAILPOINTS, *JOINING_FAILPOINTS[:2], *SNAPSHOT_FAILPOINTS, *JOINING_FAILPOINTS[2:]]
     replicated.publish(*DEFINITIONS, FIRST_ROWS, account={}, transfer={})
     replicated.subscribe(SyncType.AUTOMATIC)
     replicated.deliver()
@@ -87,3 +89,16 @@ def test_file_whose_articles_join_and_leave_survives_kills(replicated_file: Repl
     replicated_file.deliver()
 
     replicated_file.require_equal("account", "transfer")
+
+
+@pytest.mark.exhaustive
+def test_altered_table_is_copied_again_in_spite_of_kills(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(*DEFINITIONS, FIRST_ROWS, account={}, transfer={})
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+    replicated.deliver()
+    replicated.publisher.execute("alter table transfer add column at timestamptz default clock_timestamp()")
+    assert kill_at_each(replicated.publisher, ARTICLE_COPY_FAILPOINTS) == list(ARTICLE_COPY_FAILPOINTS)
+    replicated.deliver()
+
+    replicated.require_equal("account", "transfer")
