@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from rowtide.replication.targets.fingerprints import hash_texts
+from builders.articles import article
+from builders.capture_instances import source_table
+from rowtide.replication.targets.fingerprints import Row, hash_row
 
 
 def test_rows_differing_in_value_boundaries_hash_differently() -> None:
-    rows: list[list[bytes | None]] = [[b"ab", b"c"], [b"a", b"bc"], [b"abc", None], [None, b"abc"], [b"", b"abc"]]
+    columns = article(source_table((("a", "text"), ("b", "text")), key=("a",))).columns
+    rows: list[Row] = [(b"ab", b"c"), (b"a", b"bc"), (b"abc", None), (None, b"abc"), (b"", b"abc")]
 
-    assert len({hash_texts(row) for row in rows}) == len(rows)
-    assert -(1 << 63) <= hash_texts([b"1"]) < 1 << 63
+    assert len({hash_row(columns, row) for row in rows}) == len(rows)
+    assert -(1 << 63) <= hash_row(columns, (b"1", None)) < 1 << 63
+
+
+def test_numbers_with_what_only_a_file_may_hold_differ() -> None:
+    columns = article(source_table((("a", "integer"), ("b", "integer")), key=("a",))).columns
+    rows: list[Row] = [(b"1", b"2"), (b"12", None), (None, b"12"), (b"1,2", None), (b"-", b"2"), (b"", b"2")]
+
+    assert len({hash_row(columns, row) for row in rows}) == len(rows)

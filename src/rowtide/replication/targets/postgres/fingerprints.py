@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rowtide.databases.postgres.quoting import quote
+from rowtide.replication.targets.fingerprints import NULL, SEPARATOR, TextForm
 from rowtide.replication.targets.postgres.read_tables import ReadColumn, ReadTable
 
 
@@ -51,14 +52,17 @@ def _hash(columns: Sequence[ReadColumn]) -> str:
 
 
 def _canonical(column: ReadColumn) -> str:
-    if column.is_floating:
-        # As SQLite keeps it: the number that the text of a real names; and minus zero is zero.
-        text = f"encode(float8send({column.value}::text::double precision + 0.0), 'hex')"
-    else:
-        text = _printed(column)
+    match column.form:
+        case TextForm.PLAIN:
+            return f"coalesce({column.value}::text, '{NULL}') || '{SEPARATOR}'"
+        case TextForm.BITS:
+            # As SQLite keeps it: the number that the text of a real names; and minus zero is zero.
+            text = f"encode(float8send({column.value}::text::double precision + 0.0), 'hex')"
+        case _:
+            text = _printed(column)
     # A composite value whose parts are null is no null.
-    is_there = f"num_nulls({column.value})"
-    return f"case {is_there} when 0 then octet_length(convert_to({text}, 'UTF8')) || ':' || {text} else '-' end"
+    is_null = f"num_nulls({column.value})"
+    return f"case {is_null} when 0 then octet_length(convert_to({text}, 'UTF8')) || ':' || {text} else '{NULL}' end"
 
 
 def _text(column: ReadColumn) -> str:

@@ -13,7 +13,7 @@ from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.filters import as_sql, renamed
-from rowtide.replication.targets.fingerprints import FLOATING
+from rowtide.replication.targets.fingerprints import TextForm, form_of
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -25,7 +25,7 @@ class ReadColumn:
     name: str
     value: str
     type_text: str
-    is_floating: bool
+    form: TextForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def as_published(article: Article, present: PresentTable) -> ReadTable | str:
             return f"column {column.name} was dropped at the publisher"
         if (now.type_code, now.type_modifier) != (column.type_code, column.type_modifier):
             return f"column {column.name} became {now.type_text} at the publisher"
-        columns[column] = ReadColumn(now.name, quote(now.name), now.type_text, column.value_type_text in FLOATING)
+        columns[column] = ReadColumn(now.name, quote(now.name), now.type_text, form_of(column))
     names = {column.name: read.name for column, read in columns.items()}
     condition = article.condition
     clause = None if condition is None else as_sql(renamed(condition, names))
@@ -109,7 +109,7 @@ def as_subscribed(article: Article, present: PresentTable) -> ReadTable | str:
         if now is None:
             return f"the subscriber's table has no column {column.name}"
         value = quote(now.name) if now.type_text == column.type_text else f"{quote(now.name)}::{column.type_text}"
-        columns[column] = ReadColumn(now.name, value, now.type_text, column.value_type_text in FLOATING)
+        columns[column] = ReadColumn(now.name, value, now.type_text, form_of(column))
     return _as_read(article, present, columns, None)
 
 

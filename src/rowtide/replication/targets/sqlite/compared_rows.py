@@ -18,14 +18,14 @@ from rowtide.databases.sqlite.types import stored_type
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.targets.fingerprints import (
-    FLOATING,
     Buckets,
     Fingerprint,
     HashedRow,
     Row,
     SubscribedRows,
-    bits_of,
-    hash_texts,
+    form_of,
+    hash_parts,
+    part_of,
 )
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.files import SubscriberFile
@@ -131,10 +131,11 @@ def _key_places(article: Article) -> list[int]:
 
 
 def _hashing(columns: Sequence[PublishedColumn]) -> Callable[[Sequence[SqliteValue]], int]:
-    texts = [_CANONICAL.get(column.value_type_text, _text) for column in columns]
+    kinds = [(form_of(column), _PRINTED.get(column.value_type_text, _text)) for column in columns]
 
     def hash_values(values: Sequence[SqliteValue]) -> int:
-        return hash_texts([None if value is None else text(value) for text, value in zip(texts, values, strict=True)])
+        pairs = zip(kinds, values, strict=True)
+        return hash_parts(part_of(form, None if value is None else text(value)) for (form, text), value in pairs)
 
     return hash_values
 
@@ -159,14 +160,6 @@ def _truth(value: SqliteValue) -> bytes:
     return {0: b"f", 1: b"t"}.get(value, _text(value)) if isinstance(value, int) else _text(value)
 
 
-def _bits(value: SqliteValue) -> bytes:
-    """Return a floating point number's bits in hexadecimal; NaN is stored as text in the file."""
-    try:
-        return bits_of(math.nan if value == "NaN" else float(value or 0))
-    except ValueError:
-        return _text(value)
-
-
 def _number(value: SqliteValue) -> bytes:
     """Return a floating point number as PostgreSQL prints it."""
     if isinstance(value, float) and math.isinf(value):
@@ -179,6 +172,9 @@ def _hexadecimal(value: SqliteValue) -> bytes:
     return b"\\x" + value.hex().encode() if isinstance(value, bytes) else _text(value)
 
 
-_PLAIN: Mapping[str, Callable[[SqliteValue], bytes]] = {"boolean": _truth, "bytea": _hexadecimal}
-_CANONICAL = {**_PLAIN, **dict.fromkeys(FLOATING, _bits)}
-_PRINTED = {**_PLAIN, **dict.fromkeys(FLOATING, _number)}
+_PRINTED: Mapping[str, Callable[[SqliteValue], bytes]] = {
+    "boolean": _truth,
+    "bytea": _hexadecimal,
+    "real": _number,
+    "double precision": _number,
+}
