@@ -132,6 +132,8 @@ def test_others_go_on_while_an_article_is_copied(customers: ReplicatedDatabase) 
 
 @pytest.mark.exhaustive
 def test_two_articles_added_at_once_both_join(customers: ReplicatedDatabase) -> None:
+    # The server allows eight prepared transactions.
+    customers.replication.change_subscription("shop", customers.subscriber.url, streams=8)
     customers.publisher.execute("create table lines (order_id int references orders, n int, primary key (order_id, n))")
     customers.replication.add_article("shop", "lines")
     customers.replication.add_article("shop", "orders")

@@ -240,7 +240,10 @@ class SubscriptionAgent:
             self._complete_joined()
         with translated(), engine.connect() as connection:
             now = definitions.find_subscription(connection, known.agent_id) or known
-            self._subscription = replace(now, settings=now.settings.changed(**self._context.settings))
+            settings = now.settings.changed(**self._context.settings)
+            # The server allows as many prepared transactions as its subscriptions need.
+            settings = settings if now.joins is None else settings.changed(streams=1)
+            self._subscription = replace(now, settings=settings)
             self._articles = definitions.list_subscribed(connection, known.agent_id)
             self._changes = joining.list_changes(connection, known.agent_id)
 
