@@ -49,6 +49,7 @@ _BATCH = 500
 """Rows that are repaired in one transaction, for which delivery waits."""
 _PASSES = 10
 _ACTIONS = {Operation.INSERT: "inserted", Operation.UPDATE: "updated", Operation.DELETE: "deleted"}
+_WRITTEN_THERE = "programs write to it at the subscriber too, and changes that are on their way here would be undone"
 LEFT, REFUSED, NOT_COMPARED = "left", "refused", "not compared"
 
 Place = tuple[str, Row]
@@ -117,6 +118,10 @@ class _Repairing:
 
     def run(self) -> Iterator[Repair]:
         """Repair in rounds until nothing is left that can be repaired."""
+        if self._subscription.settings.detects_conflicts:
+            for article in self._articles:
+                yield self._describe(article, NOT_COMPARED, reason=_WRITTEN_THERE)
+            return
         self._forward()
         is_all = False
         while not is_all:

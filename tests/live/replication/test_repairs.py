@@ -15,6 +15,7 @@ from builders.command_lines import rowtide, rowtide_process
 from builders.failpoints import REPAIR_FAILPOINTS, SQLITE_DELIVERY_FAILPOINTS
 from builders.replicated_databases import ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile
+from rowtide.replication.conflicts import Resolver
 from rowtide.replication.repairing import Repair
 from rowtide.replication.subscription_settings import SubscriptionSettings
 
@@ -220,3 +221,14 @@ def test_batches_in_streams_are_seen_whole_and_go_on(replicated: ReplicatedDatab
     assert (validated, actions) == ([["passed"]] * 3, {"updated": 2})
     replicated.deliver()
     replicated.require_equal("orders")
+
+
+def test_a_subscriber_that_is_written_to_is_not_repaired(replicated: ReplicatedDatabase) -> None:
+    replicated.subscriber.execute(ORDERS)
+    replicated.publish(ORDERS, orders={})
+    replicated.subscribe(settings=SubscriptionSettings(conflicts=Resolver.SKIP))
+    replicated.deliver()
+    replicated.subscriber.execute("insert into orders values (1)")
+    (found,) = repair(replicated, delete_extra=True)
+
+    assert (found.action, replicated.subscriber.execute("select id from orders")) == ("not compared", [(1,)])
