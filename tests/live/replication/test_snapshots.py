@@ -65,11 +65,14 @@ def test_rows_hidden_by_a_policy_are_not_left_out_but_refused(
         with pytest.raises(RowsHidden, match="bypassrls"):
             replicated.deliver()
         assert second_subscriber.execute("select count(*) from orders") == [(0,)]
+        owner.execute("alter table orders no force row level security")
+        for _ in range(2):
+            # The copy ends behind what was read when it was made.
+            replicated.deliver()
+        replicated.require_equal("orders")
+        owner.execute("alter table orders force row level security")
         with pytest.raises(RowsHidden):
             replicated.replication.validate("shop")
-        owner.execute("alter table orders no force row level security")
-        replicated.deliver()
-        replicated.require_equal("orders")
 
 
 @pytest.mark.parametrize("key", ["int", "text", 'text collate "C"', "uuid", "numeric", "bytea", "timestamptz"])

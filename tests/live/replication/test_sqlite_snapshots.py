@@ -113,7 +113,9 @@ def test_a_files_rows_are_validated_against_the_published_ones(replicated_file: 
         things={"where": "id <> 7"},
     )
     replicated_file.subscribe(SyncType.AUTOMATIC)
-    replicated_file.deliver()
+    for _ in range(2):
+        # The copy ends behind what was read when it was made.
+        replicated_file.deliver()
     (equal,) = replicated_file.replication.validate("shop", checksum=True)
     replicated_file.subscriber.execute("update things set price = '0.1429000' where id = 1")
     (altered,) = replicated_file.replication.validate("shop", checksum=True)
