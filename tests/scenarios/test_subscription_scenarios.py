@@ -180,7 +180,7 @@ def test_pg_011_generated_columns_are_computed_at_the_subscriber(replicated: Rep
 
 
 @pytest.mark.parametrize("ends", ["rollback to inner_one", "release inner_one"])
-def test_pg_017_018_ddl_of_a_large_subtransaction_is_kept_with_it(replicated: ReplicatedDatabase, ends: str) -> None:
+def test_pg_017_018_ddl_of_a_large_subtransaction_goes_with_it(replicated: ReplicatedDatabase, ends: str) -> None:
     copied(replicated, "create table t (a int primary key, b text)", t={})
     with replicated.writer() as writer:
         writer.execute("insert into t select i, 'outer' from generate_series(1, 3000) i")
@@ -197,7 +197,7 @@ def test_pg_017_018_ddl_of_a_large_subtransaction_is_kept_with_it(replicated: Re
     replicated.require_equal("t")
 
 
-def test_pg_023_ddl_of_a_prepared_transaction_is_made_when_it_commits(replicated: ReplicatedDatabase) -> None:
+def test_pg_023_ddl_of_a_prepared_transaction_is_made_with_it(replicated: ReplicatedDatabase) -> None:
     copied(replicated, "create table t (a int primary key)", "create table u (a int primary key)", t={}, u={})
     replicated.publisher.execute(
         "begin",

@@ -131,8 +131,8 @@ def validate(
 
 
 def _print_differences(publication: str, found: Iterable[RowDifference], form: Format, *, wide: bool) -> None:
-    """Print differences as they are found. Raises `RowsDiffer`, `ArticlesNotCompared`."""
-    from rowtide.replication.errors import RowsDiffer
+    """Print differences as they are found. Raises `SubscriberRowsDiffer`, `ArticlesNotCompared`."""
+    from rowtide.replication.errors import SubscriberRowsDiffer
     from rowtide.replication.inspection.differences import RowDifference
 
     uncompared: list[RowDifference] = []
@@ -150,7 +150,7 @@ def _print_differences(publication: str, found: Iterable[RowDifference], form: F
     json_texts = ("key", "published", "subscribed")
     print_listed(RowDifference, rows(), form, _ROW_DIFFERENCE, wide=wide, json_texts=json_texts)
     if count:
-        raise RowsDiffer(publication, count)
+        raise SubscriberRowsDiffer(publication, count)
     _require_compared(publication, uncompared)
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rowtide.log.source_definition import SourceDefinition
     from rowtide.replication.api import ReplicationRehearsal, TransactionalReplication
     from rowtide.replication.article_changes import ArticleChange, ArticleChanges
+    from rowtide.replication.article_types import ArticleType
     from rowtide.replication.articles import ArticleOptions, ArticleRequest
     from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
     from rowtide.replication.conflicts import Resolver
@@ -54,6 +55,7 @@ __all__ = [
     "ArticleChanges",
     "ArticleOptions",
     "ArticleRequest",
+    "ArticleType",
     "ArticleValidation",
     "BeforeImages",
     "BrowsedCommand",
@@ -110,6 +112,7 @@ _HOMES = {
     "ArticleChanges": "rowtide.replication.article_changes",
     "ArticleOptions": "rowtide.replication.articles",
     "ArticleRequest": "rowtide.replication.articles",
+    "ArticleType": "rowtide.replication.article_types",
     "ArticleValidation": "rowtide.replication.inspection.validating",
     "BeforeImages": "rowtide.core.tables",
     "BrowsedCommand": "rowtide.replication.inspection.browsing",

@@ -901,7 +901,7 @@ class ArticlesNotCompared(Retryable):
 
 
 @numbered
-class RowsDiffer(RowtideError):
+class SubscriberRowsDiffer(RowtideError):
     """Rows at subscribers differ from the published rows, which are listed."""
 
     number = 7237
@@ -941,10 +941,10 @@ class LogNotRead(Retryable):
     """A process holds the right to read the log, but does not read it."""
 
     number = 7236
-    fact = "the log was not read beyond LSN {position} for {seconds:.0f} s"
+    fact = "the log was not read beyond LSN {position} for {seconds} s"
     hint = "`rowtide replication status` tells what keeps it from being read."
     position: str
-    seconds: float
+    seconds: int
 
 
 @numbered

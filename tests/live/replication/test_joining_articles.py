@@ -223,7 +223,7 @@ def test_article_waits_for_the_subscriptions_own_copy(replicated: ReplicatedData
 
 
 @pytest.mark.exhaustive
-def test_subscriber_that_is_down_gets_the_article_when_it_is_back(
+def test_subscriber_that_is_down_gets_the_article_afterwards(
     customers: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:
     customers.subscribe(SyncType.AUTOMATIC, subscriber=second_subscriber)

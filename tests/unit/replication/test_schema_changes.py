@@ -122,7 +122,7 @@ def test_a_column_is_added_if_the_log_has_its_first_values(default: str, missing
     assert kinds_of(followed_by(ALL, alteration, has_no_rows=True)) == [ColumnAdded]
 
 
-def test_a_column_with_values_of_each_row_is_added_by_a_copy_alone() -> None:
+def test_a_column_with_values_of_each_row_comes_by_a_copy_alone() -> None:
     alteration = with_default(with_added(TABLE, "more"), "nextval('s'::regclass)", None)
     with pytest.raises(Unfollowed, match="the log does not have the values by its default nextval"):
         followed_by(ALL, alteration)

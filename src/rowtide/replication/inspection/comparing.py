@@ -38,7 +38,7 @@ from rowtide.replication.targets.fingerprints import Buckets, ComparedRows, Row,
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.postgres.compared_rows import PublishedRows, open_published
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 60
 _POLL_S = 0.03
 _PAUSE_S = 0.5
 _WAIT_S = 10.0
