@@ -18,7 +18,7 @@ from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import Delivery, JoiningArticle, Progress
-from rowtide.replication.errors import CommandError
+from rowtide.replication.errors.delivery import CommandError
 from rowtide.replication.schema_changes import Followed
 from rowtide.replication.targets.postgres.calls.statements import statement
 from rowtide.replication.targets.postgres.connecting import connect

@@ -26,7 +26,7 @@ from rowtide.databases.filters.reserved_words import RESERVED_WORDS
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, pin_settings
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.quoting import quote, quote_literal
-from rowtide.replication.errors import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact
+from rowtide.replication.errors.publishing import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact
 from rowtide.replication.filters import FilterColumn, as_sql, parse_filter
 from rowtide.replication.filters.verdict import matches
 

@@ -14,7 +14,8 @@ import pytest
 from builders.replicated_databases import ReplicatedDatabase
 from rowtide.core.operations import Operation
 from rowtide.replication.call_formats import CallFormat, Command
-from rowtide.replication.errors import CommandRefused, SchemaChanged, TableNotPublishable
+from rowtide.replication.errors.delivery import CommandRefused, SchemaChanged
+from rowtide.replication.errors.publishing import TableNotPublishable
 from rowtide.replication.sync_types import IfExists, SyncType
 
 INSERTS_ALONE = {operation: Command(CallFormat.NONE) for operation in (Operation.UPDATE, Operation.DELETE)}

@@ -117,7 +117,7 @@ def validate(
             return
         listed = replication.validate(publication, checksum=checksum, **options)
 
-    from rowtide.replication.errors import ValidationFailed
+    from rowtide.replication.errors.comparing import ValidationFailed
     from rowtide.replication.inspection.validating import FAILED, ArticleValidation
 
     print_listed(ArticleValidation, listed, form, _ARTICLE_VALIDATION, wide=wide)
@@ -132,7 +132,7 @@ def validate(
 
 def _print_differences(publication: str, found: Iterable[RowDifference], form: Format, *, wide: bool) -> None:
     """Print differences as they are found. Raises `SubscriberRowsDiffer`, `ArticlesNotCompared`."""
-    from rowtide.replication.errors import SubscriberRowsDiffer
+    from rowtide.replication.errors.comparing import SubscriberRowsDiffer
     from rowtide.replication.inspection.differences import RowDifference
 
     uncompared: list[RowDifference] = []
@@ -156,7 +156,7 @@ def _print_differences(publication: str, found: Iterable[RowDifference], form: F
 
 def _print_repairs(publication: str, done: Iterable[Repair], form: Format, *, wide: bool) -> None:
     """Print what became of rows, as it is done. Raises `RowsNotRepaired`, `ArticlesNotCompared`."""
-    from rowtide.replication.errors import RowsNotRepaired
+    from rowtide.replication.errors.comparing import RowsNotRepaired
     from rowtide.replication.repairing import LEFT, NOT_COMPARED, REFUSED, Repair
 
     counts = {LEFT: 0, REFUSED: 0}
@@ -177,7 +177,7 @@ def _print_repairs(publication: str, done: Iterable[Repair], form: Format, *, wi
 
 
 def _require_compared(publication: str, found: Iterable[ArticleValidation | RowDifference | Repair]) -> None:
-    from rowtide.replication.errors import ArticlesNotCompared
+    from rowtide.replication.errors.comparing import ArticlesNotCompared
 
     reasons = [f"{one.article} at {one.subscriber}: {one.reason}" for one in found if one.reason is not None]
     if reasons:

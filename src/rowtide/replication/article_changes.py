@@ -16,7 +16,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable
 from rowtide.replication.articles import Article, ArticleRequest, PublishedColumn, define_article, needs_of_whole_rows
 from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
-from rowtide.replication.errors import PublishedColumnListedTwice, PublishedColumnUnknown
+from rowtide.replication.errors.publishing import PublishedColumnListedTwice, PublishedColumnUnknown
 from rowtide.replication.schema_changes import Followed, NullsChanged
 
 _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)

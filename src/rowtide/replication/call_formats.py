@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from rowtide.core.operations import Operation
-from rowtide.replication.errors import CommandInvalid, UpdatableCallRefused
+from rowtide.replication.errors.publishing import CommandInvalid, UpdatableCallRefused
 
 
 class KeyUpdates(StrEnum):

@@ -14,7 +14,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.replication.definitions import articles, metadata
 from rowtide.replication.distributor import distributor, schema_of
-from rowtide.replication.errors import CustomScriptInvalid
+from rowtide.replication.errors.publishing import CustomScriptInvalid
 
 custom_scripts = Table(
     "MScustom_scripts",

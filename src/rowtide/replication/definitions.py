@@ -40,7 +40,9 @@ from rowtide.databases.postgres.catalogue import find_table_id, has_table, list_
 from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.distributor import SCHEMA, distributor, find_place, is_elsewhere, schema_of
-from rowtide.replication.errors import ArticleUnknown, DistributionMissing, PublicationUnknown, SubscriptionUnknown
+from rowtide.replication.errors.distribution import DistributionMissing
+from rowtide.replication.errors.publishing import ArticleUnknown, PublicationUnknown
+from rowtide.replication.errors.subscribing import SubscriptionUnknown
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 

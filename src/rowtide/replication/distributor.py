@@ -20,7 +20,8 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed, translated
 from rowtide.databases.urls import parse_url
 from rowtide.log.catalogue import SCHEMA as LOG_SCHEMA
-from rowtide.replication.errors import DistributorUnreachable, PasswordGiven
+from rowtide.replication.errors.distribution import DistributorUnreachable
+from rowtide.replication.errors.subscribing import PasswordGiven
 
 SCHEMA = "distribution"
 

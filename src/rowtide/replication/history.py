@@ -36,7 +36,7 @@ from rowtide.core.secrets import redact
 from rowtide.replication import definitions
 from rowtide.replication.definitions import agents, metadata, publications
 from rowtide.replication.distributor import distributor
-from rowtide.replication.errors import CommandError
+from rowtide.replication.errors.delivery import CommandError
 
 HISTORY_RETENTION = timedelta(hours=48)
 """Retention of the history (SQL Server: @history_retention)."""

@@ -20,7 +20,7 @@ from rowtide.log.manifest import Manifest
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription, SubscriptionState, metadata
 from rowtide.replication.distributor import distributor
-from rowtide.replication.errors import DistributionRetentionInvalid, NotADistributor
+from rowtide.replication.errors.distribution import DistributionRetentionInvalid, NotADistributor
 
 MAX_RETENTION_HOURS = 72
 

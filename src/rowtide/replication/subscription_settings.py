@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TypedDict, Unpack
 
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.errors import SettingOutOfRange
+from rowtide.replication.errors.subscribing import SettingOutOfRange
 
 MOST_IN_BATCH = 10_000
 """The largest `commit_batch_size` and `commit_batch_threshold`, as in SQL Server."""

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TypedDict
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.replication.errors import LsnNotGiven
+from rowtide.replication.errors.subscribing import LsnNotGiven
 from rowtide.replication.subscription_settings import SubscriptionSettings
 
 

@@ -18,7 +18,7 @@ from rowtide.handle import connect
 from rowtide.health import Judgement, State, exit_code
 from rowtide.log.entries import ReaderLeft
 from rowtide.log.errors import SlotMissing
-from rowtide.replication.errors import RowNotFound
+from rowtide.replication.errors.delivery import RowNotFound
 
 TABLE = "create table item (id int primary key, name text)"
 

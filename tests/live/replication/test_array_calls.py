@@ -9,7 +9,7 @@ import pytest
 
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.replication.distribution import batches
-from rowtide.replication.errors import CommandRefused, RowNotFound
+from rowtide.replication.errors.delivery import CommandRefused, RowNotFound
 from rowtide.replication.targets.postgres import modes
 
 LOOSE = "create table loose (id int primary key, v int)"

@@ -10,7 +10,7 @@ from builders.command_lines import rowtide
 from builders.replicated_databases import ReplicatedDatabase
 from rowtide.core.operations import Operation
 from rowtide.replication.call_formats import CallFormat, Command
-from rowtide.replication.errors import ArticleUnknown, PublicationUnknown
+from rowtide.replication.errors.publishing import ArticleUnknown, PublicationUnknown
 from rowtide.replication.inspection.browsing import BrowsedCommand
 
 ORDERS = "create table orders (id int primary key, note text, price numeric)"

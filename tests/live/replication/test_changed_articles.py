@@ -9,7 +9,11 @@ from builders.replicated_files import ReplicatedFile
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.replication.call_formats import CallFormat, Command
-from rowtide.replication.errors import PublishedColumnListedTwice, PublishedColumnUnknown, PublishedKeyColumnMissing
+from rowtide.replication.errors.publishing import (
+    PublishedColumnListedTwice,
+    PublishedColumnUnknown,
+    PublishedKeyColumnMissing,
+)
 from rowtide.replication.sync_types import SyncType
 
 ITEMS = "create table items (id int primary key, qty int not null, note text)"

@@ -9,7 +9,12 @@ import pytest
 from builders.peers import PUBLICATION, Peer, deliver_until_quiet
 from rowtide.handle import connect
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.errors import ConflictFound, ConflictsFixed, ConflictsNotDetectable, ConflictsUndecided
+from rowtide.replication.errors.conflicts import (
+    ConflictFound,
+    ConflictsFixed,
+    ConflictsNotDetectable,
+    ConflictsUndecided,
+)
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.targets.kept_conflicts import KeptConflict
 

@@ -7,7 +7,8 @@ import pytest
 from builders.replicated_databases import ReplicatedDatabase, deliver_all, list_subscriptions, open_only_agent
 from builders.replicated_files import ReplicatedFile
 from rowtide.replication.distribution.watchers import DroppedTable, Watchers
-from rowtide.replication.errors import ArticleCopiedAgain, PublishedTableAltered
+from rowtide.replication.errors.delivery import ArticleCopiedAgain
+from rowtide.replication.errors.publishing import PublishedTableAltered
 from rowtide.replication.sync_types import SyncType
 
 ITEMS = "create table items (id int primary key, qty int not null, note text unique)"

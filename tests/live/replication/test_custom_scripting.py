@@ -13,7 +13,8 @@ from builders.killed_programs import KILLED
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile
 from rowtide.replication import ScriptedChange
-from rowtide.replication.errors import ArticleUnknown, CustomScriptFailed, CustomScriptInvalid
+from rowtide.replication.errors.delivery import CustomScriptFailed
+from rowtide.replication.errors.publishing import ArticleUnknown, CustomScriptInvalid
 
 ORDERS = "create table orders (id int primary key, customer text)"
 PUT = "create procedure put({}) language plpgsql as 'begin insert into orders values ({}); end'"

@@ -9,7 +9,7 @@ from builders.articles import commands
 from builders.command_lines import rowtide
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile
-from rowtide.replication.errors import KeyCheckedLate
+from rowtide.replication.errors.publishing import KeyCheckedLate
 from rowtide.replication.sync_types import SyncType
 
 PLACES = "create table places (id int primary key, place int not null unique deferrable initially deferred)"

@@ -14,13 +14,8 @@ from rowtide.core.tables import BeforeImages
 from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.distribution.watchers import Watchers
-from rowtide.replication.errors import (
-    AgentReplaced,
-    BatchRefused,
-    CommandRefused,
-    ImagesNeeded,
-    RowNotFound,
-)
+from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
+from rowtide.replication.errors.publishing import ImagesNeeded
 from rowtide.replication.targets.postgres.delivery import PostgresDelivery
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text, amount numeric(10, 2))"

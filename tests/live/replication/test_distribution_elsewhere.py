@@ -21,13 +21,9 @@ from builders.replication_runs import running, wait_rows
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.replication.articles import FEATURE
-from rowtide.replication.errors import (
-    ArticleExists,
-    DistributionElsewhere,
-    DistributionMissing,
-    DistributorUnreachable,
-    PasswordGiven,
-)
+from rowtide.replication.errors.distribution import DistributionElsewhere, DistributionMissing, DistributorUnreachable
+from rowtide.replication.errors.publishing import ArticleExists
+from rowtide.replication.errors.subscribing import PasswordGiven
 from rowtide.replication.sync_types import SyncType
 
 ORDERS = "create table orders (id int primary key, qty int)"

@@ -10,7 +10,7 @@ from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.replication.call_formats import CallFormat, Command
-from rowtide.replication.errors import (
+from rowtide.replication.errors.publishing import (
     FilterColumnUnpublished,
     FilterMalformed,
     FilterTypeInexact,

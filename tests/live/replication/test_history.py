@@ -19,7 +19,9 @@ from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.log.errors import SlotMissing
 from rowtide.replication import definitions
 from rowtide.replication.distribution.watchers import DeliveryReport
-from rowtide.replication.errors import CommandRefused, PublicationUnknown, SubscriberUnprepared
+from rowtide.replication.errors.delivery import CommandRefused
+from rowtide.replication.errors.publishing import PublicationUnknown
+from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors
 
 ORDERS = "create table orders (id int primary key, qty int)"

@@ -8,7 +8,7 @@ from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, let_g
 from builders.replicated_files import ReplicatedFile
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
-from rowtide.replication.errors import SubscriberBehind
+from rowtide.replication.errors.delivery import SubscriberBehind
 
 ITEMS = "create table items (id int primary key, n int)"
 PROGRESS = 'rowtide_subscriber."MSreplication_subscriptions"'

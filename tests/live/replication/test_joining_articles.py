@@ -13,7 +13,7 @@ from builders.replicated_databases import ReplicatedDatabase, Subscriber, join_l
 from builders.replicated_files import ReplicatedFile
 from builders.replication_runs import running, wait_rows
 from rowtide.handle import connect
-from rowtide.replication.errors import SubscriberTableExists
+from rowtide.replication.errors.subscribers import SubscriberTableExists
 from rowtide.replication.sync_types import IfExists, SyncType
 
 CUSTOMERS = "create table customers (id int primary key, name text)"

@@ -13,7 +13,7 @@ from fixtures.servers import SETTINGS
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.errors import ClockSkewed, CommitTimesNotKept, ConflictFound
+from rowtide.replication.errors.conflicts import ClockSkewed, CommitTimesNotKept, ConflictFound
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import SyncType
 

@@ -8,7 +8,7 @@ from builders.captured_databases import wait_until
 from builders.replicated_databases import ReplicatedDatabase, Subscriber, join_level, list_subscriptions
 from builders.replicated_files import ReplicatedFile
 from builders.replication_runs import running, wait_rows
-from rowtide.replication.errors import RowNotFound
+from rowtide.replication.errors.delivery import RowNotFound
 from rowtide.replication.sync_types import IfExists, SyncType
 
 CUSTOMERS = "create table customers (id int primary key, name text)"

@@ -8,7 +8,7 @@ import pytest
 
 from builders.command_lines import rowtide
 from builders.replicated_databases import ReplicatedDatabase
-from rowtide.replication.errors import PublicationUnknown
+from rowtide.replication.errors.publishing import PublicationUnknown
 
 ORDERS = "create table orders (id bigint primary key, note text, secret text)"
 ITEMS = "create table items (id bigint primary key)"

@@ -14,7 +14,7 @@ from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.log.origins import is_marked
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.errors import (
+from rowtide.replication.errors.conflicts import (
     ForwardingUndecided,
     TableDeliveredBack,
     TableDeliveredInRing,

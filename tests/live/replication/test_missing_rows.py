@@ -6,7 +6,7 @@ import pytest
 
 from builders.articles import commands
 from builders.replicated_databases import ReplicatedDatabase
-from rowtide.replication.errors import RowNotFound
+from rowtide.replication.errors.delivery import RowNotFound
 
 TABLE = (
     "create table things (code bytea, tags int[], at timestamptz, flag bool, v int, primary key (code, tags, at, flag))"

@@ -16,13 +16,8 @@ from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.replication.api import TransactionalReplication
-from rowtide.replication.errors import (
-    SubscriberIsPublisher,
-    SubscriberKnownOtherwise,
-    SubscriptionExists,
-    TableDeliveredAlready,
-    TableDeliveredBack,
-)
+from rowtide.replication.errors.conflicts import TableDeliveredAlready, TableDeliveredBack
+from rowtide.replication.errors.subscribing import SubscriberIsPublisher, SubscriberKnownOtherwise, SubscriptionExists
 from rowtide.replication.sync_types import IfExists, SyncType
 
 ITEMS = "create table items (id int primary key, n int)"

@@ -19,7 +19,7 @@ from builders.standbys import KEEPS_SLOTS, Standby, standby_of
 from fixtures.servers import SETTINGS
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
-from rowtide.replication.errors import LsnNotKept, NotAPromotedCopy, SubscriberIsPublisher
+from rowtide.replication.errors.subscribing import LsnNotKept, NotAPromotedCopy, SubscriberIsPublisher
 from rowtide.replication.sync_types import SyncType
 
 ORDERS = "create table orders (id int generated always as identity primary key, qty int)"

@@ -6,7 +6,7 @@ import pytest
 
 from builders.articles import commands
 from builders.replicated_databases import ReplicatedDatabase
-from rowtide.replication.errors import SchemaChanged
+from rowtide.replication.errors.delivery import SchemaChanged
 from rowtide.replication.sync_types import SyncType
 
 LARGE = "select string_agg(md5(i::text), '') from generate_series(1, 2000) i"

@@ -9,21 +9,25 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.operations import Operation
 from rowtide.log.errors import LogStillRead
 from rowtide.replication.call_formats import CallFormat, Command
-from rowtide.replication.errors import (
+from rowtide.replication.errors.publishing import (
     ArticleExists,
     ArticleNeedsKey,
-    ArticleTableMissing,
     ArticleUnknown,
     NothingReadsLog,
-    NothingToSubscribe,
     PartitionImagesVary,
-    PasswordGiven,
-    ProcedureEndsTransaction,
-    ProcedureTaken,
-    ProcedureUnfit,
     PublicationExists,
     PublicationSubscribed,
     PublicationUnknown,
+)
+from rowtide.replication.errors.subscribers import (
+    ArticleTableMissing,
+    ProcedureEndsTransaction,
+    ProcedureTaken,
+    ProcedureUnfit,
+)
+from rowtide.replication.errors.subscribing import (
+    NothingToSubscribe,
+    PasswordGiven,
     SubscriptionExists,
     SubscriptionUnknown,
 )

@@ -15,12 +15,8 @@ from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from builders.replication_runs import running, wait_rows
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication import definitions
-from rowtide.replication.errors import (
-    CommandRefused,
-    DistributionRetentionInvalid,
-    NotADistributor,
-    SubscriptionDeactivated,
-)
+from rowtide.replication.errors.delivery import CommandRefused, SubscriptionDeactivated
+from rowtide.replication.errors.distribution import DistributionRetentionInvalid, NotADistributor
 from rowtide.replication.retention import deactivate_expired
 
 ORDERS = "create table orders (id int primary key, qty int)"

@@ -9,7 +9,8 @@ import pytest
 from builders.command_lines import rowtide
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from builders.replicated_files import ReplicatedFile
-from rowtide.replication.errors import ArticleUnknown, RowKeyInvalid
+from rowtide.replication.errors.comparing import RowKeyInvalid
+from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.inspection.row_places import RowPlace
 from rowtide.replication.sync_types import SyncType
 

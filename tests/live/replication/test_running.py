@@ -15,7 +15,7 @@ from builders.captured_databases import wait_until
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from builders.replication_runs import running, wait_rows
 from rowtide.databases.postgres.errors import ConnectionFailed
-from rowtide.replication.errors import CommandRefused, RowNotFound, SubscriptionsFailed
+from rowtide.replication.errors.delivery import CommandRefused, RowNotFound, SubscriptionsFailed
 
 ORDERS = "create table orders (id int primary key, qty int)"
 

@@ -9,14 +9,13 @@ from builders.replicated_files import ReplicatedFile
 from rowtide.core.operations import Operation
 from rowtide.replication.article_types import ArticleType
 from rowtide.replication.call_formats import parse_command
-from rowtide.replication.errors import (
+from rowtide.replication.errors.publishing import (
     ExecutionsNotLogged,
     ObjectNotFound,
     SchemaArticleUsesUnpublished,
-    ScriptRefused,
-    SubscriberTableExists,
     UpdatableCallRefused,
 )
+from rowtide.replication.errors.subscribers import ScriptRefused, SubscriberTableExists
 from rowtide.replication.sync_types import IfExists, SyncType
 
 ORDERS = (

@@ -16,7 +16,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.replication import definitions
 from rowtide.replication.articles import LeftOutColumn
-from rowtide.replication.errors import CopyUnreadable, SchemaChanged
+from rowtide.replication.errors.delivery import CopyUnreadable, SchemaChanged
 from rowtide.replication.sync_types import SyncType
 
 ORDERS = "create table orders (id int primary key, customer text, total int)"

@@ -10,7 +10,8 @@ from builders.command_lines import rowtide
 from builders.replicated_databases import ReplicatedDatabase, list_subscriptions, open_only_agent
 from builders.replicated_files import ReplicatedFile
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
-from rowtide.replication.errors import CommandRefused, SettingOutOfRange, SkipErrorsInvalid
+from rowtide.replication.errors.delivery import CommandRefused
+from rowtide.replication.errors.subscribing import SettingOutOfRange, SkipErrorsInvalid
 from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
 from rowtide.replication.sync_types import IfExists
 

@@ -8,7 +8,7 @@ from builders.command_lines import rowtide_process
 from builders.replicated_databases import ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile
 from rowtide.replication.distribution.watchers import SkippedCommand, Watchers
-from rowtide.replication.errors import BatchRefused, CommandRefused, RowNotFound
+from rowtide.replication.errors.delivery import BatchRefused, CommandRefused, RowNotFound
 
 ORDERS = "create table orders (id int primary key, qty int not null)"
 

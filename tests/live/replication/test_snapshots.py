@@ -21,14 +21,9 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.distribution.watchers import Watchers
-from rowtide.replication.errors import (
-    ArticleTableMissing,
-    CopyRefused,
-    LsnNotGiven,
-    LsnNotKept,
-    ProceduresMissing,
-    SubscriberTableExists,
-)
+from rowtide.replication.errors.delivery import CopyRefused
+from rowtide.replication.errors.subscribers import ArticleTableMissing, ProceduresMissing, SubscriberTableExists
+from rowtide.replication.errors.subscribing import LsnNotGiven, LsnNotKept
 from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.sync_types import IfExists, SyncType
 

@@ -15,7 +15,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.definitions import list_subscribed, list_subscriptions
 from rowtide.replication.distribution.batches import BatchLimits, Call
-from rowtide.replication.errors import CommandRefused, RowNotFound
+from rowtide.replication.errors.delivery import CommandRefused, RowNotFound
 from rowtide.replication.targets.sqlite.delivery import SqliteDelivery
 from rowtide.tracking import ChangeTracking, Storage
 

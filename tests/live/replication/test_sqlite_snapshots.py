@@ -8,7 +8,8 @@ import pytest
 
 from builders.replicated_databases import open_only_agent
 from builders.replicated_files import FileSubscriber, ReplicatedFile
-from rowtide.replication.errors import CopyRefused, SubscriberTableExists
+from rowtide.replication.errors.delivery import CopyRefused
+from rowtide.replication.errors.subscribers import SubscriberTableExists
 from rowtide.replication.sync_types import IfExists, SyncType
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text unique)"

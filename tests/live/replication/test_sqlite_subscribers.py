@@ -26,20 +26,18 @@ from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened
 from rowtide.replication.definitions import Subscription, list_subscriptions
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.watchers import Trouble, Watchers
-from rowtide.replication.errors import (
-    AgentReplaced,
+from rowtide.replication.errors.delivery import AgentReplaced
+from rowtide.replication.errors.subscribers import (
     ArticleTableMissing,
     ColumnAlters,
     NameShared,
     ProceduresUnsupported,
     SubscriberFileFailed,
     SubscriberFileReplaced,
-    SubscriberNotCleared,
     SubscriberUnprepared,
     SubscriberWithoutFile,
-    SubscriptionExists,
-    SubscriptionUnknown,
 )
+from rowtide.replication.errors.subscribing import SubscriberNotCleared, SubscriptionExists, SubscriptionUnknown
 from rowtide.replication.sync_types import SyncType
 from rowtide.replication.targets.sqlite.delivery import SqliteDelivery
 

@@ -13,7 +13,8 @@ from rowtide.core.operations import Operation
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import Affinity, stored_type
 from rowtide.replication.call_formats import CallFormat, Command
-from rowtide.replication.errors import ColumnAlters, CommandRefused
+from rowtide.replication.errors.delivery import CommandRefused
+from rowtide.replication.errors.subscribers import ColumnAlters
 from rowtide.replication.sync_types import SyncType
 
 NONE, SQL = Command(CallFormat.NONE), Command(CallFormat.SQL)

@@ -18,12 +18,8 @@ from builders.replicated_files import ReplicatedFile
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.definitions import list_subscribed
 from rowtide.replication.distribution.watchers import SkippedCommand, Watchers
-from rowtide.replication.errors import (
-    AgentReplaced,
-    BatchRefused,
-    PreparedTransactionsLacking,
-    StreamsUnsupported,
-)
+from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused
+from rowtide.replication.errors.subscribing import PreparedTransactionsLacking, StreamsUnsupported
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.targets.postgres.streams.delivery import StreamsDelivery
 

@@ -10,13 +10,8 @@ from psycopg import sql
 from builders.articles import commands
 from builders.replicated_databases import ReplicatedDatabase, list_subscriptions
 from builders.replicated_files import ReplicatedFile
-from rowtide.replication.errors import (
-    BatchRefused,
-    ConstraintsFound,
-    ConstraintsUnsupported,
-    ReplicationRoleRefused,
-    RowNotFound,
-)
+from rowtide.replication.errors.delivery import BatchRefused, RowNotFound
+from rowtide.replication.errors.subscribers import ConstraintsFound, ConstraintsUnsupported, ReplicationRoleRefused
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 
 PARENTS = "create table parents (id int primary key, name text)"

@@ -13,7 +13,8 @@ from builders.replicated_databases import ReplicatedDatabase
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import LogStillRead
 from rowtide.log.maintenance import truncate
-from rowtide.replication.errors import SubscriberAhead, SubscriberBehind, SubscriberUnprepared
+from rowtide.replication.errors.delivery import SubscriberAhead, SubscriberBehind
+from rowtide.replication.errors.subscribers import SubscriberUnprepared
 
 ORDERS = "create table orders (id int primary key, qty int)"
 PROGRESS = 'rowtide_subscriber."MSreplication_subscriptions"'

@@ -10,7 +10,8 @@ from builders.captured_databases import wait_until
 from builders.command_lines import rowtide
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from builders.replication_runs import running
-from rowtide.replication.errors import PublicationUnknown, RowNotFound
+from rowtide.replication.errors.delivery import RowNotFound
+from rowtide.replication.errors.publishing import PublicationUnknown
 from rowtide.replication.tracers import TracerArrival
 
 ORDERS = "create table orders (id int primary key, qty int)"

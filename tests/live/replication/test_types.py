@@ -12,7 +12,7 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.type_codes import SAME_IN_BINARY
 from rowtide.replication.call_formats import CallFormat, Command, parse_command
 from rowtide.replication.distribution import batches
-from rowtide.replication.errors import RowNotFound
+from rowtide.replication.errors.delivery import RowNotFound
 from rowtide.replication.sync_types import SyncType
 from rowtide.replication.targets.postgres import modes
 

@@ -8,7 +8,7 @@ import pytest
 
 from builders.command_lines import rowtide
 from builders.replicated_databases import ReplicatedDatabase
-from rowtide.replication.errors import PublicationUnknown
+from rowtide.replication.errors.publishing import PublicationUnknown
 
 ORDERS = "create table orders (id int primary key, qty int, note text, price numeric, seen timestamptz, ratio float8)"
 ROWS = (

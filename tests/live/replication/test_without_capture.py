@@ -37,14 +37,9 @@ from rowtide.log.errors import (
 )
 from rowtide.log.postgres import waiting
 from rowtide.log.postgres.lease import AdvisoryLease
-from rowtide.replication.errors import (
-    CaptureReadsLog,
-    ChangesLost,
-    LogStoreElsewhere,
-    LsnNotKept,
-    NothingReadsLog,
-    PublicationExists,
-)
+from rowtide.replication.errors.delivery import ChangesLost
+from rowtide.replication.errors.publishing import CaptureReadsLog, LogStoreElsewhere, NothingReadsLog, PublicationExists
+from rowtide.replication.errors.subscribing import LsnNotKept
 from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.subscribing.readers import keeping, remove_lost_readers
 from rowtide.replication.sync_types import SyncType

@@ -23,7 +23,7 @@ from rowtide.replication.articles import (
     encode_article,
 )
 from rowtide.replication.call_formats import CallFormat, Command
-from rowtide.replication.errors import (
+from rowtide.replication.errors.publishing import (
     ArticleNeedsKey,
     ArticleTooWide,
     ImagesNeeded,

@@ -6,7 +6,7 @@ import pytest
 
 from rowtide.core.operations import Operation
 from rowtide.replication.call_formats import DEFAULTS, CallFormat, Command, Part, formats_of, parse_command, parts_of
-from rowtide.replication.errors import CommandInvalid
+from rowtide.replication.errors.publishing import CommandInvalid
 
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
 CALL, SCALL, MCALL, XCALL = CallFormat.CALL, CallFormat.SCALL, CallFormat.MCALL, CallFormat.XCALL

@@ -37,7 +37,7 @@ from rowtide.health.postgres.reading import read_facts
 from rowtide.health.tracking_judgements import judge_tracking
 from rowtide.log.errors import DatabaseCopied, LogStoreNotWritable
 from rowtide.replication.articles import FEATURE as REPLICATION
-from rowtide.replication.errors import PublishedTableDropped
+from rowtide.replication.errors.delivery import PublishedTableDropped
 from rowtide.replication.status import ArticlesStatus
 from rowtide.tracking.postgres.system_tables import FORM
 

@@ -44,16 +44,16 @@ from rowtide.replication.distribution.encoding import Calls, encode, filtered
 from rowtide.replication.distribution.events import find_dropped, find_gap, find_token
 from rowtide.replication.distribution.origins import are_local
 from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand
-from rowtide.replication.errors import (
+from rowtide.replication.errors.delivery import (
     ArticleEnded,
     ArticleSuspended,
-    ChangeRefused,
     ChangesLost,
     SchemaChanged,
     SubscriberAhead,
     SubscriberBehind,
     SubscriptionDeactivated,
 )
+from rowtide.replication.errors.publishing import ChangeRefused
 from rowtide.replication.schema_changes import ColumnAdded, Followed
 from rowtide.replication.snapshot.copies import HandOver
 from rowtide.replication.tracers import record_arrival

@@ -17,7 +17,7 @@ from rowtide.log.membership import Altered, Event, Reshaped
 from rowtide.log.state import ManifestState, events_between
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.events import find_difference, list_added
-from rowtide.replication.errors import SchemaChanged
+from rowtide.replication.errors.delivery import SchemaChanged
 from rowtide.replication.schema_changes import (
     NOT_READ,
     NOT_REPLICATED,

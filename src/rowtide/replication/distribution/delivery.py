@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.lsn import Position
-from rowtide.replication.errors import CommandError
+from rowtide.replication.errors.delivery import CommandError
 
 if TYPE_CHECKING:
     from rowtide.log.state import Reader

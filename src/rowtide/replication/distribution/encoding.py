@@ -19,7 +19,7 @@ from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat, KeyUpdates, Part, parts_of
 from rowtide.replication.distribution.bitmaps import bitmap_texts
 from rowtide.replication.distribution.inserted_rows import InsertedRows
-from rowtide.replication.errors import ColumnNotLogged
+from rowtide.replication.errors.publishing import ColumnNotLogged
 from rowtide.replication.filters.transitions import find_transitions
 from rowtide.replication.filters.verdict import matches
 from rowtide.replication.snapshot.copies import ArticleCopy

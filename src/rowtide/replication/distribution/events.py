@@ -13,7 +13,7 @@ from rowtide.log.membership import Disabled, LeftOut, Traced
 from rowtide.log.state import Gap, ManifestState, events_between, skipped_between
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat
-from rowtide.replication.errors import ArticleEnded, ArticleSuspended, PublishedTableDropped
+from rowtide.replication.errors.delivery import ArticleEnded, ArticleSuspended, PublishedTableDropped
 
 
 def find_gap(state: ManifestState, from_position: Position, to_position: Position) -> Gap | None:

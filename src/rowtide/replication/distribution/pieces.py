@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rowtide.core.errors import RowtideError
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.skip_errors import SkipErrors
-from rowtide.replication.errors import CommandError
+from rowtide.replication.errors.delivery import CommandError
 
 _MOST = 1024
 

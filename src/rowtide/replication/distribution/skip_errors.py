@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from rowtide.core.errors import RowtideError
-from rowtide.replication.errors import CommandError, CommandRefused, RowNotFound, SkipErrorsInvalid
+from rowtide.replication.errors.delivery import CommandError, CommandRefused, RowNotFound
+from rowtide.replication.errors.subscribing import SkipErrorsInvalid
 
 _UNIQUE = ("23505", "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_ROWID")
 _CODES: Mapping[str, tuple[str, ...]] = {

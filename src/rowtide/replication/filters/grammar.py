@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from rowtide.databases.filters.cursor import Cursor
 from rowtide.databases.filters.reserved_words import RESERVED_WORDS
 from rowtide.databases.filters.tokens import FilterUnreadable, Token, TokenKind
-from rowtide.replication.errors import FilterMalformed
+from rowtide.replication.errors.publishing import FilterMalformed
 from rowtide.replication.filters.binding import NamedColumn
 from rowtide.replication.filters.conditions import (
     Comparator,

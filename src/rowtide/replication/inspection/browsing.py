@@ -25,7 +25,7 @@ from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.call_formats import CallFormat, Part, parts_of
 from rowtide.replication.distribution.batches import in_order
 from rowtide.replication.distribution.encoding import Arguments, Calls, encode
-from rowtide.replication.errors import ArticleUnknown
+from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.storage.store import Store
 
 

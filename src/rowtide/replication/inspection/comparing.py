@@ -29,7 +29,7 @@ from rowtide.replication.articles import Article
 from rowtide.replication.claims import list_claims
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.delivery import resume_position
-from rowtide.replication.errors import LogNotRead
+from rowtide.replication.errors.comparing import LogNotRead
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.moving import Move, NotComparable, find_position, require_between
 from rowtide.replication.schema_changes import bound

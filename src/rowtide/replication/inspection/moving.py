@@ -25,7 +25,7 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.alterations import AlteringTransaction, find_altering
 from rowtide.replication.distribution.encoding import Calls, encode
 from rowtide.replication.distribution.origins import are_local
-from rowtide.replication.errors import SchemaChanged
+from rowtide.replication.errors.delivery import SchemaChanged
 from rowtide.replication.schema_changes import ColumnDropped, ColumnRetyped
 from rowtide.replication.targets.fingerprints import EMPTY, Buckets, Fingerprint, Row, hash_row, key_of
 

@@ -24,7 +24,8 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import in_order
 from rowtide.replication.distribution.encoding import Calls, encode
 from rowtide.replication.distribution.origins import are_local
-from rowtide.replication.errors import ArticleUnknown, RowKeyInvalid
+from rowtide.replication.errors.comparing import RowKeyInvalid
+from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.inspection.comparing import Comparison, open_comparison, open_publisher
 from rowtide.replication.inspection.differences import (
     as_json,

@@ -18,7 +18,7 @@ from rowtide.log.catalogue import read_source
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.errors import ArticleUnknown
+from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all
 from rowtide.replication.inspection.moving import add_to_buckets, total

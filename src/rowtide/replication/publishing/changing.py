@@ -26,7 +26,7 @@ from rowtide.replication import definitions, joining
 from rowtide.replication.article_changes import ArticleChange, call_change, changed, needs_copy
 from rowtide.replication.articles import Article, as_member
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.errors import ArticleUnknown
+from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.publishing.recording import RecordedChange, run_recorded_change
 from rowtide.replication.sync_types import IfExists
 

@@ -31,7 +31,7 @@ from rowtide.replication.distributor import (
     record_place,
     schema_of,
 )
-from rowtide.replication.errors import (
+from rowtide.replication.errors.distribution import (
     DistributionElsewhere,
     DistributionMissing,
     DistributorUnreachable,

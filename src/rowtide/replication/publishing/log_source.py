@@ -17,7 +17,7 @@ from rowtide.log.postgres import provision
 from rowtide.log.postgres.provision import OpenedSource, Place, absolute
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.replication.articles import FEATURE
-from rowtide.replication.errors import LogStoreElsewhere, NothingReadsLog
+from rowtide.replication.errors.publishing import LogStoreElsewhere, NothingReadsLog
 
 
 def ensure_source(

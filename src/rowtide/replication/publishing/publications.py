@@ -26,7 +26,7 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.replication import definitions, joining, retention
 from rowtide.replication.articles import FEATURE, Article, ArticleRequest, as_member, define_article
 from rowtide.replication.distributor import distributor, is_elsewhere, record_place, schema_of
-from rowtide.replication.errors import (
+from rowtide.replication.errors.publishing import (
     ArticleExists,
     ArticleUnknown,
     PublicationExists,

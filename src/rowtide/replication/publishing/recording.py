@@ -21,7 +21,7 @@ from rowtide.log.postgres.membership import run_membership_change
 from rowtide.replication import definitions
 from rowtide.replication.articles import FEATURE, Article
 from rowtide.replication.distributor import distributor, is_elsewhere
-from rowtide.replication.errors import ArticleExists
+from rowtide.replication.errors.publishing import ArticleExists
 
 
 @dataclass(frozen=True, slots=True)

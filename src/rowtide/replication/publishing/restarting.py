@@ -24,7 +24,7 @@ from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.replication import definitions
 from rowtide.replication.articles import FEATURE, Article, as_member
-from rowtide.replication.errors import CaptureReadsLog
+from rowtide.replication.errors.publishing import CaptureReadsLog
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from rowtide.replication import definitions, schema_articles
 from rowtide.replication.article_types import ArticleType
 from rowtide.replication.articles import Article
 from rowtide.replication.distributor import distributor
-from rowtide.replication.errors import ExecutionsNotLogged, ObjectNotFound, SchemaArticleUsesUnpublished
+from rowtide.replication.errors.publishing import ExecutionsNotLogged, ObjectNotFound, SchemaArticleUsesUnpublished
 from rowtide.replication.schema_articles import SchemaArticle, list_schema_articles
 from rowtide.replication.snapshot.scripts import UsedObject, read_scripts, read_used
 from rowtide.replication.targets.kinds import kind_of

@@ -14,7 +14,7 @@ from rowtide.replication.articles import Article
 from rowtide.replication.custom_scripts import find_script
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.context import DeliveryContext
-from rowtide.replication.errors import CustomScriptFailed
+from rowtide.replication.errors.delivery import CustomScriptFailed
 from rowtide.replication.schema_changes import CustomSql, Followed
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
 

@@ -26,7 +26,8 @@ from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveredElsewhere
 from rowtide.replication.distributor import forget_companion
-from rowtide.replication.errors import DistributorUnreachable, SubscriptionDeactivated, SubscriptionsFailed
+from rowtide.replication.errors.delivery import SubscriptionDeactivated, SubscriptionsFailed
+from rowtide.replication.errors.distribution import DistributorUnreachable
 from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.retention import deactivate_expired
 from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors

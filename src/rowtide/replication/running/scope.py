@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.errors import SubscriberUnknown, SubscriptionUnknown
+from rowtide.replication.errors.subscribing import SubscriberUnknown, SubscriptionUnknown
 from rowtide.replication.targets.kinds import kind_of
 
 

@@ -31,7 +31,7 @@ from rowtide.replication.distribution.alterations import CopyNeeded, fold
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import AlterationRefused
 from rowtide.replication.distribution.watchers import DroppedTable, Trouble
-from rowtide.replication.errors import (
+from rowtide.replication.errors.delivery import (
     ArticleCopiedAgain,
     CopyRefused,
     CopyUnreadable,

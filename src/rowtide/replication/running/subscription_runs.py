@@ -16,7 +16,7 @@ from rowtide.core.lsn import Position
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand, Trouble
-from rowtide.replication.errors import AgentReplaced
+from rowtide.replication.errors.delivery import AgentReplaced
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.joining_agent import JoiningAgent, open_agent
 from rowtide.replication.running.subscription_agent import SubscriptionAgent

@@ -22,7 +22,7 @@ from rowtide.replication import definitions, history
 from rowtide.replication.articles import Article
 from rowtide.replication.claims import list_claims
 from rowtide.replication.definitions import Subscription, SubscriptionState
-from rowtide.replication.errors import ArticleEnded, ArticleSuspended, PublishedTableDropped
+from rowtide.replication.errors.delivery import ArticleEnded, ArticleSuspended, PublishedTableDropped
 from rowtide.replication.history import HistoricState, RunStatus
 from rowtide.replication.status.delivery import describe_joining
 from rowtide.replication.status.pending import count_pending

@@ -23,7 +23,8 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.delivery import JoiningArticle
 from rowtide.replication.distributor import distributor
-from rowtide.replication.errors import CopyUnreadable, SubscriptionDeactivated, SubscriptionUnknown
+from rowtide.replication.errors.delivery import CopyUnreadable, SubscriptionDeactivated
+from rowtide.replication.errors.subscribing import SubscriptionUnknown
 from rowtide.replication.schema_changes import Followed, as_alteration, follow
 from rowtide.replication.snapshot.needs import read_type_needs
 from rowtide.replication.snapshot.table_details import read_table_details

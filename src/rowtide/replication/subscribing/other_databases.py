@@ -17,15 +17,14 @@ from rowtide.databases.urls import parse_url
 from rowtide.replication import definitions
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.errors import (
+from rowtide.replication.errors.conflicts import (
     ForwardingUndecided,
-    SubscriberIsPublisher,
-    SubscriberKnownOtherwise,
     TableDeliveredAlready,
     TableDeliveredBack,
     TableDeliveredInRing,
     TableDeliveredTwice,
 )
+from rowtide.replication.errors.subscribing import SubscriberIsPublisher, SubscriberKnownOtherwise
 from rowtide.replication.targets.identity import DatabaseIdentity, Originators
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.postgres.identity import read_identity

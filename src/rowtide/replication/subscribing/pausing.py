@@ -14,7 +14,7 @@ from rowtide.log.catalogue import read_source
 from rowtide.log.ownership import open_own_manifest
 from rowtide.replication import definitions
 from rowtide.replication.definitions import Subscription, SubscriptionState
-from rowtide.replication.errors import SubscriptionDeactivated
+from rowtide.replication.errors.delivery import SubscriptionDeactivated
 from rowtide.replication.targets.kinds import kind_of
 
 

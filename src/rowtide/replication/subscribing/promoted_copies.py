@@ -20,7 +20,7 @@ from rowtide.log.postgres.provision import disown_source
 from rowtide.log.postgres.stream import ReplicationStream, StreamIdentity, TimelineFork
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.replication import definitions
-from rowtide.replication.errors import NotAPromotedCopy
+from rowtide.replication.errors.subscribing import NotAPromotedCopy
 from rowtide.replication.targets.postgres.subscriber import forget_copied
 
 _APPLICATION = "rowtide subscription"

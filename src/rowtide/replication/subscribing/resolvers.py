@@ -16,7 +16,12 @@ from rowtide.databases.urls import parse_url
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.errors import CommitTimesNotKept, ConflictsFixed, ConflictsNotDetectable, ConflictsUndecided
+from rowtide.replication.errors.conflicts import (
+    CommitTimesNotKept,
+    ConflictsFixed,
+    ConflictsNotDetectable,
+    ConflictsUndecided,
+)
 from rowtide.replication.subscribing.other_databases import Ends
 from rowtide.replication.subscription_settings import SubscriptionSettings
 

@@ -30,11 +30,11 @@ from rowtide.replication.articles import Article, as_copied
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.alterations import adds_none_since
 from rowtide.replication.distribution.skip_errors import SkipErrors
-from rowtide.replication.errors import (
-    CopyUnreadable,
+from rowtide.replication.errors.delivery import CopyUnreadable
+from rowtide.replication.errors.publishing import PublishedTableAltered
+from rowtide.replication.errors.subscribing import (
     LsnNotKept,
     NothingToSubscribe,
-    PublishedTableAltered,
     SubscriberNotCleared,
     SubscriptionExists,
 )

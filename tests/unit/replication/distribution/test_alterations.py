@@ -21,7 +21,7 @@ from rowtide.log.state import ManifestState
 from rowtide.replication.articles import Article, LeftOutColumn
 from rowtide.replication.distribution.alterations import AlteringTransaction, find_altering
 from rowtide.replication.distribution.events import find_difference, find_gap, list_added
-from rowtide.replication.errors import SchemaChanged
+from rowtide.replication.errors.delivery import SchemaChanged
 from rowtide.replication.schema_changes import ColumnDropped
 
 COLUMNS = [("id", "integer"), ("name", "text"), ("price", "numeric(10,2)")]

@@ -17,7 +17,7 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import KeyUpdates
 from rowtide.replication.distribution.encoding import Arguments, Calls, encode
-from rowtide.replication.errors import ColumnNotLogged
+from rowtide.replication.errors.publishing import ColumnNotLogged
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
 ORDERS = source_table([("id", "integer"), ("quantity", "integer"), ("note", "text")], name="orders")

@@ -13,7 +13,7 @@ from rowtide.core.operations import Operation
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.pieces import Failure, Pieces
 from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
-from rowtide.replication.errors import RowNotFound
+from rowtide.replication.errors.delivery import RowNotFound
 
 ORDERS = article()
 MISSING_ROWS = SkipErrors.parse("20598")

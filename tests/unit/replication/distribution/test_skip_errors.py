@@ -7,7 +7,8 @@ import pytest
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
-from rowtide.replication.errors import AgentReplaced, CommandRefused, RowNotFound, SkipErrorsInvalid
+from rowtide.replication.errors.delivery import AgentReplaced, CommandRefused, RowNotFound
+from rowtide.replication.errors.subscribing import SkipErrorsInvalid
 
 MISSING = RowNotFound(CommitLsn(100), 1, "public.orders", "id = 1", "update")
 

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from rowtide.replication.errors import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact
+from rowtide.replication.errors.publishing import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact
 from rowtide.replication.filters import FilterColumn, parse_filter
 
 TYPES = {

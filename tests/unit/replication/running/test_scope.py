@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.errors import SubscriberUnknown, SubscriptionUnknown
+from rowtide.replication.errors.subscribing import SubscriberUnknown, SubscriptionUnknown
 from rowtide.replication.running.scope import EVERYTHING, RunScope
 
 KNOWN = Subscription(1, "shop", "postgresql://west/copy", "guid", {})

@@ -9,7 +9,7 @@ from psycopg import sql
 
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_url
 from rowtide.databases.postgres.errors import RightMissing, translated
-from rowtide.replication.errors import ReplicationRoleRefused
+from rowtide.replication.errors.subscribers import ReplicationRoleRefused
 from rowtide.replication.sync_types import Constraints
 
 

@@ -16,7 +16,9 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.delivery import AlterationRefused, JoiningArticle, JoiningMoved, Progress
 from rowtide.replication.distribution.skip_errors import SkipErrors
-from rowtide.replication.errors import CommandError, CustomScriptFailed, OriginMissing, SubscriberTableInUse
+from rowtide.replication.errors.conflicts import OriginMissing
+from rowtide.replication.errors.delivery import CommandError, CustomScriptFailed
+from rowtide.replication.errors.subscribers import SubscriberTableInUse
 from rowtide.replication.schema_changes import CustomSql, Followed, SchemaChange
 from rowtide.replication.targets.postgres import alterations, origins
 from rowtide.replication.targets.postgres.calls import procedures

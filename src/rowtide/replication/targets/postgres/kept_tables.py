@@ -14,7 +14,7 @@ from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.widening import can_hold
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.call_formats import CallFormat
-from rowtide.replication.errors import SubscriberTablesUnfit
+from rowtide.replication.errors.subscribers import SubscriberTablesUnfit
 from rowtide.replication.sync_types import Constraints
 from rowtide.replication.targets.postgres.own_objects import list_foreign_keys
 

@@ -9,7 +9,7 @@ from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.call_runs import MAX_CALLS, Gatherer, Run
 from rowtide.replication.distribution.pieces import Pieces
 from rowtide.replication.distribution.skip_errors import SkipErrors
-from rowtide.replication.errors import CommandError
+from rowtide.replication.errors.delivery import CommandError
 from rowtide.replication.targets.postgres.sender import Sender
 from rowtide.replication.targets.postgres.table_relations import SetPlan
 

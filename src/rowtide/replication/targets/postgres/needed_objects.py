@@ -13,7 +13,7 @@ from psycopg import sql
 
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, quote_literal
-from rowtide.replication.errors import SubscriberLacks
+from rowtide.replication.errors.subscribers import SubscriberLacks
 from rowtide.replication.snapshot.needs import Need, NeedKind
 
 _CREATED = (NeedKind.COLLATION, NeedKind.ENUM, NeedKind.DOMAIN, NeedKind.COMPOSITE, NeedKind.RANGE)

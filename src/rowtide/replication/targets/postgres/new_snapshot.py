@@ -13,7 +13,8 @@ from rowtide.copying.chunks import uncut
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
-from rowtide.replication.errors import CopyRefused, SubscriberTableExists
+from rowtide.replication.errors.delivery import CopyRefused
+from rowtide.replication.errors.subscribers import SubscriberTableExists
 from rowtide.replication.schema_changes import Followed, TableRenamed
 from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.snapshot.table_details import TableDetails

@@ -16,7 +16,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.distribution.delivery import Progress
-from rowtide.replication.errors import SubscriberUnprepared
+from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.identity import Originators
 from rowtide.replication.targets.postgres import origins, restorations

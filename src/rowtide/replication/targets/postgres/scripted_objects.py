@@ -9,7 +9,7 @@ from psycopg import sql
 
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.replication.article_types import ArticleType
-from rowtide.replication.errors import ScriptRefused
+from rowtide.replication.errors.subscribers import ScriptRefused
 from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.needed_objects import make_schema

@@ -20,7 +20,7 @@ from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, 
 from rowtide.replication.distribution.encoding import Arguments
 from rowtide.replication.distribution.inserted_rows import InsertedRows
 from rowtide.replication.distribution.pieces import Failure
-from rowtide.replication.errors import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
+from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures, wide_rows
 from rowtide.replication.targets.postgres.calls.array_literals import array_literal

@@ -23,7 +23,7 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.errors import AgentReplaced, CopyRefused, CustomScriptFailed
+from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
 from rowtide.replication.schema_changes import CustomSql, Followed
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus

@@ -16,13 +16,8 @@ from rowtide.databases.urls import parse_url
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.errors import (
-    ArticleTableMissing,
-    NameNotHeld,
-    PasswordGiven,
-    ProceduresMissing,
-    ProcedureTaken,
-)
+from rowtide.replication.errors.subscribers import ArticleTableMissing, NameNotHeld, ProceduresMissing, ProcedureTaken
+from rowtide.replication.errors.subscribing import PasswordGiven
 from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.new_subscription import NewSubscription
 from rowtide.replication.targets.postgres import origins, progress, restorations

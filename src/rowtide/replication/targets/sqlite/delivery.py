@@ -23,7 +23,13 @@ from rowtide.replication.distribution.delivery import (
 )
 from rowtide.replication.distribution.encoding import Arguments
 from rowtide.replication.distribution.skip_errors import SkipErrors
-from rowtide.replication.errors import AgentReplaced, CommandError, CommandRefused, CustomScriptFailed, RowNotFound
+from rowtide.replication.errors.delivery import (
+    AgentReplaced,
+    CommandError,
+    CommandRefused,
+    CustomScriptFailed,
+    RowNotFound,
+)
 from rowtide.replication.schema_changes import ColumnRetyped, CustomSql, Followed
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.altering import ChangeNotMade, follow

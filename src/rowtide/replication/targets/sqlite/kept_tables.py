@@ -15,7 +15,7 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import affinity, stored_type
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.call_formats import CallFormat
-from rowtide.replication.errors import SubscriberTablesUnfit
+from rowtide.replication.errors.subscribers import SubscriberTablesUnfit
 from rowtide.replication.targets.sqlite.restorations import Restoration
 
 

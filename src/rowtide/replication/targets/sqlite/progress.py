@@ -13,7 +13,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.distribution.delivery import JoiningArticle, Progress
-from rowtide.replication.errors import SubscriberUnprepared
+from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.new_subscription import NewSubscription
 from rowtide.replication.targets.sqlite import restorations

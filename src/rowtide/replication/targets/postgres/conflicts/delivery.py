@@ -30,15 +30,15 @@ from rowtide.replication.distribution.delivery import (
     JoiningMoved,
     Progress,
 )
-from rowtide.replication.errors import (
+from rowtide.replication.errors.conflicts import ConflictFound
+from rowtide.replication.errors.delivery import (
     AgentReplaced,
     BatchRefused,
     CommandError,
     CommandRefused,
-    ConflictFound,
     CustomScriptFailed,
-    SubscriberTableInUse,
 )
+from rowtide.replication.errors.subscribers import SubscriberTableInUse
 from rowtide.replication.schema_changes import Followed, SchemaChange
 from rowtide.replication.targets.postgres import alterations, progress
 from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, statements

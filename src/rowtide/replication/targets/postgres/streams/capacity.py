@@ -8,7 +8,7 @@ import psycopg
 from psycopg import sql
 
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication.errors import PreparedTransactionsLacking
+from rowtide.replication.errors.subscribing import PreparedTransactionsLacking
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import connect

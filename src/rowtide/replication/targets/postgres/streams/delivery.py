@@ -22,7 +22,7 @@ from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.delivery import BatchUndone, Delivery, JoiningArticle, Progress
-from rowtide.replication.errors import CommandError
+from rowtide.replication.errors.delivery import CommandError
 from rowtide.replication.schema_changes import Followed
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.delivery import PostgresDelivery, set_origin

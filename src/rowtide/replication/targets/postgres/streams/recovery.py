@@ -18,7 +18,7 @@ from psycopg import errors, sql
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.distribution.delivery import Progress
-from rowtide.replication.errors import SubscriberUnprepared
+from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.streams.prepared import Settled, list_prepared, settle

@@ -14,7 +14,7 @@ from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, tra
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
-from rowtide.replication.errors import AgentReplaced, BatchRefused
+from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused
 from rowtide.replication.targets.postgres.modes import Mode
 from rowtide.replication.targets.postgres.pipeline import Refused
 from rowtide.replication.targets.postgres.sender import Sender

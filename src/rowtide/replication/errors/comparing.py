@@ -1,0 +1,76 @@
+"""Errors of comparing rows and repairing them: SQL Server's numbers where it has one, else 7xxx."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import Invalid, Retryable, RowtideError, numbered
+
+
+@numbered
+class ValidationFailed(RowtideError):
+    """Rows at subscribers differ from the published rows (SQL Server: 20574)."""
+
+    number = 20574
+    fact = "{failed} of {count} articles at subscribers of {publication} differ from the published rows"
+    hint = "Run `rowtide replication validate --differences`, which lists the rows that differ."
+    publication: str
+    failed: int
+    count: int
+
+
+@numbered
+class ArticlesNotCompared(Retryable):
+    """Some articles could not be compared: the reasons are listed."""
+
+    number = 7235
+    fact = "{count} articles at subscribers of {publication} could not be compared with the published rows: {reasons}"
+    hint = "Validate again once everything is delivered; --wait waits for it."
+    publication: str
+    count: int
+    reasons: str
+
+
+@numbered
+class SubscriberRowsDiffer(RowtideError):
+    """Rows at subscribers differ from the published rows, which are listed."""
+
+    number = 7237
+    fact = "{count} rows at subscribers of {publication} differ from the published ones"
+    hint = "Run `rowtide replication validate --repair`, or `rowtide replication reinitialize`, which copies all rows."
+    publication: str
+    count: int
+
+
+@numbered
+class RowsNotRepaired(RowtideError):
+    """Rows at subscribers still differ from the published rows after a repair."""
+
+    number = 7238
+    fact = "{count} rows at subscribers of {publication} were not repaired: {extra} extra, {refused} refused"
+    hint = "--delete-extra deletes extra rows, which may be what others are refused for; the reasons are listed."
+    publication: str
+    count: int
+    extra: int
+    refused: int
+
+
+@numbered
+class RowKeyInvalid(Invalid):
+    """A row is looked for by something else than its key."""
+
+    number = 7239
+    fact = "no row of {table} can be found by {key}: {reason}"
+    hint = "Give one value for each column of the primary key, in its order: rowtide replication row TABLE KEY..."
+    table: str
+    key: str
+    reason: str
+
+
+@numbered
+class LogNotRead(Retryable):
+    """A process holds the right to read the log, but does not read it."""
+
+    number = 7236
+    fact = "the log was not read beyond LSN {position} for {seconds} s"
+    hint = "`rowtide replication status` tells what keeps it from being read."
+    position: str
+    seconds: int

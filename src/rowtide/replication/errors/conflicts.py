@@ -1,0 +1,189 @@
+"""Errors of loops between databases, and of conflicts: SQL Server's numbers where it has one, else 7xxx."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import AlreadyExists, Invalid, Retryable, RowtideError, numbered
+from rowtide.core.lsn import CommitLsn
+
+
+@numbered
+class TableDeliveredAlready(AlreadyExists):
+    """A subscriber's table can receive only one article."""
+
+    number = 7162
+    fact = "{table} of {subscriber} already receives changes from publication {publication}"
+    hint = "Drop that subscription first, or publish the table in only one of the publications."
+    table: str
+    subscriber: str
+    publication: str
+
+
+@numbered
+class TableDeliveredBack(Invalid):
+    """With --forward, a subscriber that publishes the table to this database would get its own changes back."""
+
+    number = 7163
+    fact = "{subscriber} publishes {table} to this database: forwarded, its changes would come back"
+    hint = "Leave out --forward: only this database's own changes are delivered then."
+    subscriber: str
+    table: str
+
+
+@numbered
+class TableDeliveredInRing(Invalid):
+    """Publications form a ring of databases, in which changes would circulate."""
+
+    number = 7171
+    fact = "{table} is delivered back to this database by way of {path}: changes would circulate"
+    hint = (
+        "Break the ring with `rowtide replication drop-subscription` at one of these databases, or add subscriptions "
+        "without --forward between all of them."
+    )
+    table: str
+    path: str
+
+
+@numbered
+class TableDeliveredTwice(Invalid):
+    """A subscriber would get the same changes by two ways."""
+
+    number = 7246
+    fact = "{subscriber} already receives the same changes of {table} by another subscription"
+    hint = "Leave out --forward, or drop the other subscription: each change must arrive by one way only."
+    table: str
+    subscriber: str
+
+
+@numbered
+class ForwardingUndecided(Invalid):
+    """The publisher receives changes of a table, and nothing says whether the subscriber is to get them."""
+
+    number = 7247
+    fact = "this database receives changes of {table} from others, which {subscriber} does not get from there"
+    hint = (
+        "Add --forward to deliver them too, as in a chain; subscribe it to those databases first; or add --no-forward "
+        "if it is to lack them."
+    )
+    table: str
+    subscriber: str
+
+
+@numbered
+class TriggersUnsent(Invalid):
+    """What a subscriber's triggers write in delivered transactions is not sent by its own publications."""
+
+    number = 7249
+    fact = "{triggers} would write in delivered transactions, which the publications of {subscriber} do not send"
+    hint = (
+        "Add the subscription with --constraints not-for-replication, or drop the triggers. What the publisher's "
+        "triggers write is delivered."
+    )
+    triggers: str
+    subscriber: str
+
+
+@numbered
+class OriginMissing(RowtideError):
+    """A session that delivers has no replication origin: PostgreSQL's own subscriptions take its changes for local."""
+
+    number = 7248
+    fact = "delivery to {subscriber} has no replication origin: {reason}"
+    hint = (
+        "rowtide's own publications are not affected. For subscriptions with `origin = none`, a superuser has to grant "
+        "execute on pg_replication_origin_create, pg_replication_origin_session_setup and "
+        "pg_replication_origin_xact_reset to the role, or to raise max_replication_slots."
+    )
+    subscriber: str
+    reason: str
+
+
+@numbered
+class ConflictFound(RowtideError):
+    """A delivered change meets another one at the subscriber (SQL Server: 22815)."""
+
+    number = 22815
+    fact = (
+        "conflict of type {kind} at {subscriber} in {table} with key {key} (command {command_id} of the transaction at "
+        "LSN {lsn})"
+    )
+    hint = (
+        "`rowtide replication conflicts {publication}` has both rows. Run `rowtide replication change-subscription "
+        "{publication} --conflicts apply`, or `skip`, and `resume`; and set it to stop again once it is delivered."
+    )
+    lsn: CommitLsn
+    command_id: int
+    kind: str
+    table: str
+    key: str
+    subscriber: str
+    publication: str
+
+
+@numbered
+class ConflictsNotDetectable(Invalid):
+    """Conflicts of an article cannot be detected."""
+
+    number = 7250
+    fact = "conflicts of {table} cannot be detected: {reason}"
+    hint = "Publish it as whole rows with its key, without row filter and custom procedures; or add --conflicts none."
+    table: str
+    reason: str
+
+
+@numbered
+class ConflictsUndecided(Invalid):
+    """The opposite subscription does not look for conflicts."""
+
+    number = 7251
+    fact = "{subscriber} delivers {table} to this database, and nothing says what is done about conflicts there"
+    hint = (
+        "First run `rowtide replication change-subscription --conflicts stop` there, or with another resolver; "
+        "or add --conflicts none if no row is changed at both."
+    )
+    table: str
+    subscriber: str
+
+
+@numbered
+class CommitTimesNotKept(Invalid):
+    """Last commit time needs the commit times of rows."""
+
+    number = 7253
+    fact = "the server of {database} does not keep commit times"
+    hint = "Run `alter system set track_commit_timestamp = on` as a superuser and restart the server, at both ends."
+    database: str
+
+
+@numbered
+class OriginNeeded(Retryable):
+    """Last commit time needs a replication origin of the session."""
+
+    number = 7254
+    fact = "delivery to {subscriber} has no replication origin: {reason}"
+    hint = (
+        "A superuser has to grant execute on pg_replication_origin_create, pg_replication_origin_session_setup and "
+        "pg_replication_origin_xact_setup to the role, or to raise max_active_replication_origins (up to PostgreSQL "
+        "17 max_replication_slots). Another agent of the subscription may still have it."
+    )
+    subscriber: str
+    reason: str
+
+
+@numbered
+class ClockSkewed(RowtideError):
+    """The publisher's clock is so far ahead that the last commit time says nothing."""
+
+    number = 7255
+    fact = "the publisher has committed {ahead_s:.1f} s ahead of the clock of {subscriber}"
+    hint = "Set the servers' clocks by NTP, then run `rowtide replication resume`."
+    subscriber: str
+    ahead_s: float
+
+
+@numbered
+class ConflictsFixed(Invalid):
+    """A subscription that looks for conflicts has no procedures, and goes on looking for them."""
+
+    number = 7252
+    fact = "the subscription cannot stop looking for conflicts"
+    hint = "Choose stop, apply, skip or last-commit-time; or drop the subscription and add it again."

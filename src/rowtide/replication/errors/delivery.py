@@ -1,0 +1,245 @@
+"""Errors of copies and of delivery: SQL Server's numbers where it has one, else 7xxx."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import DataLoss, Invalid, NotFound, RowtideError, numbered
+from rowtide.core.lsn import CommitLsn
+
+
+@numbered
+class CustomScriptFailed(RowtideError):
+    """The custom script of an article failed after a schema change, of which nothing was applied."""
+
+    number = 7261
+    fact = "custom script {script} of {table} failed with the schema change of the transaction at LSN {lsn}: {reason}"
+    hint = (
+        "Register a corrected one: `rowtide replication register-custom-scripting … --from {lsn}`. Then run "
+        "`rowtide replication resume`, or `run`."
+    )
+    script: str
+    table: str
+    lsn: str
+    reason: str
+
+
+@numbered
+class AgentReplaced(RowtideError):
+    """Another agent has taken over this subscription."""
+
+    number = 7113
+    fact = "another agent has taken over delivery to {subscriber} ({found})"
+    hint = "`rowtide replication status` lists the process that delivers it; a run continues once that one has ended."
+    subscriber: str
+    found: str
+
+
+@numbered
+class RowNotFound(NotFound):
+    """The row to be updated or deleted does not exist at the subscriber (SQL Server: 20598)."""
+
+    number = 20598
+    fact = (
+        "the row with key {key} of {table} was not found at the subscriber when applying {command} "
+        "(command {command_id} of the transaction at LSN {lsn})"
+    )
+    hint = "The row was changed at the subscriber. Restore it there; delivery then resumes with this command."
+    lsn: CommitLsn
+    command_id: int
+    table: str
+    key: str
+    command: str
+
+
+@numbered
+class CommandRefused(RowtideError):
+    """The subscriber refused a command."""
+
+    number = 7114
+    fact = (
+        "the subscriber refused {command} of {table} with key {key} ({sqlstate}): {reason} "
+        "(command {command_id} of the transaction at LSN {lsn})"
+    )
+    hint = "Fix the cause at the subscriber; delivery then resumes with this command."
+    lsn: CommitLsn
+    command_id: int
+    table: str
+    key: str
+    command: str
+    sqlstate: str
+    reason: str
+
+
+CommandError = RowNotFound | CommandRefused
+"""An error of one command."""
+
+
+@numbered
+class BatchRefused(RowtideError):
+    """The commit of a batch failed: a deferred constraint was violated."""
+
+    number = 7110
+    fact = "the subscriber refused to commit a batch ({sqlstate}): {reason}"
+    hint = "Fix the cause at the subscriber, such as a violated deferred constraint; delivery then repeats the batch."
+    sqlstate: str
+    reason: str
+
+
+@numbered
+class SchemaChanged(RowtideError):
+    """A published table was altered in a way that its subscriber cannot be: delivery stops before the change."""
+
+    number = 7116
+    fact = "delivery stopped before LSN {lsn}: {change} in published table {table}"
+    hint = "Run `rowtide replication reinitialize`, which copies the tables again."
+    table: str
+    lsn: str
+    change: str
+
+
+@numbered
+class ArticleSuspended(DataLoss):
+    """A row of a published table cannot be sent, or the subscriber cannot store it; other tables continue."""
+
+    number = 7166
+    fact = "published table {table} is suspended from the transaction at LSN {lsn} on: {reason}"
+    hint = "Once the row is gone, copy the table with `rowtide replication reinitialize --article`; others continue."
+    table: str
+    lsn: str
+    reason: str
+
+
+@numbered
+class PublishedTableDropped(RowtideError):
+    """A published table was dropped at the publisher; other tables continue."""
+
+    number = 7164
+    fact = "published table {table} was dropped at the publisher; the subscriber keeps its rows"
+    hint = (
+        "A new table of that name is not published: drop the article with `rowtide replication drop-article`, "
+        "and add it again."
+    )
+    table: str
+
+
+@numbered
+class ArticleCopiedAgain(RowtideError):
+    """A published table was altered in a way that the log does not tell; it is copied again, and others continue."""
+
+    number = 7202
+    fact = "published table {table} is copied again from LSN {lsn} on: {reason}"
+    hint = "Other tables are delivered meanwhile; `rowtide replication status` says how far the copy is."
+    table: str
+    lsn: str
+    reason: str
+
+
+ArticleEnded = PublishedTableDropped | ArticleSuspended | ArticleCopiedAgain
+
+
+@numbered
+class ChangesLost(DataLoss):
+    """Changes are missing: a transaction was skipped, or the log was restarted."""
+
+    number = 7117
+    fact = "delivery stopped at LSN {lsn}, where changes are missing from the log: {reason}"
+    hint = "Run `rowtide replication reinitialize`, which copies the tables again."
+    lsn: str
+    reason: str
+
+
+@numbered
+class SubscriberBehind(DataLoss):
+    """The subscriber needs changes that the log store no longer has."""
+
+    number = 7118
+    fact = "{subscriber} needs the changes from LSN {needed} on, but the log store begins at {low}"
+    hint = "Run `rowtide replication reinitialize`, which copies the tables again."
+    subscriber: str
+    needed: str
+    low: str
+
+
+@numbered
+class SubscriberAhead(DataLoss):
+    """The subscriber has changes that the log store lacks.
+
+    The publisher or the log store was restored from a backup.
+    """
+
+    number = 7128
+    fact = "{subscriber} has the changes up to LSN {delivered}, but the log was read only up to LSN {read}"
+    hint = (
+        "The publisher or the log store may have been restored from a backup. Run `rowtide replication reinitialize`, "
+        "which copies the tables as they are now."
+    )
+    subscriber: str
+    delivered: str
+    read: str
+
+
+@numbered
+class SubscriptionsFailed(RowtideError):
+    """Several subscriptions of a run stopped, each with its own error."""
+
+    number = 7150
+    fact = "{count} subscriptions stopped with an error: {named}"
+    hint = "Resolve each error, and run again."
+    count: int
+    named: str
+
+
+@numbered
+class SubscriptionDeactivated(DataLoss):
+    """A subscription was behind for longer than the retention (SQL Server: 21011)."""
+
+    number = 21011
+    fact = (
+        "the subscription of {subscriber} to {publication} was deactivated: "
+        "its oldest undelivered change exceeds the retention"
+    )
+    hint = (
+        "Run `rowtide replication reinitialize`, which copies its tables again. `change-distribution "
+        "--max-retention-hours` keeps undelivered changes longer."
+    )
+    publication: str
+    subscriber: str
+
+
+@numbered
+class CopyUnreadable(RowtideError):
+    """A published table could not be read for a snapshot."""
+
+    number = 7130
+    fact = "published table {table} could not be copied: {reason}"
+    hint = (
+        "Grant select on it to the agent's role. If the table was altered, drop the subscription and the article, "
+        "and add them again."
+    )
+    table: str
+    reason: str
+
+
+@numbered
+class CopyRefused(RowtideError):
+    """The subscriber refused rows of a snapshot, or the constraints created after them."""
+
+    number = 7131
+    fact = "the subscriber refused the snapshot of {table} ({sqlstate}): {reason}"
+    hint = (
+        "Fix the cause at the subscriber, and the copy resumes; "
+        "or drop the subscription and add it again with --if-exists drop."
+    )
+    table: str
+    sqlstate: str
+    reason: str
+
+
+@numbered
+class JoiningRefused(Invalid):
+    """The subscriber refuses to make a copied article one of its subscription's; the others go on."""
+
+    number = 7200
+    fact = "table {table} is copied, but does not join its subscription, because the subscriber refuses it: {reason}"
+    hint = "Remove the cause at the subscriber, then run `rowtide replication resume`."
+    table: str
+    reason: str

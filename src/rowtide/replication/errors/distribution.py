@@ -1,0 +1,62 @@
+"""Errors of the distribution database: SQL Server's numbers where it has one, else 7xxx."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import AlreadyExists, Invalid, NotFound, Retryable, numbered
+
+
+@numbered
+class DistributorUnreachable(Retryable):
+    """The distribution database, which is not the publisher, cannot be reached."""
+
+    number = 7263
+    fact = "the distribution database {url} cannot be reached: {reason}"
+    hint = "Start it, or check network and password; `rowtide replication move-distribution` names another place."
+    url: str
+    reason: str
+
+
+@numbered
+class DistributionElsewhere(AlreadyExists):
+    """The database has its distribution database at another place."""
+
+    number = 7264
+    fact = "the distribution database of {database} is {found}, not {wanted}"
+    hint = "Omit --distribution-db, or move it: `rowtide replication move-distribution`."
+    database: str
+    found: str
+    wanted: str
+
+
+@numbered
+class DistributionMissing(NotFound):
+    """Where the distribution database is recorded to be there is none."""
+
+    number = 7265
+    fact = "there is no distribution database of this publisher at {url} (schema {schema})"
+    hint = (
+        "Repeat an interrupted `rowtide replication add-publication` or `drop-publication`; or restore a dump of it, "
+        "and name its place by `rowtide replication move-distribution`."
+    )
+    url: str
+    schema: str
+
+
+@numbered
+class NotADistributor(NotFound):
+    """The database has no publications, and so no retention."""
+
+    number = 7151
+    fact = "the database {database} has no publications"
+    hint = "Create one first with `rowtide replication add-publication`."
+    database: str
+
+
+@numbered
+class DistributionRetentionInvalid(Invalid):
+    """A retention is at least one hour."""
+
+    number = 7152
+    fact = "a retention of {hours} hours is not valid"
+    hint = "Use a whole number of hours, at least 1; the default is 72."
+    hours: int
