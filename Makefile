@@ -10,8 +10,8 @@ BENCH_LOCK := benchmarks/requirements.lock
 BENCH_INSTALLED := .venv/installed-bench
 COMPILE := pip compile --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
-# Three on two cores: a third of the time tests wait for a server, a process or the disk.
-IN_PARALLEL := -n 3 --dist loadscope
+# Four on two cores: a third of the time tests wait for a server, a process or the disk.
+IN_PARALLEL := -n 4 --dist loadscope
 WITHOUT_SERVERS := not live and not spark and not soak and not exhaustive
 
 # Whatever Python environment make was called from, only .venv is used.

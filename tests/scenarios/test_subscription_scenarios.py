@@ -94,6 +94,7 @@ def begin_copy(replicated: ReplicatedDatabase) -> None:
         agent.step()
 
 
+@pytest.mark.exhaustive
 def test_pg_004_subscription_reinitialized_in_its_copy_completes(
     replicated: ReplicatedDatabase,
 ) -> None:

@@ -55,6 +55,7 @@ def test_what_is_no_backlog_is_left_to_the_agents(replicated: ReplicatedDatabase
     assert replicated.subscriber.execute("select count(*) from orders") == [(0,)]
 
 
+@pytest.mark.exhaustive
 def test_a_task_copies_what_a_subscriber_lacks_too(replicated: ReplicatedDatabase, spark: SparkSession) -> None:
     replicated.publish(ORDERS, "insert into orders select i, 1 from generate_series(1, 500) i", orders={})
     replicated.subscribe(SyncType.AUTOMATIC)

@@ -151,6 +151,7 @@ def test_failing_devices_do_not_affect_others_and_are_reported(fleet: Fleet, rea
     assert fleet.path("untracked") not in changes.anchors
 
 
+@pytest.mark.exhaustive
 def test_what_a_device_gave_before_it_failed_is_left_out(fleet: Fleet, reader: Reader) -> None:
     fill = f"{INSERT} (1, 'sound', 1)"
     many = (

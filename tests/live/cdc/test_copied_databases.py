@@ -205,6 +205,7 @@ def test_a_copied_publisher_leaves_the_subscriber_alone(replicated: ReplicatedDa
     replicated.require_equal("item")
 
 
+@pytest.mark.exhaustive
 def test_a_copied_subscriber_is_delivered_nothing(replicated: ReplicatedDatabase, server: EmbeddedServer) -> None:
     replicated.begin(TABLES[0], item={})
     replicated.publisher.execute("insert into item values (1, 'one')")

@@ -102,6 +102,7 @@ def test_a_file_that_only_a_task_sees_is_not_committed(
     assert by_spark.values("public_item", "id", "name") == PUBLISHED
 
 
+@pytest.mark.exhaustive
 def test_rows_that_the_log_does_not_have_are_not_committed(
     written: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -294,6 +294,7 @@ def test_redone_cycle_ends_where_it_was_recorded(captured: CapturedDatabase) -> 
     assert captured.values("public_item", "id") == [(2, 1), (2, 2)]
 
 
+@pytest.mark.exhaustive
 def test_rows_of_a_disabled_instance_are_removed(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key)")
     captured.enable("item")

@@ -196,6 +196,7 @@ def test_what_a_savepoint_took_back_is_not_there(written: Written) -> None:
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_prepared_transaction_is_there_when_it_commits(written: Written) -> None:
     assert [after for _, _, after in written.changes["prepared"]] == [["0", "between"], ["4", "kept"]]
 

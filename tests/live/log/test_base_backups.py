@@ -144,6 +144,7 @@ def test_capture_is_refused_at_the_copy(servers: Servers, command: tuple[str, ..
     servers["captured"].require_next_row_read()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "command",
     [

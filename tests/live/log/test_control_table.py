@@ -239,6 +239,7 @@ def test_broken_announcement_stops_its_transaction_until_skipped(item: LoggedDat
     assert item.inserted() == ["1", "3"]
 
 
+@pytest.mark.exhaustive
 def test_large_messages_of_an_application_do_not_stop_reading(item: LoggedDatabase) -> None:
     item.enable("item")
     item.execute(

@@ -115,6 +115,7 @@ def test_undecodable_bytes_are_values_but_an_error_in_names(each_server: Embedde
         assert logged.inserted(1) == [MARKED + "stra\xdfe".encode("latin-1").hex()]
 
 
+@pytest.mark.exhaustive
 def test_what_a_subscriber_cannot_hold_is_named(each_server: EmbeddedServer, logged: LoggedDatabase) -> None:
     logged.execute(
         "create table plain (id int primary key, v text, w text)", 'create table "улица" (id int primary key)'

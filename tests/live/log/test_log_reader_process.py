@@ -58,6 +58,7 @@ def test_a_script_without_main_guard_runs_once(published: ReplicatedFile, tmp_pa
     assert runs.read_text() == "a run of the script\n"
 
 
+@pytest.mark.exhaustive
 def test_a_program_without_a_file_reads_the_log_too(published: ReplicatedFile, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     command = [sys.executable, "-", published.publisher.url, str(runs)]

@@ -221,6 +221,7 @@ def test_another_lake_than_the_databases_is_not_switched(enabled: LoggedDatabase
         connect(enabled.url).switch_lake(str(tmp_path / "another"), str(tmp_path / "moved"))
 
 
+@pytest.mark.exhaustive
 def test_a_database_restored_to_before_the_move_follows(enabled: LoggedDatabase, tmp_path: Path) -> None:
     switch(enabled, tmp_path / "moved")
     enabled.execute(f"update rowtide.source set lake = '{enabled.lake}', log_store = '{enabled.lake}/log'")

@@ -140,6 +140,7 @@ def test_random_histories_agree_with_array_and_single_calls(
     assert count_array_calls(replicated.subscriber) > 10
 
 
+@pytest.mark.exhaustive
 def test_missing_row_in_a_run_is_named_and_the_run_rolled_back(
     replicated: ReplicatedDatabase,
 ) -> None:

@@ -58,6 +58,7 @@ def test_all_rows_come_without_the_filter(shop: ReplicatedDatabase) -> None:
     require_items(shop)
 
 
+@pytest.mark.exhaustive
 def test_commands_are_changed_without_a_copy(shop: ReplicatedDatabase) -> None:
     commands = {Operation.UPDATE: Command(CallFormat.XCALL), Operation.DELETE: Command(CallFormat.XCALL)}
     assert shop.replication.find_copying("shop", "items", commands=commands) == ()
@@ -98,6 +99,7 @@ def test_dropped_column_may_be_not_null(replicated: ReplicatedDatabase) -> None:
     assert replicated.subscriber.execute("select qty from items where id = 200") == [(None,)]
 
 
+@pytest.mark.exhaustive
 def test_column_is_added_with_its_values(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ITEMS, FILLED, items={"columns": ("id", "qty")})
     replicated.subscribe(SyncType.AUTOMATIC)

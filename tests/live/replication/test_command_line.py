@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from builders.command_lines import rowtide, rowtide_process
 from builders.replicated_databases import ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile, declare
@@ -48,6 +50,7 @@ def test_a_table_is_published_subscribed_to_and_delivered(replicated: Replicated
     replication("drop-publication", "shop")
 
 
+@pytest.mark.exhaustive
 def test_a_file_is_subscribed_delivered_to_and_dropped(replicated_file: ReplicatedFile) -> None:
     url, subscriber = replicated_file.publisher.url, replicated_file.subscriber.url
     replicated_file.publish(ORDERS, orders={})
@@ -97,6 +100,7 @@ def test_a_run_in_a_database_that_is_not_enabled_says_so(replicated: ReplicatedD
     rowtide("replication", "run", "--once", "--db", replicated.publisher.url).require_error(22901)
 
 
+@pytest.mark.exhaustive
 def test_subscription_pauses_and_resumes_and_names_its_failure(
     replicated: ReplicatedDatabase,
 ) -> None:

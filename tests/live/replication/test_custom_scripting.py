@@ -79,6 +79,7 @@ def test_script_that_ends_the_transaction_is_refused(with_procedure: ReplicatedD
         with_procedure.deliver()
 
 
+@pytest.mark.exhaustive
 def test_function_writes_the_script(with_procedure: ReplicatedDatabase) -> None:
     replication, form = with_procedure.replication, f"{write_form.__module__}:{write_form.__name__}"
     replication.register_custom_scripting(PUBLICATION, "orders", python=form)

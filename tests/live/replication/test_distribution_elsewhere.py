@@ -145,6 +145,7 @@ def test_last_publication_leaves_nothing_at_either_place(
     assert delivered.publisher.execute("select from pg_namespace where nspname = 'rowtide'") == []
 
 
+@pytest.mark.exhaustive
 def test_two_publishers_share_a_distribution_database(
     delivered: ReplicatedDatabase, other_publisher: LoggedDatabase, distribution: Distribution
 ) -> None:

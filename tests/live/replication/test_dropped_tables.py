@@ -40,6 +40,7 @@ def test_a_dropped_table_is_reported_and_the_others_go_on(dropped: ReplicatedDat
         assert "public.gone is published and was dropped" in rowtide(word, "--db", dropped.publisher.url).output
 
 
+@pytest.mark.exhaustive
 def test_run_prints_that_a_table_was_dropped(dropped: ReplicatedDatabase) -> None:
     ended = rowtide("replication", "run", "--once", "--db", dropped.publisher.url)
 

@@ -86,6 +86,7 @@ def test_paused_subscription_is_shown_with_undelivered_count(replicated: Replica
     assert (status["state"], status["agent"], status["undelivered_commands"]) == ("paused", None, 10)
 
 
+@pytest.mark.exhaustive
 def test_an_agent_that_was_killed_is_shown_as_lost(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
     replicated.begin(ORDERS, orders={})
 
@@ -206,6 +207,7 @@ def test_a_log_that_cannot_be_read_is_in_errors_and_status(replicated: Replicate
     assert latest["comments"] == "The agent was stopped."
 
 
+@pytest.mark.exhaustive
 def test_log_reader_error_is_cleared_once_the_log_is_read_on(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     LogReaderErrors(open_engine(replicated.publisher.url)).fail(ConnectionFailed("the server went away"))

@@ -70,6 +70,7 @@ def test_an_idle_sqlite_subscriber_is_found_again(replicated_file: ReplicatedFil
     require_next_update_delivered(replicated_file)
 
 
+@pytest.mark.exhaustive
 def test_subscriber_restored_before_its_last_batch_is_refused(replicated: ReplicatedDatabase) -> None:
     publish(replicated)
     replicated.subscriber.execute(f"create table backup as table {PROGRESS}")

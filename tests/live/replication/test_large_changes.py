@@ -84,6 +84,7 @@ def test_a_large_value_is_delivered_in_bounded_memory(
     assert max(copies) < COPIES, copies
 
 
+@pytest.mark.exhaustive
 def test_large_values_are_updated_and_deleted(
     large: LoggedDatabase, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def test_article_is_copied_again_while_others_go_on(shop: ReplicatedDatabase) ->
     shop.require_equal("customers", "orders")
 
 
+@pytest.mark.exhaustive
 def test_referenced_article_is_copied_again(shop: ReplicatedDatabase) -> None:
     keys = "select conname::text from pg_constraint where conrelid = 'orders'::regclass and contype = 'f'"
     shop.subscriber.execute("update customers set name = 'wrong'")

@@ -37,6 +37,7 @@ def test_publications_and_articles_are_listed_with_their_options(replicated: Rep
     assert listed(replicated, "articles", "empty") == []
 
 
+@pytest.mark.exhaustive
 def test_what_is_queued_is_listed_until_it_is_delivered(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     (before,) = listed(replicated, "subscriptions", "shop")

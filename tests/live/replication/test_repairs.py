@@ -78,6 +78,7 @@ def test_rows_are_repaired_at_the_position_and_it_is_kept(subscribed: Replicated
     assert len(subscribed.replication.list_repairs()) == 4
 
 
+@pytest.mark.exhaustive
 def test_an_agent_that_delivers_goes_on(subscribed: ReplicatedDatabase | ReplicatedFile) -> None:
     subscribed.begin(ORDERS, orders={})
     subscribed.publisher.execute(ROWS)
@@ -107,6 +108,7 @@ def test_an_agent_that_delivers_goes_on(subscribed: ReplicatedDatabase | Replica
     subscribed.require_equal("orders")
 
 
+@pytest.mark.exhaustive
 def test_rows_that_need_each_other_are_repaired_in_order(replicated: ReplicatedDatabase) -> None:
     made = (
         "create table parents (id int primary key, name text unique)",
@@ -153,6 +155,7 @@ def test_triggers_act_as_with_delivery(replicated: ReplicatedDatabase) -> None:
     replicated.require_equal("orders")
 
 
+@pytest.mark.exhaustive
 def test_repairs_are_printed_and_what_is_left_ends_with_code_1(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.publisher.execute(ROWS)

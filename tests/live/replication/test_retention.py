@@ -89,6 +89,7 @@ def test_a_run_deactivates_tells_and_delivers_to_the_others(
     assert len(replicated.publisher.manifest().state.readers) == 2
 
 
+@pytest.mark.exhaustive
 def test_deliverable_subscription_is_caught_up_whatever_its_age(
     replicated: ReplicatedDatabase,
 ) -> None:

@@ -48,6 +48,7 @@ def test_failed_subscription_is_reported_and_others_continue(
     assert len(run.troubles) == 1
 
 
+@pytest.mark.exhaustive
 def test_run_ends_once_all_subscriptions_failed_and_names_each(
     replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:
@@ -106,6 +107,7 @@ def test_stopped_run_leaves_a_subscriber_that_waits_for_a_lock(replicated: Repli
     replicated.require_equal("orders")
 
 
+@pytest.mark.exhaustive
 def test_unreachable_subscriber_is_retried_and_blocks_no_other(
     replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:
@@ -190,6 +192,7 @@ def test_once_leaves_paused_subscriptions_alone(replicated: ReplicatedDatabase) 
     replicated.require_equal("orders")
 
 
+@pytest.mark.exhaustive
 def test_a_run_whose_notes_nobody_reads_any_more_stops_in_order(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     command = [sys.executable, "-m", "rowtide", "replication", "run", "--db", replicated.publisher.url]

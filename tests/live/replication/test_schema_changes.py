@@ -118,6 +118,7 @@ def test_each_change_is_made_at_each_subscriber(replicated: ReplicatedDatabase, 
     assert second_subscriber.execute(rows) == replicated.publisher.execute(rows)
 
 
+@pytest.mark.exhaustive
 def test_a_later_subscriber_gets_the_altered_table(
     replicated: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:

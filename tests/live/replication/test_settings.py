@@ -31,6 +31,7 @@ def run(replicated: ReplicatedDatabase, **settings: int) -> list[int]:
     return [batch.transactions for batch in batches]
 
 
+@pytest.mark.exhaustive
 def test_a_runs_own_settings_go_before_the_subscriptions(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     url = replicated.subscriber.url
@@ -43,6 +44,7 @@ def test_a_runs_own_settings_go_before_the_subscriptions(replicated: ReplicatedD
     replicated.require_equal("orders")
 
 
+@pytest.mark.exhaustive
 def test_skipped_errors_are_the_subscriptions_own(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.replication.change_subscription("shop", replicated.subscriber.url, skip_errors="2627")

@@ -70,6 +70,7 @@ def read_epoch(subscriber: Subscriber) -> int:
     return int(epoch)
 
 
+@pytest.mark.exhaustive
 def test_run_delivers_to_the_named_subscribers_alone(
     replicated_twice: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:

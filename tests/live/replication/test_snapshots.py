@@ -180,6 +180,7 @@ def test_truncate_between_two_chunks_restarts_the_copy(replicated: ReplicatedDat
     replicated.require_equal("orders")
 
 
+@pytest.mark.exhaustive
 def test_a_truncate_behind_the_copy_is_delivered(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ORDERS, FILLED, orders={})
     automatic(replicated, chunk_bytes=ONE_PAGE)
@@ -192,6 +193,7 @@ def test_a_truncate_behind_the_copy_is_delivered(replicated: ReplicatedDatabase)
     replicated.require_equal("orders")
 
 
+@pytest.mark.exhaustive
 def test_keyless_and_key_image_tables_are_copied_in_one_snapshot(replicated: ReplicatedDatabase) -> None:
     inserts = {operation: Command(CallFormat.NONE) for operation in (Operation.UPDATE, Operation.DELETE)}
     replicated.publish(
@@ -300,6 +302,7 @@ def test_rows_are_copied_into_columns_of_other_types(replicated: ReplicatedDatab
     ]
 
 
+@pytest.mark.exhaustive
 def test_refused_copy_keeps_earlier_chunks_and_can_resume(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ORDERS, FILLED, orders={})
     automatic(replicated, chunk_bytes=ONE_PAGE)

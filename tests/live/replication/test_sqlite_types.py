@@ -198,6 +198,7 @@ def test_nan_is_refused_by_a_strict_table_with_the_reason(replicated_file: Repli
         replicated_file.deliver()
 
 
+@pytest.mark.exhaustive
 def test_a_wide_table_is_delivered_with_statements(replicated_file: ReplicatedFile) -> None:
     columns = ", ".join(f"c{number} int" for number in range(1, 1600))
     commands = dict.fromkeys((Operation.INSERT, Operation.UPDATE, Operation.DELETE), SQL)

@@ -67,6 +67,7 @@ def test_all_other_articles_are_delivered(delivered: Delivered) -> None:
     assert f"public.item lacks changes of the transaction that commits at LSN {one.lsn}" in health
 
 
+@pytest.mark.exhaustive
 def test_an_article_that_is_added_again_is_whole(delivered: Delivered) -> None:
     publisher, replication = delivered.publisher, delivered.replication
     write_around(publisher, "item")

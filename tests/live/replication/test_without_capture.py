@@ -301,6 +301,7 @@ def test_a_run_adds_no_placeholder_reader_beside_capture(replicated: ReplicatedD
     assert list(replicated.publisher.manifest().state.readers) == ["cdc"]
 
 
+@pytest.mark.exhaustive
 def test_log_is_kept_while_a_subscriber_is_prepared(replicated: ReplicatedDatabase) -> None:
     items = "create table items (id int primary key)"
     replicated.subscriber.execute(ORDERS, items)
@@ -335,6 +336,7 @@ def test_log_is_kept_while_a_subscriber_is_prepared(replicated: ReplicatedDataba
     replicated.require_equal("items")
 
 
+@pytest.mark.exhaustive
 def test_reader_of_a_failed_subscription_keeps_no_log(replicated: ReplicatedDatabase) -> None:
     replicated.publish_alone(ORDERS)
     # The tables are not there: nothing can be prepared.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rowtide.core.lsn import Position
 from rowtide.databases.sqlite.quoting import quote
@@ -15,8 +16,11 @@ from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.distribution.delivery import JoiningArticle, Progress
 from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus
-from rowtide.replication.targets.new_subscription import NewSubscription
 from rowtide.replication.targets.sqlite import restorations
+
+# What it needs of the publisher's side is not installed where only files are checked.
+if TYPE_CHECKING:
+    from rowtide.replication.targets.new_subscription import NewSubscription
 
 SUBSCRIPTIONS = "MSreplication_subscriptions"
 OBJECTS = "MSreplication_objects"
