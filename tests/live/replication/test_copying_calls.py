@@ -42,3 +42,17 @@ def test_refused_copy_leaves_the_pipeline_usable(second_subscriber: Subscriber) 
         pipeline.execute("insert into copied values (3)")
         assert pipeline.synchronize() is None
     assert second_subscriber.execute("select array_agg(id order by id) from copied") == [([1, 2, 3],)]
+
+
+@pytest.mark.timeout(20)
+def test_what_is_sent_between_two_looks_is_not_waited_for(
+    second_subscriber: Subscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was to be sent may be gone a moment later, and no answer comes before the end."""
+    flush, looks = Pipeline._flush, iter([True])
+    monkeypatch.setattr(Pipeline, "_flush", lambda pipeline: flush(pipeline) or next(looks, False))
+    with closing(connect(second_subscriber.url, application_name="a test")) as connection:
+        pipeline = Pipeline(connection)
+        pipeline.execute("select 1")
+        pipeline.push()
+        assert pipeline.synchronize() is None

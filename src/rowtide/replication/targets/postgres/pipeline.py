@@ -109,17 +109,17 @@ class Pipeline:
 
     def _put(self, data: bytes) -> None:
         while self._libpq.put_copy_data(data) == 0:
-            self._wait()
+            self._look(is_sending=True)
         self._wait_copied()
 
     def _put_end(self) -> None:
         while self._libpq.put_copy_end() == 0:
-            self._wait()
+            self._look(is_sending=True)
         self._wait_copied()
 
     def _wait_copied(self) -> None:
         while self._flush():
-            self._wait()
+            self._look(is_sending=True)
 
     def _await_copy(self, wanted: int) -> Refused | None:
         """Wait for a COPY to begin or end, up to when nothing more is awaited unless it begins."""
@@ -142,13 +142,21 @@ class Pipeline:
 
     def _wait_sent(self) -> None:
         while self._flush():
-            self._wait()
+            self._look(is_sending=True)
             self._take_answers()
 
     def _wait(self) -> None:
-        """Wait until the socket can be read, or written if there is something to send; and do it."""
+        """Wait for an answer that will come, or until there is room for what is to be sent before."""
+        self._look(is_sending=self._flush())
+
+    def _look(self, *, is_sending: bool) -> None:
+        """Read what has arrived, once the socket can be read; `is_sending`: or written.
+
+        Who sends must not look again whether there is still something: what was the rest may just have been sent, and
+        the server answers only when it is asked to.
+        """
         socket = [self._libpq.socket]
-        select.select(socket, socket if self._flush() else [], [])
+        select.select(socket, socket if is_sending else [], [])
         with _connected():
             self._libpq.consume_input()
 
