@@ -9,6 +9,8 @@ from psycopg import sql
 
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_url
 from rowtide.databases.postgres.errors import RightMissing, translated
+from rowtide.log.postgres.lease import describe_holder
+from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors.subscribers import ReplicationRoleRefused
 from rowtide.replication.sync_types import Constraints
 
@@ -31,6 +33,15 @@ def connect(
     if constraints is Constraints.NOT_FOR_REPLICATION:
         _replicate(connection)
     return connection
+
+
+def connect_agent(subscription: Subscription, agent: str) -> psycopg.Connection:
+    """Connect to a subscription's subscriber as its `distribution` or `snapshot` agent. Raises as `connect`."""
+    return connect(
+        subscription.subscriber,
+        application_name=f"rowtide {agent} on {describe_holder()}",
+        constraints=subscription.constraints,
+    )
 
 
 def _replicate(connection: psycopg.Connection) -> None:

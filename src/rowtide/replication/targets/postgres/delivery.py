@@ -23,7 +23,7 @@ from rowtide.replication.schema_changes import CustomSql, Followed, SchemaChange
 from rowtide.replication.targets.postgres import alterations, origins
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
-from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.postgres.connecting import connect_agent
 from rowtide.replication.targets.postgres.joining import MOVED, take_in
 from rowtide.replication.targets.postgres.modes import Mode, RowByRow, SetBased, Skipping
 from rowtide.replication.targets.postgres.pipeline import Refused
@@ -75,11 +75,7 @@ class PostgresDelivery:
 
         Raises `ConnectionFailed`, `ReplicationRoleRefused`, `SubscriberUnprepared`, `TriggersUnsent`.
         """
-        connection = connect(
-            subscription.subscriber,
-            application_name=f"rowtide distribution on {describe_holder()}",
-            constraints=subscription.constraints,
-        )
+        connection = connect_agent(subscription, "distribution")
         try:
             return cls(connection, subscription, articles)
         except BaseException:

@@ -29,7 +29,7 @@ from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.targets.postgres import alterations, origins, progress, restorations
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
-from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.postgres.connecting import connect_agent
 from rowtide.replication.targets.postgres.new_snapshot import renew_constraints
 from rowtide.replication.targets.postgres.restorations import Until
 from rowtide.replication.targets.postgres.streams.recovery import take_over
@@ -53,7 +53,7 @@ class PostgresSnapshotTarget:
     @classmethod
     def open(cls, subscription: Subscription) -> PostgresSnapshotTarget:
         """Connect and take over from any earlier agent. Raises `SubscriberUnprepared`, and as `connect`."""
-        connection = _connect(subscription)
+        connection = connect_agent(subscription, "snapshot")
         try:
             return cls(connection, subscription)
         except BaseException:
@@ -117,7 +117,7 @@ class PostgresSnapshotTarget:
     @contextmanager
     def load(self, chunk: CopiedChunk, article: Article, form: CopyForm) -> Iterator[Callable[[bytes], None]]:
         # Closed, whatever it is in the middle of: what is not committed is not there.
-        with closing(_connect(self._subscription)) as connection:
+        with closing(connect_agent(self._subscription, "snapshot")) as connection:
             with translated():
                 connection.execute("begin")
             self._require_own(connection)
@@ -201,11 +201,6 @@ class PostgresSnapshotTarget:
             "article": copied.chunk.member_id,
             "chunk": copied.chunk.number,
         }
-
-
-def _connect(subscription: Subscription) -> _Connection:
-    name = f"rowtide snapshot on {describe_holder()}"
-    return connect(subscription.subscriber, application_name=name, constraints=subscription.constraints)
 
 
 def _begin_copy(

@@ -45,7 +45,7 @@ from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, s
 from rowtide.replication.targets.postgres.conflicts.kept import Conflict
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
 from rowtide.replication.targets.postgres.conflicts.versions import Versions
-from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.postgres.connecting import connect_agent
 from rowtide.replication.targets.postgres.delivery import set_origin
 from rowtide.replication.targets.postgres.joining import MOVED, take_in
 from rowtide.replication.targets.postgres.sender import RESET_ORIGIN
@@ -79,11 +79,7 @@ class ConflictDelivery:
     @classmethod
     def open(cls, subscription: Subscription, articles: Sequence[Article]) -> ConflictDelivery:
         """Connect and take over from any earlier agent. Raises as `PostgresDelivery.open`."""
-        connection = connect(
-            subscription.subscriber,
-            application_name=f"rowtide distribution on {describe_holder()}",
-            constraints=subscription.constraints,
-        )
+        connection = connect_agent(subscription, "distribution")
         try:
             return cls(connection, subscription, articles)
         except BaseException:

@@ -17,14 +17,13 @@ import psycopg
 
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.delivery import BatchUndone, Delivery, JoiningArticle, Progress
 from rowtide.replication.errors.delivery import CommandError
 from rowtide.replication.schema_changes import Followed
-from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.postgres.connecting import connect_agent
 from rowtide.replication.targets.postgres.delivery import PostgresDelivery, set_origin
 from rowtide.replication.targets.postgres.modes import FEWEST_AS_COPY, Mode, RowByRow, SetBased
 from rowtide.replication.targets.postgres.sender import Sender
@@ -76,7 +75,7 @@ class StreamsDelivery:
         """Connect and take over from any earlier agent. Raises `PreparedTransactionsLacking`, and as for one stream."""
         with ExitStack() as opened:
             single = opened.enter_context(closing(PostgresDelivery.open(subscription, articles)))
-            watcher = opened.enter_context(closing(_connect(subscription)))
+            watcher = opened.enter_context(closing(connect_agent(subscription, "distribution")))
             require_prepared(watcher, subscription.subscriber, subscription.guid, subscription.settings.streams)
             division = Division(read_rules(watcher, articles))
             plan = plan_sets(watcher, articles)
@@ -221,16 +220,8 @@ def _close(stream: Stream, _done: Future[None]) -> None:
     stream.close()
 
 
-def _connect(subscription: Subscription) -> psycopg.Connection:
-    return connect(
-        subscription.subscriber,
-        application_name=f"rowtide distribution on {describe_holder()}",
-        constraints=subscription.constraints,
-    )
-
-
 def _open_stream(subscription: Subscription, number: int, make_mode: Callable[[Sender], Mode]) -> Stream:
-    connection = _connect(subscription)
+    connection = connect_agent(subscription, "distribution")
     with translated():
         row = connection.execute("select has_parameter_privilege('deadlock_timeout', 'set')").fetchone()
         if row == (True,):
