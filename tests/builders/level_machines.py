@@ -24,7 +24,7 @@ from builders.merge_machine_base import (
 )
 from builders.merged_databases import PUBLICATION, Member, Merge
 from rowtide.merge.articles import Partition, SubscriberType
-from rowtide.merge.errors import ChangesNotUploaded
+from rowtide.merge.errors.subscribing import ChangesNotUploaded
 from rowtide.merge.publishing.prepared import Existing
 
 DEFINITIONS = (

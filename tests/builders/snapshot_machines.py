@@ -25,7 +25,8 @@ from builders.failpoints import (
 )
 from builders.source_shadows import ShadowedTable, SourceShadow
 from rowtide.cdc.cleanup.retention import CleanupOrder
-from rowtide.cdc.errors import ConsumersBehind, InstanceUnknown
+from rowtide.cdc.errors.consuming import ConsumersBehind
+from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.lake_tables import system_table_path
 from rowtide.cdc.published import RecordedInstance, read_instances, read_publication
 from rowtide.cdc.queries.errors import BeforeSnapshot, NeverCopied, OutsideInterval, RewrittenSinceSnapshot

@@ -18,7 +18,7 @@ from builders.capture_processes import JVM, LOG_READER, CaptureProcess
 from builders.captured_databases import CapturedDatabase, wait_until
 from builders.change_histories import read_instance, read_transactions
 from builders.workloads import History, read_histories
-from rowtide.cdc.errors import InstanceUnknown, LsnOutOfRange
+from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.embedded import EmbeddedServer, StopMode
 

@@ -10,7 +10,7 @@ import pytest
 
 from builders.merged_databases import SERVER, Merge, open_file_member
 from rowtide.merge.conflicts.records import ConflictType
-from rowtide.merge.errors import SessionReplaced
+from rowtide.merge.errors.nodes import SessionReplaced
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note text)"

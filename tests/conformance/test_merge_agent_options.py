@@ -12,7 +12,8 @@ from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
 from fixtures.merged import PARAMETERS, open_members
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import ExchangeType
-from rowtide.merge.errors import NeverValidated, SubscriptionExpired
+from rowtide.merge.errors.inspection import NeverValidated
+from rowtide.merge.errors.subscribing import SubscriptionExpired
 
 ITEM = "create table item (id integer primary key, name varchar(20))"
 ROWS = "insert into item values (1, 'a'), (2, 'b'), (3, 'c')"

@@ -12,22 +12,19 @@ import pytest
 
 from builders.merged_databases import PUBLICATION, FileMember, Merge, ServerMember
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.errors import (
+from rowtide.merge.errors.inspection import ConflictUnknown
+from rowtide.merge.errors.nodes import NodeBusy, NodeRestored
+from rowtide.merge.errors.publishing import (
     ArticleTableNotFound,
-    ConflictUnknown,
     MergeArticleExists,
-    MergedTableAltered,
     MergePublicationUnknown,
-    MergeSubscriptionExists,
-    MergeSubscriptionUnknown,
-    NodeBusy,
-    NodeRestored,
     ResolverUnknown,
     RowguidUnfit,
-    SubscriberHasTable,
     SubscriptionsLeft,
     UnsupportedColumnType,
 )
+from rowtide.merge.errors.schema_changes import MergedTableAltered
+from rowtide.merge.errors.subscribing import MergeSubscriptionExists, MergeSubscriptionUnknown, SubscriberHasTable
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 COLUMNS = "id, name, qty"

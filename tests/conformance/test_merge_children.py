@@ -9,7 +9,8 @@ import pytest
 from builders.merge_machine_base import require_foreign_keys
 from builders.merged_databases import Member, Merge
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.errors import KeyNotNumbered, ParentInInbox
+from rowtide.merge.errors.inspection import ParentInInbox
+from rowtide.merge.errors.publishing import KeyNotNumbered
 
 ORDERS = "create table orders (id integer primary key, customer text)"
 LINE = "create table line (id text primary key, order_id integer references orders (id), item text)"

@@ -11,7 +11,7 @@ import pytest
 from builders.merged_databases import FileMember, Merge, ServerMember
 from rowtide.core.errors import RowtideError
 from rowtide.merge.api import MergeReplication
-from rowtide.merge.errors import ArticleTableNotFound
+from rowtide.merge.errors.publishing import ArticleTableNotFound
 
 PARENT = "create table parent (id integer primary key, name varchar(9) unique)"
 CHILD = "create table child (id integer primary key, parent_id integer references parent (id), note varchar(9))"

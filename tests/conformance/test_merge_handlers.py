@@ -7,7 +7,8 @@ import pytest
 from builders.merge_handlers import Broken, Stock
 from builders.merged_databases import PUBLICATION, Merge
 from rowtide.merge.conflicts.records import ConflictType
-from rowtide.merge.errors import HandlerFailed, ResolverUnknown
+from rowtide.merge.errors.nodes import HandlerFailed
+from rowtide.merge.errors.publishing import ResolverUnknown
 from rowtide.merge.handlers import ChangeStates
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"

@@ -14,7 +14,8 @@ import pytest
 from builders.merged_databases import SERVER, Member, Merge, open_file_member, open_server_member
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.merge.errors import IdentityRangeUnfit, KeyNotNumbered, MergeArticleExists
+from rowtide.merge.errors.publishing import KeyNotNumbered, MergeArticleExists
+from rowtide.merge.errors.subscribing import IdentityRangeUnfit
 from rowtide.merge.nodes.connecting import address
 
 DEFINITIONS = {

@@ -6,7 +6,7 @@ import pytest
 
 from builders.merged_databases import PUBLICATION, Member, Merge
 from rowtide.merge.articles import Partition
-from rowtide.merge.errors import FilterRefused, JoinFilterRefused, MergeArticleUnknown
+from rowtide.merge.errors.publishing import FilterRefused, JoinFilterRefused, MergeArticleUnknown
 
 EMPLOYEE = (
     "create table employee (id integer primary key, manager_id integer references employee (id), region varchar(9))"

@@ -15,15 +15,10 @@ from rowtide.merge.api import MergeReplication
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.definitions import article_history, genhistory, sessions, subscriptions
-from rowtide.merge.errors import (
-    ChangesNotUploaded,
-    ConflictOfSubscriber,
-    ConflictUnknown,
-    NodeRestored,
-    RowsRefused,
-    SubscriptionExpired,
-    UploadNotComparable,
-)
+from rowtide.merge.errors.inspection import ConflictOfSubscriber, ConflictUnknown
+from rowtide.merge.errors.nodes import NodeRestored
+from rowtide.merge.errors.rows import RowsRefused
+from rowtide.merge.errors.subscribing import ChangesNotUploaded, SubscriptionExpired, UploadNotComparable
 from rowtide.merge.nodes.connecting import address, open_node
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"

@@ -11,7 +11,9 @@ from builders.command_lines import rowtide, rowtide_process
 from builders.merged_databases import PUBLICATION, Member, Merge
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Partition, PartitionOptions
-from rowtide.merge.errors import MergePublicationUnknown, PartitionUnused, PartitionValueMissing, SessionReplaced
+from rowtide.merge.errors.nodes import SessionReplaced
+from rowtide.merge.errors.publishing import MergePublicationUnknown
+from rowtide.merge.errors.subscribing import PartitionUnused, PartitionValueMissing
 from rowtide.merge.nodes.connecting import address, open_node
 from rowtide.merge.publishing.moves import move
 from rowtide.merge.session.pairing import pair

@@ -11,7 +11,7 @@ import pytest
 from builders.merged_databases import Merge, open_file_member, open_server_member
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.merge.errors import MergedTableAltered
+from rowtide.merge.errors.schema_changes import MergedTableAltered
 
 pytestmark = pytest.mark.live
 

@@ -10,12 +10,8 @@ import pytest
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.articles import Partition, PartitionOptions
 from rowtide.merge.catalogue import get_publication, list_articles, set_definition
-from rowtide.merge.errors import (
-    FilterRefused,
-    PartitionValueMissing,
-    PartitionValueUnfit,
-    StoredFilterRefused,
-)
+from rowtide.merge.errors.publishing import FilterRefused, StoredFilterRefused
+from rowtide.merge.errors.subscribing import PartitionValueMissing, PartitionValueUnfit
 from rowtide.merge.nodes.connecting import open_node
 
 CUSTOMER = "create table customer (id integer primary key, region varchar(10), name varchar(20))"

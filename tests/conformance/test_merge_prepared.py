@@ -10,7 +10,8 @@ from builders.command_lines import rowtide, rowtide_process
 from builders.copied_databases import copied_member
 from builders.merged_databases import PUBLICATION, Member, Merge
 from rowtide.merge.articles import Partition
-from rowtide.merge.errors import NodeCopied, NodeRestored, SubscriberHasTable, TablesUnfit
+from rowtide.merge.errors.nodes import NodeCopied, NodeRestored
+from rowtide.merge.errors.subscribing import SubscriberHasTable, TablesUnfit
 from rowtide.merge.publishing.prepared import Existing, ExistingRows
 
 CUSTOMER = (

@@ -13,7 +13,8 @@ import pytest
 from builders.merged_databases import PUBLICATION, Member, Merge, open_file_member
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import SubscriberType
-from rowtide.merge.errors import PriorityRefused, RepublisherNotServer
+from rowtide.merge.errors.publishing import RepublisherNotServer
+from rowtide.merge.errors.subscribing import PriorityRefused
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 ROW = "insert into customer values (1, 'first', 1)"

@@ -9,7 +9,8 @@ import pytest
 from builders.merged_databases import PUBLICATION, Merge
 from fixtures.merged import KINDS
 from rowtide.merge.conflicts.records import ConflictType
-from rowtide.merge.errors import HandlerFailed, ResolverRefused
+from rowtide.merge.errors.nodes import HandlerFailed
+from rowtide.merge.errors.publishing import ResolverRefused
 
 STOCK = 'create table stock (id integer primary key, name varchar(20), qty integer, "odd 1" text, secret text)'
 ROWS = "insert into stock values (1, 'first', 1, 'a', 'x'), (2, 'second', 2, 'b', 'y'), (3, 'third', 3, 'c', 'z')"

@@ -8,7 +8,7 @@ import pytest
 
 from builders.merged_databases import PUBLICATION, Merge
 from rowtide.merge.articles import Partition, PartitionOptions
-from rowtide.merge.errors import JoinFilterRefused
+from rowtide.merge.errors.publishing import JoinFilterRefused
 
 TABLES = (
     "create table customer (id integer primary key, region varchar(9), name varchar(9), code integer unique)",

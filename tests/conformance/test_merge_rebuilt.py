@@ -6,7 +6,8 @@ import pytest
 
 from builders.command_lines import rowtide
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
-from rowtide.merge.errors import MergedTableAltered, TablesUnfit
+from rowtide.merge.errors.schema_changes import MergedTableAltered
+from rowtide.merge.errors.subscribing import TablesUnfit
 from rowtide.merge.publishing.recovering import Recovered
 
 ITEM = "create table item (id integer primary key, name varchar(20), qty integer)"

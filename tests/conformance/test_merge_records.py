@@ -8,7 +8,7 @@ import pytest
 
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.articles import FilterType, Partition, PartitionOptions
-from rowtide.merge.errors import RecordLinkRefused, RecordOptionsRefused
+from rowtide.merge.errors.publishing import RecordLinkRefused, RecordOptionsRefused
 
 ORDERS = "create table orders (id integer primary key, note varchar(20), region varchar(10))"
 LINES = (

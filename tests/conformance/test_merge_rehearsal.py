@@ -9,7 +9,7 @@ import pytest
 from builders.command_lines import rowtide
 from builders.merged_databases import FileMember, Member, Merge
 from rowtide.merge.api import MergePublishing
-from rowtide.merge.errors import MergeArticleUnknown
+from rowtide.merge.errors.publishing import MergeArticleUnknown
 
 TABLE = "create table customer (id integer primary key, name varchar(20))"
 ROW = "insert into customer values (1, 'first')"

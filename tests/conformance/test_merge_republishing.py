@@ -13,7 +13,7 @@ from builders.merge_machine_base import attempt
 from builders.merged_databases import PUBLICATION, Member, Merge
 from fixtures.merged import live_if_a_server, open_member
 from rowtide.merge.articles import Partition, SubscriberType
-from rowtide.merge.errors import NodeRestored
+from rowtide.merge.errors.nodes import NodeRestored
 
 CUSTOMER = "create table customer (id integer primary key, region varchar(9), name varchar(20), qty integer)"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note varchar(20))"

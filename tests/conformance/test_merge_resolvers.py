@@ -8,7 +8,7 @@ import pytest
 
 from builders.merged_databases import PUBLICATION, Merge
 from rowtide.merge.conflicts.records import ConflictType
-from rowtide.merge.errors import ResolverRefused
+from rowtide.merge.errors.publishing import ResolverRefused
 
 TABLE = "create table {} (id integer primary key, name varchar(20), qty {})"
 TRACKED = {"column_tracking": True}

@@ -8,7 +8,8 @@ import pytest
 
 from builders.merged_databases import PUBLICATION, Merge
 from rowtide.merge.articles import Partition
-from rowtide.merge.errors import MergeArticleExists, PartitionValueMissing, SubscriberHasTable
+from rowtide.merge.errors.publishing import MergeArticleExists
+from rowtide.merge.errors.subscribing import PartitionValueMissing, SubscriberHasTable
 
 CUSTOMER = "create table customer (id integer primary key, region varchar(10), name varchar(10))"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note varchar(10))"

@@ -12,7 +12,7 @@ from builders.command_lines import rowtide
 from builders.merge_interruptions import Cut, Cutter, interrupted
 from builders.merged_databases import PUBLICATION, Merge
 from rowtide.merge.articles import Partition
-from rowtide.merge.errors import SnapshotDamaged, SnapshotOutdated, SnapshotUnfit, SubscriberHasTable
+from rowtide.merge.errors.subscribing import SnapshotDamaged, SnapshotOutdated, SnapshotUnfit, SubscriberHasTable
 from rowtide.merge.nodes.connecting import address, open_node
 from rowtide.merge.publishing.snapshot_delivery import subscribe_from_snapshot
 from rowtide.merge.publishing.snapshot_files import FileKind

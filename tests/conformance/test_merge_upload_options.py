@@ -10,7 +10,7 @@ import pytest
 
 from builders.merged_databases import PUBLICATION, SERVER, Merge, ServerMember
 from rowtide.merge.articles import UploadOptions
-from rowtide.merge.errors import DirectionsChanged, MergeArticleExists, UploadOptionsRefused
+from rowtide.merge.errors.publishing import DirectionsChanged, MergeArticleExists, UploadOptionsRefused
 
 PRICE = "create table price (id integer primary key, name varchar(20), qty integer)"
 ROW = "insert into price values (1, 'first', 1)"

@@ -11,7 +11,7 @@ import pytest
 
 from builders.merged_databases import FileMember, Member, Merge
 from rowtide.databases.sqlite.texts import to_text
-from rowtide.merge.errors import MergeKeyMissing
+from rowtide.merge.errors.publishing import MergeKeyMissing
 
 BYTES = bytes(range(256)).hex()
 

@@ -16,7 +16,7 @@ from builders.arrow_rows import assert_same_rows
 from builders.made_lakes import MadeLake
 from builders.random_records import random_records, random_table
 from builders.spark_presentation import present_by_spark
-from rowtide.cdc.errors import LsnOutOfRange
+from rowtide.cdc.errors.querying import LsnOutOfRange
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import present

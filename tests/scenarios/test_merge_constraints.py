@@ -12,7 +12,7 @@ import pytest
 
 from builders.merged_databases import FileMember, Merge
 from rowtide.merge.conflicts.records import ConflictType
-from rowtide.merge.errors import MergeKeyMissing
+from rowtide.merge.errors.publishing import MergeKeyMissing
 
 PARENT = (
     "create table parent (id integer primary key, name varchar(9) unique, parent_id integer references parent (id))"

@@ -10,7 +10,7 @@ import pytest
 from builders.copied_databases import copied_member
 from builders.merged_databases import PUBLICATION, FileMember, Merge, ServerMember, open_file_member
 from rowtide.merge.api import MergeReplication
-from rowtide.merge.errors import NodeCopied, NodeRestored
+from rowtide.merge.errors.nodes import NodeCopied, NodeRestored
 
 REFUSED = (NodeCopied, NodeRestored)
 """A copy on the original's server is recognised at once, others by the marks."""

@@ -16,14 +16,14 @@ from builders.killed_programs import KILLED, run_program
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge, open_file_member
 from fixtures.merged import KINDS, live_if_a_server
 from rowtide.merge.articles import Partition
-from rowtide.merge.errors import MergedTableAltered
+from rowtide.merge.errors.schema_changes import MergedTableAltered
 from rowtide.merge.publishing.prepared import Existing
 
 PROGRAM = """
 import sys
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Partition
-from rowtide.merge.errors import MergeSubscriptionExists
+from rowtide.merge.errors.subscribing import MergeSubscriptionExists
 from rowtide.merge.publishing.prepared import Existing
 merge = MergeReplication(sys.argv[1])
 try:

@@ -13,7 +13,7 @@ import pytest
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge, open_file_member, open_server_member
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.merge.errors import NodeBusy
+from rowtide.merge.errors.nodes import NodeBusy
 
 TASK = "create table task (id integer primary key, owner integer, state varchar(9), done integer)"
 TABLE_COLUMNS = "id, owner, state, done"

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from builders.merged_databases import FileMember, Member, Merge
-from rowtide.merge.errors import NodeBusy
+from rowtide.merge.errors.nodes import NodeBusy
 
 TASK = "create table task (id integer primary key, value integer)"
 KEYS = 20

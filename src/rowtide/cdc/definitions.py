@@ -29,7 +29,7 @@ from sqlalchemy import (
     select,
 )
 
-from rowtide.cdc.errors import DefinitionsIncomplete
+from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.instances import Instance
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import has_table

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rowtide.cdc import introspection
 from rowtide.cdc.access import read_role_access
 from rowtide.cdc.definitions import read_source
-from rowtide.cdc.errors import InstanceNotReadable, WrapperListsNeedInstance
+from rowtide.cdc.errors.querying import InstanceNotReadable, WrapperListsNeedInstance
 from rowtide.cdc.introspection import ListedColumn, ListedInstance, name_instances
 from rowtide.cdc.lake_functions import LakeFunctions
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges

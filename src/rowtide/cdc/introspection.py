@@ -13,7 +13,8 @@ from sqlalchemy import Connection, Row, Table, select
 
 from rowtide.cdc.access import read_role_access
 from rowtide.cdc.definitions import captured_columns, change_tables, index_columns, list_enabled
-from rowtide.cdc.errors import InstanceNotReadable, InstanceUnknown, TableNameIncomplete
+from rowtide.cdc.errors.enabling import TableNameIncomplete
+from rowtide.cdc.errors.querying import InstanceNotReadable, InstanceUnknown
 from rowtide.core.column_lists import format_column_list
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import find_table

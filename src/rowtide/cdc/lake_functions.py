@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from rowtide.cdc.ddl.history import ListedChange
-from rowtide.cdc.errors import InstanceNotReadable
+from rowtide.cdc.errors.querying import InstanceNotReadable
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes

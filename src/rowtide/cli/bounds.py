@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from rowtide.cdc.errors import InvalidBound
+from rowtide.cdc.errors.querying import InvalidBound
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn
 

@@ -291,7 +291,7 @@ def validate(
             on_progress=lambda article: progress.update(f"Comparing {article} ..."),
         )
 
-    from rowtide.merge.errors import MergeValidationFailed
+    from rowtide.merge.errors.inspection import MergeValidationFailed
     from rowtide.merge.inspection.validating import ArticleValidation
 
     print_listed(ArticleValidation, listed, form, _ARTICLE_VALIDATION, wide=wide)

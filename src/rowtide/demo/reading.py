@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.errors import LakeUnknown
+from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_tables import system_table_path

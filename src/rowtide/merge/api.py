@@ -24,7 +24,9 @@ from rowtide.merge.articles import (
 from rowtide.merge.catalogue import get_publication, list_merged
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.conflicts.resolving import resolve_conflict
-from rowtide.merge.errors import ArticleTableNotFound, ChangesNotUploaded, ConflictUnknown, NeverValidated
+from rowtide.merge.errors.inspection import ConflictUnknown, NeverValidated
+from rowtide.merge.errors.publishing import ArticleTableNotFound
+from rowtide.merge.errors.subscribing import ChangesNotUploaded
 from rowtide.merge.fan_out.pending import Unreachable, list_pending_of, list_pending_of_all
 from rowtide.merge.fan_out.synchronising import (
     DEFAULT_WORKERS,

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from rowtide.merge.errors import DefinitionOfNewerBuild
+from rowtide.merge.errors.publishing import DefinitionOfNewerBuild
 
 ROWGUID = "rowguid"
 """The column that identifies the rows of a merged table, even if their keys change."""

@@ -18,7 +18,7 @@ from rowtide.merge.definitions import (
     schema_changes,
     subscriptions,
 )
-from rowtide.merge.errors import MergeArticleUnknown, MergePublicationUnknown
+from rowtide.merge.errors.publishing import MergeArticleUnknown, MergePublicationUnknown
 
 
 def read_nickname(connection: Connection) -> int:

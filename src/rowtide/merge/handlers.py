@@ -18,7 +18,8 @@ from typing import TypeVar
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.resolution import Contest, Custom, Verdict, Winner
 from rowtide.merge.conflicts.resolvers import PYTHON, by_priority
-from rowtide.merge.errors import HandlerFailed, ResolverUnknown
+from rowtide.merge.errors.nodes import HandlerFailed
+from rowtide.merge.errors.publishing import ResolverUnknown
 from rowtide.merge.versions.changes import Row
 
 Values = dict[str, str | None]

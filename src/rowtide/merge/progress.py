@@ -19,7 +19,7 @@ from rowtide.merge.definitions import (
     retries,
     subscriptions,
 )
-from rowtide.merge.errors import SessionReplaced
+from rowtide.merge.errors.nodes import SessionReplaced
 
 
 def as_utc(read: datetime) -> datetime:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rowtide.agents.loop import OnRetry, ignore, run_agent
 from rowtide.agents.runs import JobRun, RunOutcome
 from rowtide.agents.schedule import Schedule
-from rowtide.cdc.errors import LakeUnknown
+from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.core.errors import RowtideError
 from rowtide.lake.errors import SparkLost
 from rowtide.log.errors import DatabaseCopied, DatabaseNotEnabled, LeaseHeld, LeaseLost

@@ -12,7 +12,7 @@ import pytest
 
 from builders.capture_instances import instance, source_table
 from builders.made_lakes import MadeLake, make_rows
-from rowtide.cdc.errors import InstanceUnknown, LsnOutOfRange, NetChangesUnsupported
+from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange, NetChangesUnsupported
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED
 from rowtide.cdc.spark_source import slices, streams

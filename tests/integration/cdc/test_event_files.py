@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders.event_rows import event_rows, lsn
-from rowtide.cdc.errors import EventsNotWritten
+from rowtide.cdc.errors.consuming import EventsNotWritten
 from rowtide.cdc.following.files import Filing, Rotation
 
 LARGE, LONG = 1 << 30, 3600.0

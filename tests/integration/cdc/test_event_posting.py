@@ -10,7 +10,7 @@ import pytest
 from builders.event_rows import event_rows, lsn
 from builders.following import FakeReceiver, receiving
 from rowtide.agents import loop
-from rowtide.cdc.errors import EventsRefused
+from rowtide.cdc.errors.consuming import EventsRefused
 from rowtide.cdc.following import posting
 from rowtide.cdc.following.formats import EventFormat
 from rowtide.cdc.following.posting import Posting, Receiver

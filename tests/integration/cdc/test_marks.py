@@ -10,7 +10,7 @@ import pytest
 from builders.publications import transactions
 from rowtide.cdc.cleanup.marks import Marks
 from rowtide.cdc.cleanup.retention import Mark
-from rowtide.cdc.errors import LowWaterMarkUnknown
+from rowtide.cdc.errors.capturing import LowWaterMarkUnknown
 from rowtide.cdc.system_tables import RecordedCycle, SystemTables
 from rowtide.core.lsn import CommitLsn, Position
 

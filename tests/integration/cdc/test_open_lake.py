@@ -13,7 +13,8 @@ import pytest
 import rowtide
 from builders.capture_instances import instance, source_table
 from builders.made_lakes import BEGIN, SECONDS_PER_CYCLE, MadeLake, make_rows
-from rowtide.cdc.errors import InstanceUnknown, LakeUnknown, LsnOutOfRange, NetChangesUnsupported, UnknownRowFilter
+from rowtide.cdc.errors.capturing import LakeUnknown
+from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange, NetChangesUnsupported, UnknownRowFilter
 from rowtide.core.errors import ExtraMissing
 from rowtide.core.lsn import CommitLsn
 

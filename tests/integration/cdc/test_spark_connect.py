@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 import rowtide
 from builders.capture_instances import instance, source_table
 from builders.made_lakes import MadeLake, make_rows
-from rowtide.cdc.errors import InstanceUnknown, LsnOutOfRange, UnknownRowFilter
+from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange, UnknownRowFilter
 from rowtide.cdc.queries.changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import full_mask, pack_mask

@@ -9,7 +9,8 @@ import pytest
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide
 from rowtide.cdc.api import ChangeDataCapture
-from rowtide.cdc.errors import InstanceNotReadable, InstanceUnknown, NotOwner, ReadingDenied, RoleNotCreated
+from rowtide.cdc.errors.access import NotOwner, ReadingDenied, RoleNotCreated
+from rowtide.cdc.errors.querying import InstanceNotReadable, InstanceUnknown
 from rowtide.handle import connect
 
 MakeRole = Callable[[str], str]

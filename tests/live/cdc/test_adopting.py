@@ -22,7 +22,7 @@ from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
 from fixtures.servers import SETTINGS
 from rowtide.adoption import Adoption
 from rowtide.adoption.errors import NothingToGoOnFrom, OriginalAlive
-from rowtide.cdc.errors import LsnOutOfRange
+from rowtide.cdc.errors.querying import LsnOutOfRange
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.embedded import EmbeddedServer, find_programs, launcher
 from rowtide.handle import connect

@@ -16,7 +16,8 @@ from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_u
 from builders.command_lines import rowtide
 from rowtide.agents.runs import RunOutcome
 from rowtide.cdc.cleanup import cleanup as cleanup_module
-from rowtide.cdc.errors import AgentNotRunning, CleanupImplausible, JobMissing, JobNotRunning
+from rowtide.cdc.errors.capturing import CleanupImplausible
+from rowtide.cdc.errors.jobs import AgentNotRunning, JobMissing, JobNotRunning
 from rowtide.cdc.running import job_agent as agent_module
 from rowtide.cdc.running import job_works
 from rowtide.databases.postgres.connect import open_engine

@@ -8,7 +8,7 @@ from builders.captured_databases import LoggedDatabase
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, plan_cycle
 from rowtide.cdc.definitions import READER
-from rowtide.cdc.errors import RelationChanged
+from rowtide.cdc.errors.capturing import RelationChanged
 from rowtide.log.membership import Enabled
 from rowtide.log.state import ManifestState
 

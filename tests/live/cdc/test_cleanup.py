@@ -19,14 +19,13 @@ from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup import cleanups_table, retention
 from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup
 from rowtide.cdc.cleanup.retention import CleanupOrder
-from rowtide.cdc.errors import (
+from rowtide.cdc.errors.capturing import (
     CleanupImplausible,
     CleanupIncomplete,
-    InstanceUnknown,
     LowWaterMarkOutOfRange,
     LowWaterMarkUnknown,
-    LsnOutOfRange,
 )
+from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn

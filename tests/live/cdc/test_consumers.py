@@ -11,7 +11,9 @@ import pytest
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide
 from rowtide.cdc.consumers import consumers
-from rowtide.cdc.errors import ConsumerExists, ConsumerInvalid, ConsumerUnknown, InstanceUnknown, NotOwner
+from rowtide.cdc.errors.access import NotOwner
+from rowtide.cdc.errors.consuming import ConsumerExists, ConsumerInvalid, ConsumerUnknown
+from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect

@@ -15,7 +15,7 @@ from rowtide.cdc.cleanup.cleanup import Cleanup
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.consumers.consumers import list_consumers
 from rowtide.cdc.consumers.consuming import Window
-from rowtide.cdc.errors import (
+from rowtide.cdc.errors.consuming import (
     AcknowledgementRefused,
     ConsumedInstanceEnded,
     ConsumerContended,

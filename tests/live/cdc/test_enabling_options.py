@@ -6,7 +6,7 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.command_lines import rowtide
-from rowtide.cdc.errors import IndexNotUsable, IndexUnknown, KeyImagesDiffer, NetChangesNeedKey
+from rowtide.cdc.errors.enabling import IndexNotUsable, IndexUnknown, KeyImagesDiffer, NetChangesNeedKey
 from rowtide.cdc.instances import Instance, decode_instance
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages, ImageKind

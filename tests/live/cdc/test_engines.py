@@ -13,7 +13,7 @@ from builders.captured_databases import CapturedDatabase
 from builders.command_lines import rowtide
 from rowtide.cdc.capture import appends
 from rowtide.cdc.capture.change_files import ChangeFile, Selection, count_change_rows
-from rowtide.cdc.errors import ChangeFileMissing, ChangeRowsMiscounted
+from rowtide.cdc.errors.capturing import ChangeFileMissing, ChangeRowsMiscounted
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.log.errors import SegmentCorrupt
 

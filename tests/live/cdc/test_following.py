@@ -19,7 +19,7 @@ from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup.cleanup import Cleanup
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.consumers.consumers import list_consumers
-from rowtide.cdc.errors import ConsumerContended
+from rowtide.cdc.errors.consuming import ConsumerContended
 from rowtide.cdc.following.positions import ConsumerPosition
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.system_tables import SystemTables

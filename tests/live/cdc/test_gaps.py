@@ -9,7 +9,7 @@ import pytest
 
 from builders.captured_databases import DEADLINE_S, CapturedDatabase, LoggedDatabase
 from rowtide.agents.loop import Agent
-from rowtide.cdc.errors import LsnOutOfRange
+from rowtide.cdc.errors.querying import LsnOutOfRange
 from rowtide.core.errors import RowtideError
 from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotMissing, StreamEnded
 from rowtide.log.opening import open_log_reader

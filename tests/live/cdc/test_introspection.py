@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from builders.captured_databases import LoggedDatabase
-from rowtide.cdc.errors import InstanceNotReadable, TableNameIncomplete
+from rowtide.cdc.errors.enabling import TableNameIncomplete
+from rowtide.cdc.errors.querying import InstanceNotReadable
 
 TYPES = (
     "smallint",

@@ -15,15 +15,14 @@ from psycopg.errors import FeatureNotSupported
 from pyspark.sql import DataFrame, SparkSession
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
-from rowtide.cdc.errors import (
+from rowtide.cdc.errors.capturing import DefinitionsIncomplete
+from rowtide.cdc.errors.enabling import (
     ColumnNameReserved,
-    DefinitionsIncomplete,
     InstanceNameTaken,
-    InstanceUnknown,
-    LsnOutOfRange,
     TwoInstancesExist,
     VirtualColumnUnloggable,
 )
+from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange
 from rowtide.databases.postgres import locks
 from rowtide.databases.postgres.errors import LockNotObtained
 from rowtide.delta.commits import Committer

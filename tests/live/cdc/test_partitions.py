@@ -6,7 +6,7 @@ import pytest
 from psycopg.errors import FeatureNotSupported
 
 from builders.captured_databases import LoggedDatabase
-from rowtide.cdc.errors import PartitionCapturedToo, PartitionNotCapturable
+from rowtide.cdc.errors.enabling import PartitionCapturedToo, PartitionNotCapturable
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages, ImageKind
 from rowtide.log.errors import PublicationAltered

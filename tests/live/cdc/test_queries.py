@@ -7,7 +7,8 @@ import re
 import pytest
 
 from builders.captured_databases import CapturedDatabase, pick
-from rowtide.cdc.errors import InstanceUnknown, LakeUnknown, LsnOutOfRange, NetChangesUnsupported, UnknownRowFilter
+from rowtide.cdc.errors.capturing import LakeUnknown
+from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange, NetChangesUnsupported, UnknownRowFilter
 from rowtide.cdc.queries.published_lake import ValidityInterval
 from rowtide.core.lsn import CommitLsn
 

@@ -18,7 +18,7 @@ from rowtide.cdc.capture import appends, capture
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.history import ListedChange
-from rowtide.cdc.errors import ValuesDoNotFit
+from rowtide.cdc.errors.capturing import ValuesDoNotFit
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import register
 from rowtide.lake import tables

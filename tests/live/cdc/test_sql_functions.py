@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 
 import rowtide
 from builders.captured_databases import CapturedDatabase
-from rowtide.cdc.errors import UnknownTimeOperator
+from rowtide.cdc.errors.querying import UnknownTimeOperator
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.session import pinned
 

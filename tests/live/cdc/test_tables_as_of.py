@@ -16,7 +16,7 @@ from builders.failpoints import ROLLING_FAILPOINTS
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup import rolling
 from rowtide.cdc.cleanup.retention import CleanupOrder
-from rowtide.cdc.errors import CleanupIncomplete
+from rowtide.cdc.errors.capturing import CleanupIncomplete
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.queries.errors import OutsideInterval, RewrittenSinceSnapshot
 from rowtide.cdc.snapshots.limits import CopyLimits

@@ -15,7 +15,7 @@ from builders.failpoints import LEAVING_OUT_FAILPOINTS, SKIP_FAILPOINTS
 from builders.unsendable_changes import TABLES, open_western, write_around
 from rowtide.cdc.capture import capture as capture_module
 from rowtide.cdc.definitions import READER
-from rowtide.cdc.errors import RangeOverGap
+from rowtide.cdc.errors.querying import RangeOverGap
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import register

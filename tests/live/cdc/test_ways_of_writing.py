@@ -17,7 +17,7 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from fixtures.servers import fresh_database
-from rowtide.cdc.errors import InstanceNameTaken, TableNotCapturable
+from rowtide.cdc.errors.enabling import InstanceNameTaken, TableNotCapturable
 from rowtide.core.operations import Operation
 from rowtide.log.segments import read_segment
 

@@ -16,7 +16,7 @@ from builders.merged_databases import PUBLICATION, Merge, ServerMember, open_ser
 from fixtures.servers import drop_database, fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.merge.api import MergeReplication
-from rowtide.merge.errors import NodeCopied
+from rowtide.merge.errors.nodes import NodeCopied
 
 pytestmark = pytest.mark.live
 

@@ -17,7 +17,7 @@ from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import list_merged
-from rowtide.merge.errors import NodeBusy
+from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.versions.changes import TombstoneType, Write

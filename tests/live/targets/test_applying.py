@@ -15,7 +15,7 @@ from builders.captured_databases import DEADLINE_S, CapturedDatabase
 from builders.failpoints import TARGET_FAILPOINTS
 from builders.rest_catalogues import rest_catalogue
 from builders.slice_models import found_slices, slices_of, states_by_change
-from rowtide.cdc.errors import ConsumerOwned
+from rowtide.cdc.errors.consuming import ConsumerOwned
 from rowtide.log.errors import LeaseLost
 from rowtide.targets import CustomWindow, TargetFormat, Truncation
 from rowtide.targets.definitions import TableState

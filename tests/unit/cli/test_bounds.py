@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from rowtide.cdc.errors import InvalidBound
+from rowtide.cdc.errors.querying import InvalidBound
 from rowtide.cli.bounds import parse_bound, parse_time
 from rowtide.core.lsn import CommitLsn
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from pkgutil import iter_modules
 from types import ModuleType
 
 import pytest
@@ -100,11 +101,17 @@ def mentioned_types(subject: type, *, with_fields: bool) -> set[object]:
 
 
 def exported(*packages: str) -> list[object]:
-    """Return what packages export, and the errors of their modules of errors."""
+    """Return what packages export, and their errors."""
     modules = [import_module(package) for package in packages]
-    errors = [import_module(f"{package}.errors") for package in packages if package != "rowtide"]
+    errors = [module for package in packages if package != "rowtide" for module in modules_of(f"{package}.errors")]
     public = [getattr(module, name) for module in modules for name in _public(module)]
     return public + [value for module in errors for value in vars(module).values() if isinstance(value, type)]
+
+
+def modules_of(name: str) -> list[ModuleType]:
+    """Return a module, or the modules of a package."""
+    module = import_module(name)
+    return [import_module(f"{name}.{one.name}") for one in iter_modules(getattr(module, "__path__", []))] or [module]
 
 
 def _public(module: ModuleType) -> list[str]:
@@ -173,7 +180,7 @@ def test_a_package_is_imported_without_its_parts(package: str) -> None:
 
 
 def test_bases_of_errors_are_those_that_errors_have() -> None:
-    from rowtide.cdc.errors import InstanceUnknown
+    from rowtide.cdc.errors.querying import InstanceUnknown
 
     assert issubclass(InstanceUnknown, rowtide.NotFound)
     assert issubclass(rowtide.NotFound, rowtide.RowtideError)

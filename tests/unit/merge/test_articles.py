@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rowtide.merge.articles import Article, ArticleColumn, FilterType, JoinFilter
-from rowtide.merge.errors import DefinitionOfNewerBuild
+from rowtide.merge.errors.publishing import DefinitionOfNewerBuild
 
 CHILD = Article("child", "", "child", 7, (ArticleColumn("id", "integer", is_nullable=False, key_ordinal=1),))
 BY_PARENT = JoinFilter("parent", "child.parent_id = parent.id")

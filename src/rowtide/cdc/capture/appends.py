@@ -20,7 +20,7 @@ from rowtide.cdc.capture.engines import choose_engine, convert_by_spark, convert
 from rowtide.cdc.capture.options import EngineSetting
 from rowtide.cdc.capture.planning import CyclePlan
 from rowtide.cdc.capture.segment_reader import SegmentReader
-from rowtide.cdc.errors import ChangeRowsMiscounted
+from rowtide.cdc.errors.capturing import ChangeRowsMiscounted
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.scans.sessions import Engine

@@ -41,7 +41,7 @@ from rowtide.cdc.capture.transactions import (
 from rowtide.cdc.ddl import retyping
 from rowtide.cdc.ddl.history import history_rows
 from rowtide.cdc.definitions import READER
-from rowtide.cdc.errors import LakeBehindLog
+from rowtide.cdc.errors.capturing import LakeBehindLog
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import base_table_path, change_table_path

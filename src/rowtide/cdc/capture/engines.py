@@ -17,7 +17,7 @@ import pyarrow as pa
 from rowtide.cdc.capture.change_files import ChangeFile, Destination, Part, convert_part, write_change_rows
 from rowtide.cdc.capture.options import EngineSetting
 from rowtide.cdc.capture.segment_reader import SegmentReader
-from rowtide.cdc.errors import ChangeFileMissing
+from rowtide.cdc.errors.capturing import ChangeFileMissing
 from rowtide.cdc.scans.sessions import Engine
 from rowtide.core.errors import RowtideError
 from rowtide.lake.stores import calls_at_once

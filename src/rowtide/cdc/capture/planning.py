@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from rowtide.cdc.capture.instance_lifetimes import AlteredInstance, InstanceLifetime, apply_events, find_altered
 from rowtide.cdc.ddl.schema_changes import SchemaChange
 from rowtide.cdc.definitions import READER
-from rowtide.cdc.errors import RelationChanged
+from rowtide.cdc.errors.capturing import RelationChanged
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.column_places import find_places
 from rowtide.core.lsn import CommitLsn, Position

@@ -21,14 +21,9 @@ from rowtide.cdc.cleanup.marks import Marks
 from rowtide.cdc.cleanup.retention import CleanupOrder, Hold, Mark, Reference
 from rowtide.cdc.cleanup.rolling import Base, BeforeCommit
 from rowtide.cdc.consumers.consumers import Consumer
-from rowtide.cdc.errors import (
-    CleanupImplausible,
-    ConsumersBehind,
-    InstanceUnknown,
-    LowWaterMarkOutOfRange,
-    LowWaterMarkUnknown,
-    QueryFailed,
-)
+from rowtide.cdc.errors.capturing import CleanupImplausible, LowWaterMarkOutOfRange, LowWaterMarkUnknown
+from rowtide.cdc.errors.consuming import ConsumersBehind
+from rowtide.cdc.errors.querying import InstanceUnknown, QueryFailed
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.cdc.published import RecordedInstance

@@ -19,7 +19,7 @@ from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup, Refusal, Start
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.consumers.consumers import list_consumers
 from rowtide.cdc.definitions import cleanup_requests
-from rowtide.cdc.errors import CleanupIncomplete
+from rowtide.cdc.errors.capturing import CleanupIncomplete
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.cleanup.retention import Mark, Reference
-from rowtide.cdc.errors import LowWaterMarkUnknown
+from rowtide.cdc.errors.capturing import LowWaterMarkUnknown
 from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.statistics import Between

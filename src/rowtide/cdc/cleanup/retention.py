@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rowtide.cdc.errors import CleanupImplausible, ConsumersBehind, LowWaterMarkOutOfRange
+from rowtide.cdc.errors.capturing import CleanupImplausible, LowWaterMarkOutOfRange
+from rowtide.cdc.errors.consuming import ConsumersBehind
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
 

@@ -16,7 +16,8 @@ from sqlalchemy.exc import IntegrityError
 
 from rowtide.cdc.consumers.limits import AT_RISK
 from rowtide.cdc.definitions import change_tables, consumer_instances, consumers
-from rowtide.cdc.errors import ConsumerExists, ConsumerInvalid, ConsumerOwned, ConsumerUnknown, InstanceUnknown
+from rowtide.cdc.errors.consuming import ConsumerExists, ConsumerInvalid, ConsumerOwned, ConsumerUnknown
+from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.core.lsn import CommitLsn
 
 _HOUR = timedelta(hours=1)

@@ -24,7 +24,8 @@ from rowtide.cdc.consumers.consumers import Consumer, ListedConsumer, find_consu
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.cdc.consumers.windows import find_starts
 from rowtide.cdc.definitions import READER, read_source
-from rowtide.cdc.errors import AcknowledgementDenied, AcknowledgementRefused, ConsumerContended, InstanceUnknown
+from rowtide.cdc.errors.consuming import AcknowledgementDenied, AcknowledgementRefused, ConsumerContended
+from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.functions import ChangeFunctions, session
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.lake import Lake

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rowtide.cdc.consumers.consumers import Consumer
-from rowtide.cdc.errors import ConsumedInstanceEnded, ConsumerPassed
+from rowtide.cdc.errors.consuming import ConsumedInstanceEnded, ConsumerPassed
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
 

@@ -15,7 +15,7 @@ from functools import partial
 import pyarrow as pa
 
 from rowtide.cdc.ddl import type_changes
-from rowtide.cdc.errors import ValuesDoNotFit
+from rowtide.cdc.errors.capturing import ValuesDoNotFit
 from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.lake_tables import BASE_SUFFIX, base_table_path, change_table_path
 from rowtide.cdc.rows.change_columns import change_columns, column_type

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from rowtide.cdc.definitions import FEATURE, EnabledTable
 from rowtide.cdc.enabling.row_keys import RowKey, choose_key, decide_net_changes, require_images
-from rowtide.cdc.errors import (
+from rowtide.cdc.errors.enabling import (
     ColumnListedTwice,
     ColumnNameReserved,
     ColumnUnknown,

@@ -19,7 +19,7 @@ from rowtide.cdc.enabling.instances import (
 )
 from rowtide.cdc.enabling.row_keys import choose_key, decide_net_changes, find_problem
 from rowtide.cdc.enabling.truncation import allowance_steps, refusal_steps
-from rowtide.cdc.errors import InstanceUnknown
+from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.jobs.definitions import first_table_steps, last_table_steps
 from rowtide.cdc.snapshot_requests import has_snapshot, make_steps, request_step

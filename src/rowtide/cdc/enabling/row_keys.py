@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rowtide.cdc.errors import (
+from rowtide.cdc.errors.enabling import (
     BeforeImagesNeedKey,
     IndexInvalid,
     IndexNotUsable,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rowtide.cdc.errors import TablePatternInvalid
+from rowtide.cdc.errors.enabling import TablePatternInvalid
 
 _TOKEN = re.compile(r'"((?:[^"]|"")+)"|\[[^\]."]+\]|[^".]|(\.)')
 _BEFORE_COMMENT = re.compile(r'(?:"(?:[^"]|"")*"|[^"#])*')

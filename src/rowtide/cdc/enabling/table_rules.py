@@ -18,7 +18,7 @@ from rowtide.cdc.enabling.instances import InstanceRequest
 from rowtide.cdc.enabling.joining_triggers import Joining
 from rowtide.cdc.enabling.table_patterns import TablePattern, as_expression, is_pattern, parse_pattern
 from rowtide.cdc.enabling.table_sets import TableSet
-from rowtide.cdc.errors import RulePatternIncomplete, RuleWithoutPattern, TablePatternInvalid, TableRuleUnknown
+from rowtide.cdc.errors.enabling import RulePatternIncomplete, RuleWithoutPattern, TablePatternInvalid, TableRuleUnknown
 from rowtide.cdc.jobs.definitions import first_table_steps
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import has_table

@@ -14,7 +14,7 @@ from rowtide.cdc.definitions import EnabledTable, list_enabled
 from rowtide.cdc.enabling import postgres
 from rowtide.cdc.enabling.instances import InstanceRequest
 from rowtide.cdc.enabling.table_patterns import is_pattern, parse_pattern
-from rowtide.cdc.errors import NoTableMatches
+from rowtide.cdc.errors.enabling import NoTableMatches
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import (

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from rowtide.cdc.errors import EventsNotWritten
+from rowtide.cdc.errors.consuming import EventsNotWritten
 from rowtide.cdc.following.formats import EVENT
 from rowtide.cdc.lake_readers.json_texts import joined
 from rowtide.cdc.lake_readers.ordering import ORDER

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from rowtide.cdc.access import read_role_access
 from rowtide.cdc.definitions import read_source
-from rowtide.cdc.errors import InstanceUnknown
+from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.following.formats import NOTHING, EventFormat, Making, format_events
 from rowtide.cdc.following.positions import Position
 from rowtide.cdc.following.row_events import Origin, as_row_events

@@ -12,7 +12,8 @@ from sqlalchemy import Connection, Engine
 from rowtide.cdc.consumers.consumers import Consumer, find_consumer
 from rowtide.cdc.consumers.consuming import acknowledge_from, is_worth_noting
 from rowtide.cdc.consumers.windows import find_starts
-from rowtide.cdc.errors import ConsumerContended, InstanceUnknown, NotOfConsumer
+from rowtide.cdc.errors.consuming import ConsumerContended, NotOfConsumer
+from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.published import ENABLED, Publication, RecordedInstance
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes

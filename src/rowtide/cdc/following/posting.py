@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.agents.loop import OnRetry, pauses_s
-from rowtide.cdc.errors import EventsRefused, ReceiverFails, ReceiverUntrusted
+from rowtide.cdc.errors.consuming import EventsRefused, ReceiverFails, ReceiverUntrusted
 from rowtide.cdc.following.formats import EVENT, EVENT_ID, EventFormat
 from rowtide.cdc.following.sinks import wait
 from rowtide.cdc.lake_readers.json_texts import joined

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.errors import LakeUnknown
+from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn

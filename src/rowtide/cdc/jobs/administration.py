@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.cdc.access import own_source
 from rowtide.cdc.definitions import FEATURE, read_source, require_complete
-from rowtide.cdc.errors import JobExists, JobMissing
+from rowtide.cdc.errors.jobs import JobExists, JobMissing
 from rowtide.cdc.jobs.definitions import (
     Job,
     delete_job,

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from rowtide.agents.schedule import Schedule
-from rowtide.cdc.errors import (
+from rowtide.cdc.errors.jobs import (
     ContinuousInvalid,
     JobTypeUnknown,
     MaxscansInvalid,

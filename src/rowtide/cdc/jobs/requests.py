@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, delete, insert, select
 from rowtide.agents.runs import Action, RunOutcome
 from rowtide.cdc.access import own_source
 from rowtide.cdc.definitions import require_complete
-from rowtide.cdc.errors import AgentNotRunning, JobNotRunning, JobRunning
+from rowtide.cdc.errors.jobs import AgentNotRunning, JobNotRunning, JobRunning
 from rowtide.cdc.jobs.administration import require_job
 from rowtide.cdc.jobs.definitions import job_requests
 from rowtide.cdc.jobs.history import HistoricRun, find_last_run

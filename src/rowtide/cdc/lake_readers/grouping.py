@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.cdc.errors import QueryFailed
+from rowtide.cdc.errors.querying import QueryFailed
 from rowtide.cdc.rows.operations import DELETE, INSERT
 from rowtide.core.errors import RowtideError
 

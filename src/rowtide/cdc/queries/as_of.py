@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from rowtide.cdc.ddl.history import ListedChange
-from rowtide.cdc.errors import InstanceUnknown
+from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.published import RecordedInstance

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowtide.cdc.errors import LakeUnknown, TimeOutOfRange, UnknownTimeOperator
+from rowtide.cdc.errors.capturing import LakeUnknown
+from rowtide.cdc.errors.querying import TimeOutOfRange, UnknownTimeOperator
 from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.cdc.published import CLOCK_MARGIN, past
 from rowtide.cdc.queries.published_lake import PublishedLake

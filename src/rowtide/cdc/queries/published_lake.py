@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rowtide.cdc.ddl.history import ListedChange, read_history
-from rowtide.cdc.errors import InstanceUnknown, LakeUnknown
+from rowtide.cdc.errors.capturing import LakeUnknown
+from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
 from rowtide.core.lsn import CommitLsn
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from rowtide.cdc.errors import (
+from rowtide.cdc.errors.querying import (
     InstanceUnknown,
     LsnOutOfRange,
     NetChangesUnsupported,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from rowtide.cdc.errors import WrapperColumnUnknown, WrapperFlagUnknown
+from rowtide.cdc.errors.querying import WrapperColumnUnknown, WrapperFlagUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.lsn_times import LARGEST_BEFORE, LARGEST_UP_TO
 from rowtide.cdc.queries.net_changes import MERGE, NET_ROW_FILTERS, Truncates, net_select

@@ -16,7 +16,7 @@ from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
 from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.enabling.joining import join_new_tables
-from rowtide.cdc.errors import ScanRunning
+from rowtide.cdc.errors.jobs import ScanRunning
 from rowtide.cdc.jobs.administration import read_parameters
 from rowtide.cdc.jobs.parameters import JobParameters, JobType, new_parameters
 from rowtide.cdc.lake_lease import LAKE, LakeLease, SharedLease

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, text, update
 
 from rowtide.cdc.access import own_source
 from rowtide.cdc.definitions import EnabledTable, list_enabled, require_complete, snapshots
-from rowtide.cdc.errors import InstanceUnknown
+from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.snapshot_requests import OPEN, SnapshotRequest, list_requests, request_step
 from rowtide.cdc.snapshots.errors import (
     SnapshotConditionInvalid,

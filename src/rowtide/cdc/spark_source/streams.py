@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from datetime import datetime
 
-from rowtide.cdc.errors import LakeUnknown
+from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.following.transactions import read_transactions
 from rowtide.cdc.published import Publication, RecordedInstance, read_publication, read_visible_publication
 from rowtide.cdc.queries.lsn_times import LsnTimes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from rowtide.cdc.errors import InstanceUnknown, LsnOutOfRange
+from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.published import ENABLED, RecordedInstance

@@ -8,7 +8,12 @@ from dataclasses import replace
 from itertools import count
 
 from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, InstanceRequest, define_instance
-from rowtide.cdc.errors import ColumnNameReserved, InstanceNameInvalid, InstanceNameTooLong, VirtualColumnUnloggable
+from rowtide.cdc.errors.enabling import (
+    ColumnNameReserved,
+    InstanceNameInvalid,
+    InstanceNameTooLong,
+    VirtualColumnUnloggable,
+)
 from rowtide.core.column_lists import write_column_list
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.quoting import quote

@@ -21,7 +21,7 @@ from rowtide.merge.articles import (
 )
 from rowtide.merge.conflicts.column_values import average, is_number, is_text, merge_texts, order
 from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Verdict, Winner, weight_of
-from rowtide.merge.errors import ResolverRefused, ResolverUnknown
+from rowtide.merge.errors.publishing import ResolverRefused, ResolverUnknown
 from rowtide.merge.versions.bases import add_up
 from rowtide.merge.versions.changes import Known
 from rowtide.merge.versions.comparison import changed_apart

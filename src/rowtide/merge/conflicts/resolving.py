@@ -15,7 +15,7 @@ from rowtide.merge.catalogue import find_article, get_publication, list_articles
 from rowtide.merge.conflicts.records import ConflictType, decode_row
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.definitions import conflicts_info
-from rowtide.merge.errors import ConflictNotAtHub, ConflictOfSubscriber, ConflictUnknown, ParentInInbox
+from rowtide.merge.errors.inspection import ConflictNotAtHub, ConflictOfSubscriber, ConflictUnknown, ParentInInbox
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.retry import transact_at
 from rowtide.merge.progress import as_utc, drop_retries

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from rowtide.core.errors import RowtideError
 from rowtide.merge.articles import ExchangeType, Publication
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
-from rowtide.merge.errors import NodeBusy
+from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.connecting import address, open_node
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import list_subscriptions

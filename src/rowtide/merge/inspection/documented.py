@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rowtide.merge.documented.names import view_names
-from rowtide.merge.errors import DocumentedTableUnknown
+from rowtide.merge.errors.inspection import DocumentedTableUnknown
 from rowtide.merge.nodes.node import Node
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rowtide.merge.articles import Article, Publication, Subscription
 from rowtide.merge.catalogue import list_articles, list_publications, read_nickname
-from rowtide.merge.errors import ArticleTableNotFound
+from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.retry import transact_at
 from rowtide.merge.progress import list_retry_reasons, list_subscriptions

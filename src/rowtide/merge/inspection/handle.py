@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rowtide.merge.conflicts.resolving import KeptConflict, list_conflicts
-from rowtide.merge.errors import ArticleTableNotFound, MergePublicationUnknown
+from rowtide.merge.errors.publishing import ArticleTableNotFound, MergePublicationUnknown
 from rowtide.merge.inspection.documented import DocumentedTable, read_table
 from rowtide.merge.inspection.explaining import RowReplica, explain
 from rowtide.merge.inspection.identity_ranges import MergeIdentityRange, list_identity_ranges

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select
 
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import Article, ArticleColumn, JoinFilter, Subscription
-from rowtide.merge.errors import RowsRefused
+from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission, Part
 from rowtide.merge.partitions.candidates import Candidate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from rowtide.merge.errors import NodeBusy
+from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.node import Node
 
 Result = TypeVar("Result")

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from rowtide.databases.filters.tokens import FilterUnreadable
 from rowtide.merge.articles import ROWGUID, Article, JoinFilter, Partition, Publication
-from rowtide.merge.errors import FilterRefused, PartitionValueMissing, PartitionValueUnfit, StoredFilterRefused
+from rowtide.merge.errors.publishing import FilterRefused, StoredFilterRefused
+from rowtide.merge.errors.subscribing import PartitionValueMissing, PartitionValueUnfit
 from rowtide.merge.partitions.expressions import (
     Cast,
     Expression,

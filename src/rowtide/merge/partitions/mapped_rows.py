@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rowtide.merge.articles import ROWGUID, Article, Partition, PartitionOptions
 from rowtide.merge.definitions import partition_mappings, subscriptions
 from rowtide.merge.documented.names import CONTENTS_VIEW
-from rowtide.merge.errors import StoredFilterRefused
+from rowtide.merge.errors.publishing import StoredFilterRefused
 from rowtide.merge.partitions.belonging import ROW, FilterDialect, belongs
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
 

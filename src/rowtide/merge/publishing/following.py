@@ -16,7 +16,8 @@ from rowtide.core.failpoints import failpoint
 from rowtide.merge.articles import Article, Partition
 from rowtide.merge.catalogue import list_articles, list_publications, set_definition
 from rowtide.merge.definitions import schema_changes
-from rowtide.merge.errors import DefinitionsDiffer, SubscriberHasTable
+from rowtide.merge.errors.schema_changes import DefinitionsDiffer
+from rowtide.merge.errors.subscribing import SubscriberHasTable
 from rowtide.merge.nodes.node import Enumeration, Node, TableAlteration
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission

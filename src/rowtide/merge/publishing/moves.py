@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rowtide.merge.articles import Article, Partition
-from rowtide.merge.errors import PartitionUnused
+from rowtide.merge.errors.subscribing import PartitionUnused
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.candidates import Marks
 from rowtide.merge.partitions.chains import link_members

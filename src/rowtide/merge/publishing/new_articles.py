@@ -17,7 +17,7 @@ from rowtide.merge.catalogue import (
     read_nickname,
     was_rowguid_there,
 )
-from rowtide.merge.errors import (
+from rowtide.merge.errors.publishing import (
     KeyNotNumbered,
     MergeArticleExists,
     MergeKeyMissing,

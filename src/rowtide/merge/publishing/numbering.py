@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.catalogue import find_article, get_publication, list_articles
-from rowtide.merge.errors import IdentityRangeMissing
+from rowtide.merge.errors.rows import IdentityRangeMissing
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.session.identity_ranges import adjust_publisher, restore_pool

@@ -14,7 +14,7 @@ from enum import Enum
 from uuid import uuid4
 
 from rowtide.merge.articles import Article, Publication
-from rowtide.merge.errors import TablesUnfit
+from rowtide.merge.errors.subscribing import TablesUnfit
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.untyped_values import are_same
 from rowtide.merge.progress import put_retry

@@ -33,7 +33,7 @@ from rowtide.merge.catalogue import (
     was_rowguid_there,
 )
 from rowtide.merge.conflicts.resolvers import require_resolver
-from rowtide.merge.errors import (
+from rowtide.merge.errors.publishing import (
     JoinFilterRefused,
     MergePublicationExists,
     ResolverRefused,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
-from rowtide.merge.errors import TablesUnfit
+from rowtide.merge.errors.subscribing import TablesUnfit
 from rowtide.merge.nodes.node import Enumeration, Node
 from rowtide.merge.nodes.untyped_values import are_same
 from rowtide.merge.partitions.filters import RowFilter

@@ -27,7 +27,8 @@ from rowtide.merge.catalogue import (
 )
 from rowtide.merge.conflicts.resolvers import find_resolver
 from rowtide.merge.definitions import schema_changes, subscriptions
-from rowtide.merge.errors import ColumnNeeded, FilterRefused, KeyChanged, ResolverUnknown, SchemaChangeUnknown
+from rowtide.merge.errors.publishing import FilterRefused, ResolverUnknown
+from rowtide.merge.errors.schema_changes import ColumnNeeded, KeyChanged, SchemaChangeUnknown
 from rowtide.merge.handlers import find_handler
 from rowtide.merge.nodes.node import Node, TableDescription
 from rowtide.merge.nodes.retry import retry_busy

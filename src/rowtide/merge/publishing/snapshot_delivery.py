@@ -23,7 +23,12 @@ from rowtide.merge.catalogue import (
     read_nickname,
 )
 from rowtide.merge.definitions import snapshot_progress
-from rowtide.merge.errors import MergeSubscriptionExists, SnapshotOutdated, SnapshotUnfit, SubscriberHasTable
+from rowtide.merge.errors.subscribing import (
+    MergeSubscriptionExists,
+    SnapshotOutdated,
+    SnapshotUnfit,
+    SubscriberHasTable,
+)
 from rowtide.merge.nodes.node import Node, TableDescription
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.partitions.filters import bind_articles

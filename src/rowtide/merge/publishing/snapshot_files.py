@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from rowtide.core.errors import FileNotWritable
 from rowtide.merge.articles import Article, Partition, Publication
-from rowtide.merge.errors import SnapshotDamaged, SnapshotUnfit
+from rowtide.merge.errors.subscribing import SnapshotDamaged, SnapshotUnfit
 from rowtide.merge.publishing.snapshots import Snapshot, SnapshotProgress
 from rowtide.merge.versions.changes import Write
 

@@ -29,11 +29,10 @@ from rowtide.merge.catalogue import (
     renew_nickname,
     set_publisher,
 )
-from rowtide.merge.errors import (
+from rowtide.merge.errors.nodes import NodeBusy, NodeRestored
+from rowtide.merge.errors.subscribing import (
     MergeSubscriptionExists,
     MergeSubscriptionUnknown,
-    NodeBusy,
-    NodeRestored,
     PriorityRefused,
     SubscriberHasTable,
 )

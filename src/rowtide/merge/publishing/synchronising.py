@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rowtide.merge.articles import ExchangeType
-from rowtide.merge.errors import DefinitionsDiffer
+from rowtide.merge.errors.schema_changes import DefinitionsDiffer
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.publishing.following import follow

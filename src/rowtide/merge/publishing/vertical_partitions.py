@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
-from rowtide.merge.errors import ColumnsRefused
+from rowtide.merge.errors.publishing import ColumnsRefused
 from rowtide.merge.nodes.node import Reference, TableDescription
 from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
 

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from rowtide.merge.articles import Article
-from rowtide.merge.errors import RowsRefused
+from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.nodes.node import Node, Refusal
 from rowtide.merge.nodes.retry import Result, transact_at
 from rowtide.merge.session.spooling import Spool

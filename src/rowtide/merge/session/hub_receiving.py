@@ -30,7 +30,7 @@ from rowtide.merge.conflicts.resolution import (
     winner_of,
 )
 from rowtide.merge.conflicts.resolvers import find_resolver
-from rowtide.merge.errors import FOREIGN_KEY_CODES, ParentNotThere, PartitionMoved, RowOutsidePartition
+from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ParentNotThere, PartitionMoved, RowOutsidePartition
 from rowtide.merge.handlers import ActionOnDataChange, Asked, find_handler
 from rowtide.merge.nodes.node import Refusal
 from rowtide.merge.partitions.filters import RowFilter

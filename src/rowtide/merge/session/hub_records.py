@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_live, settle
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, failure_type, identify
 from rowtide.merge.conflicts.resolution import Winner, withdrawal
-from rowtide.merge.errors import FOREIGN_KEY_CODES, ParentNotThere
+from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ParentNotThere
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.links import RecordType, find_record_types
 from rowtide.merge.progress import list_retries, put_retry

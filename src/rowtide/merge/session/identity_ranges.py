@@ -15,7 +15,8 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from rowtide.merge.articles import Article, Publication, SubscriberType, Subscription
 from rowtide.merge.definitions import identity_ranges, publications
-from rowtide.merge.errors import IdentityRangeExhausted, IdentityRangeMissing, IdentityRangeUnfit
+from rowtide.merge.errors.rows import IdentityRangeExhausted, IdentityRangeMissing
+from rowtide.merge.errors.subscribing import IdentityRangeUnfit
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.retry import transact_at
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering, largest_number, renew

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
 from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, winner_of, withdrawal
-from rowtide.merge.errors import ParentNotThere, RowsRefused
+from rowtide.merge.errors.rows import ParentNotThere, RowsRefused
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.session.directions import instead
 from rowtide.merge.session.exchange import Counts, Refused, taken

@@ -24,17 +24,10 @@ from rowtide.merge.catalogue import (
     select_articles,
 )
 from rowtide.merge.definitions import articles, publications, schema_changes, subscriptions
-from rowtide.merge.errors import (
-    DefinitionsDiffer,
-    DirectionsChanged,
-    MergedTableAltered,
-    MergePublicationUnknown,
-    MergeSubscriptionUnknown,
-    NodeCopied,
-    NodeRestored,
-    SchemaAhead,
-    SubscriptionExpired,
-)
+from rowtide.merge.errors.nodes import NodeCopied, NodeRestored
+from rowtide.merge.errors.publishing import DirectionsChanged, MergePublicationUnknown
+from rowtide.merge.errors.schema_changes import DefinitionsDiffer, MergedTableAltered, SchemaAhead
+from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, SubscriptionExpired
 from rowtide.merge.nodes.node import Examination, Node, Original, UnsentColumn
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
 from rowtide.merge.progress import (

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictRecord
-from rowtide.merge.errors import FOREIGN_KEY_CODES, RowsRefused
+from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, RowsRefused
 from rowtide.merge.nodes.node import Node, Refusal
 from rowtide.merge.partitions.links import RecordType
 from rowtide.merge.session.exchange import Counts, Receiver, Refused, transact

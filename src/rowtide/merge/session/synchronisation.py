@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from rowtide.merge.articles import Article, ExchangeType, Subscription, Waiting
 from rowtide.merge.conflicts.records import record, settle_failures
-from rowtide.merge.errors import UploadNotComparable
+from rowtide.merge.errors.subscribing import UploadNotComparable
 from rowtide.merge.nodes.node import Node, Request
 from rowtide.merge.partitions.candidates import Marks
 from rowtide.merge.partitions.filters import RowFilter

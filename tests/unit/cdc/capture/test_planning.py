@@ -22,7 +22,7 @@ from rowtide.cdc.capture.planning import (
     plan_range,
 )
 from rowtide.cdc.definitions import READER
-from rowtide.cdc.errors import RelationChanged
+from rowtide.cdc.errors.capturing import RelationChanged
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion

@@ -17,7 +17,7 @@ from rowtide.cdc.cleanup.retention import (
     require_in_interval,
     require_plausible,
 )
-from rowtide.cdc.errors import CleanupImplausible, LowWaterMarkOutOfRange
+from rowtide.cdc.errors.capturing import CleanupImplausible, LowWaterMarkOutOfRange
 from rowtide.cdc.published import DISABLED, ENABLED, SUSPENDED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
 

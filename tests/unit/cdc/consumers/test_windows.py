@@ -8,7 +8,7 @@ from builders.capture_instances import instance as define
 from builders.consumers import consumer
 from rowtide.cdc.consumers.consumers import ConsumedInstance
 from rowtide.cdc.consumers.windows import find_starts
-from rowtide.cdc.errors import ConsumedInstanceEnded, ConsumerPassed
+from rowtide.cdc.errors.consuming import ConsumedInstanceEnded, ConsumerPassed
 from rowtide.cdc.published import ENABLED, SUSPENDED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
 

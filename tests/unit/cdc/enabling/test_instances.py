@@ -10,7 +10,7 @@ from hypothesis.strategies import text
 from builders.capture_instances import instance, source_table
 from rowtide.cdc.definitions import EnabledTable
 from rowtide.cdc.enabling.instances import as_member, require_room
-from rowtide.cdc.errors import (
+from rowtide.cdc.errors.enabling import (
     BeforeImagesNeedKey,
     ColumnUnknown,
     InstanceNameInvalid,

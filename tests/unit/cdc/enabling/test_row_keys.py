@@ -11,7 +11,7 @@ from builders.capture_instances import instance, source_table, unique_index
 from rowtide.cdc.definitions import EnabledTable
 from rowtide.cdc.enabling.instances import require_same_key
 from rowtide.cdc.enabling.row_keys import is_key_kept
-from rowtide.cdc.errors import (
+from rowtide.cdc.errors.enabling import (
     BeforeImagesNeedKey,
     IndexInvalid,
     IndexNotUsable,

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from rowtide.cdc.enabling.table_patterns import as_expression, is_pattern, parse_lines, parse_pattern
-from rowtide.cdc.errors import TablePatternInvalid
+from rowtide.cdc.errors.enabling import TablePatternInvalid
 
 
 @pytest.mark.parametrize(

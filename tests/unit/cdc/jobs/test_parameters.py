@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rowtide.cdc.errors import (
+from rowtide.cdc.errors.jobs import (
     ContinuousInvalid,
     JobTypeUnknown,
     MaxscansInvalid,

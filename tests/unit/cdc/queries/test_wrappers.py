@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders.capture_instances import instance, source_table
-from rowtide.cdc.errors import WrapperColumnUnknown, WrapperFlagUnknown
+from rowtide.cdc.errors.querying import WrapperColumnUnknown, WrapperFlagUnknown
 from rowtide.cdc.queries.wrappers import WrapperFunction, WrapperRequest, generate_wrappers
 
 TABLE = source_table([("id", "integer"), ("Name", "text"), ("name", "text")])

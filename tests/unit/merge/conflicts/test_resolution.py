@@ -7,7 +7,7 @@ import pytest
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.conflicts.resolution import Contest, Winner, combine, decide, resolve
 from rowtide.merge.conflicts.resolvers import by_priority, find_resolver
-from rowtide.merge.errors import ResolverUnknown
+from rowtide.merge.errors.publishing import ResolverUnknown
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType
 from rowtide.merge.versions.comparison import Presence, RowVersion
 from rowtide.merge.versions.lineage import Change, Lineage, encode_columns

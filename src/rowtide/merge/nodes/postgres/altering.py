@@ -10,7 +10,7 @@ from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ArticleColumn
-from rowtide.merge.errors import ColumnsCollide, SchemaChangeRefused
+from rowtide.merge.errors.schema_changes import ColumnsCollide, SchemaChangeRefused
 from rowtide.merge.nodes.postgres.parts import part_statement
 from rowtide.merge.nodes.postgres.row_metadata import table_of
 from rowtide.merge.nodes.table_changes import TableChange

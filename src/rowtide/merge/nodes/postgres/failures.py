@@ -8,7 +8,8 @@ from rowtide.databases.postgres.errors import describe, translate
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 from rowtide.merge.articles import Subscription
 from rowtide.merge.definitions import SCHEMA, subscriptions
-from rowtide.merge.errors import NOT_UTF_8, NodeBusy, RowsRefused, SessionReplaced
+from rowtide.merge.errors.nodes import NodeBusy, SessionReplaced
+from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
 from rowtide.merge.nodes.postgres.sending import UNKNOWN_LINES
 from rowtide.merge.nodes.postgres.writing import NO_RIGHT, OF_ROWS
 

@@ -24,7 +24,8 @@ from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import Article, Subscription
 from rowtide.merge.catalogue import list_merged, read_nickname, read_purged, select_articles
 from rowtide.merge.definitions import SCHEMA, articles, genhistory, replinfo, subscriptions
-from rowtide.merge.errors import NodeBusy, RowsRefused
+from rowtide.merge.errors.nodes import NodeBusy
+from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.nodes.node import Refusal, Request
 from rowtide.merge.nodes.postgres import links, row_metadata, rows
 from rowtide.merge.nodes.postgres.apply import (

@@ -14,7 +14,8 @@ from psycopg import sql
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.errors import HandlerFailed, ResolverRefused
+from rowtide.merge.errors.nodes import HandlerFailed
+from rowtide.merge.errors.publishing import ResolverRefused
 from rowtide.merge.nodes.postgres.row_metadata import sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.writing import StoredColumn, array_of
 from rowtide.merge.nodes.untyped_values import as_stored_by_server

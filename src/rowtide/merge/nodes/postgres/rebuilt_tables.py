@@ -16,7 +16,7 @@ from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_uuid
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.errors import ArticleTableNotFound, RowguidUnfit
+from rowtide.merge.errors.publishing import ArticleTableNotFound, RowguidUnfit
 from rowtide.merge.nodes.postgres.row_metadata import sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.system_tables import LOG
 from rowtide.merge.nodes.postgres.triggers import removal_statements

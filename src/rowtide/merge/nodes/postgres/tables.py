@@ -21,14 +21,9 @@ from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_
 from rowtide.databases.source_table import SourceTable
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.definitions import SCHEMA
-from rowtide.merge.errors import (
-    ArticleTableNotFound,
-    FilterRefused,
-    NodeOutdated,
-    RowguidUnfit,
-    TableNotAltered,
-    UnsupportedColumnType,
-)
+from rowtide.merge.errors.nodes import NodeOutdated
+from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
+from rowtide.merge.errors.schema_changes import TableNotAltered
 from rowtide.merge.nodes.node import Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.postgres import completing, place, system_tables
 from rowtide.merge.nodes.postgres.altering import TableAlteration

@@ -14,7 +14,7 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal,
 from rowtide.databases.source_table import Partition, SourceTable
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA
-from rowtide.merge.errors import ChangeProhibited
+from rowtide.merge.errors.nodes import ChangeProhibited
 from rowtide.merge.nodes.postgres import identity
 from rowtide.merge.nodes.postgres.system_tables import LOG, LOG_ORDER
 from rowtide.merge.versions.apply import Logged

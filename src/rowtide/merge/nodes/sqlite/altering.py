@@ -14,7 +14,7 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.table_text import TableItem, TableText, item_of, parse_table
 from rowtide.databases.sqlite.types import affinity
 from rowtide.merge.articles import ArticleColumn
-from rowtide.merge.errors import ColumnsCollide, SchemaChangeRefused
+from rowtide.merge.errors.schema_changes import ColumnsCollide, SchemaChangeRefused
 from rowtide.merge.nodes.sqlite.exact_numbers import EXACT
 from rowtide.merge.nodes.sqlite.making import column_text, part_clause
 from rowtide.merge.nodes.table_changes import TableChange

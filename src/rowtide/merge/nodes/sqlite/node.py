@@ -24,7 +24,8 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged
-from rowtide.merge.errors import NOT_UTF_8, HandlerFailed, NodeBusy, NodeOutdated, RowsRefused
+from rowtide.merge.errors.nodes import HandlerFailed, NodeBusy, NodeOutdated
+from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
 from rowtide.merge.nodes.node import Refusal, Request
 from rowtide.merge.nodes.sqlite import completing, links, row_metadata

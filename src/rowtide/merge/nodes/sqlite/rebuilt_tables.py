@@ -11,7 +11,7 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import ANY, is_numeric
 from rowtide.databases.sqlite.types import affinity, stored_type
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.errors import ArticleTableNotFound, RowguidUnfit
+from rowtide.merge.errors.publishing import ArticleTableNotFound, RowguidUnfit
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.row_metadata import READER
 from rowtide.merge.nodes.sqlite.rowguid import add_rowguid, has_own_rowguid, index_name, require_fit_rowguid

@@ -13,7 +13,7 @@ import sqlite3
 from rowtide.databases.sqlite.catalogue import Table, find_table, read_triggers
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.errors import RowguidUnfit
+from rowtide.merge.errors.publishing import RowguidUnfit
 
 _MILLISECONDS = "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
 

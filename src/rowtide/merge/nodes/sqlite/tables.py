@@ -16,7 +16,8 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import type_of_declaration
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.definitions import replinfo
-from rowtide.merge.errors import ArticleTableNotFound, FilterRefused, ResolverRefused, TableNotAltered
+from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused
+from rowtide.merge.errors.schema_changes import TableNotAltered
 from rowtide.merge.nodes.node import Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.sqlite import completing, system_tables
 from rowtide.merge.nodes.sqlite.altering import TableAlteration

@@ -12,7 +12,7 @@ from rowtide.databases.sqlite.index_text import TOKEN
 from rowtide.databases.sqlite.quoting import quote, quote_literal, unquote
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.definitions import identity_ranges
-from rowtide.merge.errors import ChangeProhibited
+from rowtide.merge.errors.nodes import ChangeProhibited
 from rowtide.merge.nodes.sqlite.system_tables import AGENT, LOG
 from rowtide.merge.versions.apply import Logged
 

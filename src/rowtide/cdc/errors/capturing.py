@@ -1,0 +1,135 @@
+"""Errors of capture, the lake and its cleanup."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import DataLoss, Invalid, NotFound, RowtideError, numbered
+
+
+@numbered
+class LakeUnknown(NotFound):
+    """There is no lake, or capture has never run there."""
+
+    number = 4107
+    fact = "nothing was captured to the lake {lake} yet"
+    hint = "Check the path; `rowtide cdc run` captures."
+    lake: str
+
+
+@numbered
+class RelationChanged(RowtideError):
+    """A captured table's shape in the log changed; capture stops before that transaction."""
+
+    number = 4105
+    fact = "table {table} changed at LSN {lsn}: {change}; capture stopped before it"
+    hint = "Disable instance {instance} and enable it again: the missing values exist nowhere but in the table."
+    table: str
+    lsn: str
+    change: str
+    instance: str
+
+
+@numbered
+class ChangeRowsMiscounted(RowtideError):
+    """The rows written for a cycle are not those that the log has; nothing of the cycle is committed to that table."""
+
+    number = 4112
+    fact = "cycle {cycle} wrote {written:,} rows for {table}, but the log has {expected:,}"
+    hint = (
+        "Start capture again: the cycle is redone. If it says the same, the log store or rowtide is at fault: "
+        "run `rowtide check`, and report it."
+    )
+    cycle: int
+    written: int
+    table: str
+    expected: int
+
+
+@numbered
+class ChangeFileMissing(RowtideError):
+    """A task of Spark wrote a file that capture's own process does not find: they do not share the lake's folder."""
+
+    number = 4111
+    fact = "a task of Spark wrote {file}, and this process does not find it"
+    hint = "Put the lake in a folder that the executors and this process share, or run with --engine auto."
+    file: str
+
+
+@numbered
+class DefinitionsIncomplete(RowtideError):
+    """An earlier version of rowtide enabled the database, and created fewer tables."""
+
+    number = 4109
+    fact = "tables are missing in schema cdc: {tables}; an earlier version of rowtide enabled this database"
+    hint = "Run `rowtide cdc enable-db` again as the role that did: it creates what is missing and keeps the rest."
+    tables: str
+
+
+@numbered
+class LakeBehindLog(DataLoss):
+    """The log store no longer has the range that the lake needs next."""
+
+    number = 4106
+    fact = "the lake is at {lake}, but the log store starts at {log_store}"
+    hint = "The lake is older than the log store (restored?): run `rowtide cdc reinitialize`; it says what is lost."
+    lake: str
+    log_store: str
+
+
+@numbered
+class ValuesDoNotFit(RowtideError):
+    """Captured values do not fit the type that their column has now (SQL Server: 8115)."""
+
+    number = 8115
+    fact = "{count} values of {column} captured by {instance} do not fit {type_name}, its type in the source now"
+    hint = (
+        "Nothing is lost: everything before the change is published, the log is kept. Consume it, then remove them by "
+        "`rowtide cdc cleanup {instance}`, or disable the instance and enable it again."
+    )
+    count: int
+    column: str
+    instance: str
+    type_name: str
+
+
+@numbered
+class LowWaterMarkOutOfRange(Invalid):
+    """The mark must lie inside the instance's validity interval (SQL Server: 22957)."""
+
+    number = 22957
+    fact = "low-water mark {mark} is below the low endpoint {low} of {instance}"
+    hint = "Low endpoints only move up; name an LSN of the validity interval."
+    mark: str
+    instance: str
+    low: str
+
+
+@numbered
+class LowWaterMarkUnknown(NotFound):
+    """The mark must be the LSN of a captured transaction (SQL Server: 22964)."""
+
+    number = 22964
+    fact = "low-water mark {mark} is not a transaction of lsn_time_mapping"
+    hint = "Name the `start_lsn` of one; `rowtide cdc lsn max` prints the last."
+    mark: str
+
+
+@numbered
+class CleanupImplausible(RowtideError):
+    """The last captured commit time may have jumped: cleanup by it could remove rows that should be kept."""
+
+    number = 4125
+    fact = "cleanup would move the low-water mark from {before} to {time}, by more than has passed since {set_at}"
+    hint = "If the source's clock was right, repeat with --force; if it was wrong, name a --low-water-mark."
+    time: str
+    before: str
+    set_at: str
+
+
+@numbered
+class CleanupIncomplete(RowtideError):
+    """Low endpoints moved, but rows below them could not be removed everywhere (SQL Server: 22852)."""
+
+    number = 22852
+    fact = "low endpoints are moved, but rows are left in {failures}"
+    hint = "Queries do not return them; the next cleanup removes them."
+    failures: str

@@ -1,0 +1,83 @@
+"""Errors of conflicts, comparisons and documented tables."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import Denied, NotFound, RowtideError, numbered
+
+
+@numbered
+class ParentInInbox(Denied):
+    """The publisher does not have the parent of a row that is to be restored."""
+
+    number = 8051
+    fact = "conflict {conflict_id} is a row of {table} whose parent in {parent}, {rowguid}, is not at the publisher"
+    hint = "Resolve the conflict of the parent, which restores its children too; one that was deleted has none."
+    conflict_id: str
+    table: str
+    parent: str
+    rowguid: str
+
+
+@numbered
+class ConflictUnknown(NotFound):
+    """No conflict with this id is stored."""
+
+    number = 8019
+    fact = "there is no conflict {conflict_id} in this database"
+    hint = "List conflicts with `rowtide merge conflicts`."
+    conflict_id: str
+
+
+@numbered
+class ConflictNotAtHub(Denied):
+    """Conflicts are resolved at the publisher."""
+
+    number = 8020
+    fact = "conflict {conflict_id} is stored here, but this database is a subscriber"
+    hint = "Resolve it at the publisher, which also has it after a synchronisation."
+    conflict_id: str
+
+
+@numbered
+class ConflictOfSubscriber(Denied):
+    """A subscriber refused a row: the publisher has no other version to choose."""
+
+    number = 8023
+    fact = "conflict {conflict_id} is a row that the subscriber refuses"
+    hint = "Fix the cause at the subscriber, or the row here: each synchronisation sends it again."
+    conflict_id: str
+
+
+@numbered
+class MergeValidationFailed(RowtideError):
+    """Rows differ between publisher and subscriber (SQL Server: 20574)."""
+
+    number = 8022
+    fact = "{failed} of {all} articles differ between the publisher and {subscriber}"
+    hint = (
+        "Synchronise while there are no writes, and validate again; if they still differ, `rowtide merge reinitialize`."
+    )
+    subscriber: str
+    failed: int
+    all: int
+
+
+@numbered
+class DocumentedTableUnknown(NotFound):
+    """SQL Server documents no such table of merge, or it has no counterpart here."""
+
+    number = 8081
+    fact = "there is no table {name}"
+    hint = "Choose one of {names}."
+    name: str
+    names: str
+
+
+@numbered
+class NeverValidated(NotFound):
+    """A subscriber's rows were never found equal to the publisher's, so there is no such time to start from."""
+
+    number = 8082
+    fact = "no validation of {subscriber} has found all rows equal"
+    hint = "Give a date, or let everything be repeated that metadata are left of: `--since start`."
+    subscriber: str

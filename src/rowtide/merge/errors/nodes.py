@@ -1,0 +1,91 @@
+"""Errors of the databases that take part, and of their tables."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import DataLoss, Denied, Retryable, RowtideError, numbered
+
+
+@numbered
+class NodeBusy(Retryable):
+    """Other sessions wrote the same rows, or held the database locked."""
+
+    number = 8006
+    fact = "other sessions wrote to {node} at the same time: {reason}"
+    hint = "Run the synchronisation again; if the error persists, run it when there are fewer writes."
+    node: str
+    reason: str
+
+
+@numbered
+class ChangeProhibited(Denied):
+    """A program changed a row of a table that a subscription of type client may only read."""
+
+    number = 8093
+    fact = "{table} may only be changed at the publisher"
+    hint = "It was published with --subscriber-upload-options 2, from which subscriptions of type server are exempt."
+    table: str
+
+
+@numbered
+class SessionReplaced(RowtideError):
+    """Another synchronisation of the same subscription has begun."""
+
+    number = 8009
+    fact = "another synchronisation of {subscriber} has begun, and this one ends"
+    hint = "Run one at a time. Nothing is lost: the other synchronisation continues from what was exchanged."
+    subscriber: str
+
+
+@numbered
+class NodeRestored(DataLoss):
+    """The publisher or the subscriber was restored from a backup, or is a copy, since they last synchronised."""
+
+    number = 8017
+    fact = "{subscriber} or the publisher was restored from a backup, or is a copy, since they last synchronised"
+    hint = (
+        "To keep using this database, save changes that only the subscriber has, then run `rowtide merge reinitialize` "
+        "without --upload-first. In a copy of the publisher that is not meant to synchronise, run `rowtide merge "
+        "drop-subscription --ignore-subscriber`."
+    )
+    subscriber: str
+
+
+@numbered
+class NodeCopied(RowtideError):
+    """A node is a copy of another database, which still exists."""
+
+    number = 8032
+    fact = "database {database} has the merge metadata of {original}, of which it is a copy"
+    hint = (
+        "Its subscriptions belong to the original: in a copied publisher, drop them with `rowtide merge "
+        "drop-subscription --ignore-subscriber`. If this database replaces the original, run `rowtide merge "
+        "reinitialize` without --upload-first."
+    )
+    database: str
+    original: str
+
+
+@numbered
+class HandlerFailed(RowtideError):
+    """A business logic handler raised an error or returned an invalid value; the synchronisation ends."""
+
+    number = 8028
+    fact = "{handler} failed in {method} for a row of {article}: {reason}"
+    hint = "Fix the handler, and synchronise again: nothing of the row's batch was written."
+    handler: str
+    method: str
+    article: str
+    reason: str
+
+
+@numbered
+class NodeOutdated(RowtideError):
+    """The node's metadata are of another build, and may not be completed with this connection."""
+
+    number = 8080
+    fact = "the metadata of {name} are of another build, and cannot be completed: {reason}"
+    hint = (
+        "Run `rowtide merge status` once on the primary, as the role that owns the metadata, or with rights to write."
+    )
+    name: str
+    reason: str

@@ -1,0 +1,91 @@
+"""Errors of rows that are refused."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import Invalid, RowtideError, numbered
+
+FOREIGN_KEY_CODES = ("23503", "23001", "SQLITE_CONSTRAINT_FOREIGNKEY")
+"""Codes of refusals by a foreign key, PostgreSQL's and SQLite's."""
+
+
+NOT_UTF_8 = ("22021", "a text in the row is not valid UTF-8")
+"""Code, PostgreSQL's, and reason of refusing a row with such a text."""
+
+
+@numbered
+class RowsRefused(RowtideError):
+    """A node refuses rows: by a constraint, a trigger of the user's, or a type that does not take the value."""
+
+    number = 8007
+    fact = "{table} refused a row ({code}): {reason}"
+    hint = "See `rowtide merge conflicts`; each synchronisation tries the row again."
+    table: str
+    code: str
+    reason: str
+
+
+@numbered
+class RowOutsidePartition(RowsRefused):
+    """A subscriber wrote a row outside its partition."""
+
+    number = 8027
+    fact = "{table} refused a row ({code}): {reason}"
+    hint = (
+        "With --partition-options 2 and 3 a subscriber may write only rows of its partition; "
+        "see `rowtide merge conflicts`."
+    )
+
+
+@numbered
+class PartitionMoved(RowsRefused):
+    """A subscriber changed a column that decides about partitions."""
+
+    number = 8040
+    fact = "{table} refused a row ({code}): {reason}"
+    hint = (
+        "With --partition-options 1 a subscriber may not change the columns that filters use; "
+        "see `rowtide merge conflicts`."
+    )
+
+
+@numbered
+class ParentNotThere(RowsRefused):
+    """The publisher does not have the row that an uploaded one references."""
+
+    number = 8050
+    fact = "{table} refused a row ({code}): {reason}"
+    hint = (
+        "The row went to the conflict inbox with its parent, or alone if the publisher had deleted that; restore both "
+        "with `rowtide merge resolve`."
+    )
+
+    @classmethod
+    def named(cls, table: str, parent: str, rowguid: str) -> ParentNotThere:
+        """Return the error of a row whose parent is missing."""
+        return cls(table, "RT-8050", f"its parent in {parent}, {rowguid}, is not at the publisher")
+
+
+@numbered
+class IdentityRangeExhausted(RowtideError):
+    """A table's key has no numbers left that a node could be given."""
+
+    number = 8053
+    fact = "there are no numbers left for the key of {table}"
+    hint = (
+        "If the key is of a small integer type, use a larger one. At a node that publishes what it subscribes to, "
+        "synchronise with its own publisher first."
+    )
+    table: str
+
+
+@numbered
+class IdentityRangeMissing(Invalid):
+    """A node has no numbers of a table that it could give to subscribers."""
+
+    number = 8054
+    fact = "this node has no numbers of {table} that it could give to subscribers"
+    hint = (
+        "Publish the table with --identity-range. If another publisher numbers it, subscribe this node there as a "
+        "server (`rowtide merge add-subscription --type server`) to an article with --publisher-identity-range."
+    )
+    table: str

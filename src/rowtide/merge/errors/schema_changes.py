@@ -1,0 +1,121 @@
+"""Errors of altered tables and changed definitions."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, RowtideError, numbered
+
+
+@numbered
+class MergedTableAltered(RowtideError):
+    """A published table was altered, or its changes are no longer tracked."""
+
+    number = 8029
+    fact = "table {table} of {node} was altered: {reason}"
+    hint = (
+        "Restore columns that are missing, except rowguid, then run `rowtide merge reinitialize`, for each subscriber "
+        "if it is the publisher's table: it recreates triggers. With --upload-first it compares the subscriber's rows "
+        "with what it was sent, and uploads what was changed without triggers."
+    )
+    node: str
+    table: str
+    reason: str
+
+
+@numbered
+class DefinitionsDiffer(RowtideError):
+    """The subscriber's definitions of articles are not the publisher's, or these not its tables."""
+
+    number = 8070
+    fact = "the schema of {articles} was changed, and {subscriber} has not followed"
+    hint = "Run `rowtide merge sync`: it uploads the subscriber's changes, alters its tables, and downloads."
+    subscriber: str
+    articles: str
+
+
+@numbered
+class SchemaAhead(DataLoss):
+    """The subscriber has followed a schema change that the publisher does not know."""
+
+    number = 8071
+    fact = "{subscriber} has schema version {version} of publication {publication}, which the publisher does not have"
+    hint = (
+        "The publisher was restored from a backup. Save changes that only the subscriber has, then run `rowtide merge "
+        "reinitialize` without --upload-first: it alters the subscriber's tables as the publisher's are."
+    )
+    subscriber: str
+    version: int
+    publication: str
+
+
+@numbered
+class ColumnsCollide(AlreadyExists):
+    """The publisher has a new column, and the subscriber one of this name with another type."""
+
+    number = 8072
+    fact = "table {table} of the subscriber has a column {column} of type {present}, the publisher's has type {wanted}"
+    hint = "Rename the subscriber's column, or give it the publisher's type, and synchronise again."
+    table: str
+    column: str
+    present: str
+    wanted: str
+
+
+@numbered
+class SchemaChangeRefused(RowtideError):
+    """The subscriber's database refuses to alter a table as the publisher's was altered."""
+
+    number = 8073
+    fact = "the subscriber refused a change of table {table} ({statement}): {reason}"
+    hint = (
+        "Remove the cause there and synchronise again; or alter the table there by hand, and mark the change with "
+        "`rowtide merge mark-schema-change --skip`."
+    )
+    table: str
+    statement: str
+    reason: str
+
+
+@numbered
+class KeyChanged(Denied):
+    """A merged table has another primary key than it was published with."""
+
+    number = 8074
+    fact = "the primary key of table {table} was changed from ({before}) to ({after})"
+    hint = "Restore the key; or run `rowtide merge drop-article` and, after all have synchronised, `add-article`."
+    table: str
+    before: str
+    after: str
+
+
+@numbered
+class ColumnNeeded(Denied):
+    """A filter or a resolver uses a column that the table no longer has."""
+
+    number = 8075
+    fact = "{purpose} of {article} does not fit its table any more: {reason}"
+    hint = "Replace it with `rowtide merge change-article`, or restore the column."
+    purpose: str
+    article: str
+    reason: str
+
+
+@numbered
+class SchemaChangeUnknown(NotFound):
+    """The publication has no such schema change."""
+
+    number = 8076
+    fact = "publication {publication} has no schema change {version}"
+    hint = "List them with `rowtide merge schema-changes`."
+    publication: str
+    version: int
+
+
+@numbered
+class TableNotAltered(Invalid):
+    """The database refuses the clause of `alter-article`."""
+
+    number = 8077
+    fact = "the database refused to alter table {table}: {reason}"
+    hint = "Write what follows `alter table NAME` in the publisher's SQL; nothing was changed."
+    table: str
+    reason: str

@@ -1,0 +1,183 @@
+"""Errors of subscriptions, their snapshots and their partitions."""
+
+from __future__ import annotations
+
+from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, RowtideError, numbered
+
+
+@numbered
+class PriorityRefused(Invalid):
+    """A server's priority is not below its publisher's."""
+
+    number = 8095
+    fact = "{subscriber} cannot have priority {priority} in {publication}, whose publisher has {publisher_priority}"
+    hint = "Choose one from 0 up to, but below, the publisher's: 100, or its own as a subscriber that publishes again."
+    subscriber: str
+    priority: float
+    publication: str
+    publisher_priority: float
+
+
+@numbered
+class MergeSubscriptionUnknown(NotFound):
+    """The publisher, the subscriber or both have no such subscription."""
+
+    number = 8013
+    fact = "{subscriber} does not subscribe to {publication}"
+    hint = "Add it with `rowtide merge add-subscription`; an earlier subscription may have been dropped at one end."
+    subscriber: str
+    publication: str
+
+
+@numbered
+class MergeSubscriptionExists(AlreadyExists):
+    """The database subscribes already."""
+
+    number = 8014
+    fact = "{subscriber} already subscribes to {publication}"
+    hint = "Synchronise it with `rowtide merge sync`, or drop it first."
+    subscriber: str
+    publication: str
+
+
+@numbered
+class SubscriberHasTable(AlreadyExists):
+    """The subscriber has a table that the snapshot would create."""
+
+    number = 8016
+    fact = "the subscriber already has a table {table}"
+    hint = (
+        "Drop or rename it there: the subscription creates it, with its rows, constraints and triggers. Two "
+        "publications of one publisher share a table if neither filters it."
+    )
+    table: str
+
+
+@numbered
+class PartitionValueMissing(Invalid):
+    """A filter uses a value that the subscription does not give."""
+
+    number = 8025
+    fact = "publication {publication} is filtered by {function}(), for which the subscription gives no value"
+    hint = "Add {option}; the value is stored with the subscription."
+    publication: str
+    function: str
+    option: str
+
+
+@numbered
+class PartitionValueUnfit(Invalid):
+    """A filter converts a value of the subscription, which is not of the type."""
+
+    number = 8041
+    fact = "publication {publication} is filtered by {function}() as {type_name}, which {value} is not"
+    hint = "Give a value of the type: a date as YYYY-MM-DD, a number in plain digits."
+    publication: str
+    function: str
+    value: str
+    type_name: str
+
+
+@numbered
+class IdentityRangeUnfit(Denied):
+    """A file cannot be numbered from ranges that its publisher has from another publisher."""
+
+    number = 8055
+    fact = "a file cannot be given numbers of {table} by a publisher that has them from another publisher"
+    hint = (
+        "SQLite numbers a row above all that the file has, and rows of the other publisher may be above the ranges of "
+        "this one: subscribe a PostgreSQL database here, or the file there."
+    )
+    table: str
+
+
+@numbered
+class PartitionUnused(Invalid):
+    """A subscriber is to move to another partition, but all subscribers have all rows."""
+
+    number = 8060
+    fact = "no article of {publication} is filtered: its subscribers have all rows"
+    hint = "Filter articles with `rowtide merge add-article --where`, before the first subscription."
+    publication: str
+
+
+@numbered
+class TablesUnfit(Invalid):
+    """Tables of a subscriber cannot take the rows of their articles."""
+
+    number = 8061
+    fact = "tables of {subscriber} do not fit: {misfits}"
+    hint = "Change the tables as stated, all of them, and repeat the command."
+    subscriber: str
+    misfits: str
+
+
+@numbered
+class SnapshotUnfit(Invalid):
+    """A prepared snapshot is not of the publication or the partition."""
+
+    number = 8110
+    fact = "the snapshot in {folder} cannot be used: {reason}"
+    hint = "Name the folder of a snapshot of this publication and partition; `rowtide merge snapshot` makes one."
+    folder: str
+    reason: str
+
+
+@numbered
+class SnapshotOutdated(RowtideError):
+    """The publisher can no longer tell what was changed after a prepared snapshot."""
+
+    number = 8111
+    fact = "the snapshot in {folder}, of {taken}, is too old: {reason}"
+    hint = "Make a new one by `rowtide merge snapshot`."
+    folder: str
+    taken: str
+    reason: str
+
+
+@numbered
+class SnapshotDamaged(RowtideError):
+    """A file of a prepared snapshot is missing, or has other contents than were written."""
+
+    number = 8112
+    fact = "the file {path} of a snapshot is damaged: {reason}"
+    hint = "Copy it again, or make a new snapshot by `rowtide merge snapshot`; what was delivered stays."
+    path: str
+    reason: str
+
+
+@numbered
+class ChangesNotUploaded(RowtideError):
+    """A subscription was to be dropped after an upload, and the publisher lacks some changes of the subscriber."""
+
+    number = 8131
+    fact = "the subscription of {subscriber} stays: the publisher does not have all of its changes: {changes}"
+    hint = (
+        "`rowtide merge conflicts` and `rowtide merge sync` say why they are refused. "
+        "To give them up, drop the subscription without --upload-first."
+    )
+    subscriber: str
+    changes: str
+
+
+@numbered
+class UploadNotComparable(DataLoss):
+    """The publisher has purged the metadata that it needs to order the subscriber's changes."""
+
+    number = 8021
+    fact = "the changes of {subscriber} cannot be compared with those of other nodes: {reason}"
+    hint = "Export what you need from the subscriber, and run `rowtide merge reinitialize` without --upload-first."
+    subscriber: str
+    reason: str
+
+
+@numbered
+class SubscriptionExpired(DataLoss):
+    """The subscriber has not synchronised for longer than the retention."""
+
+    number = 8018
+    fact = "{subscriber} last synchronised on {last}, more than {days} days ago"
+    hint = "Run `rowtide merge reinitialize`, with --upload-first to keep the subscriber's own changes."
+    subscriber: str
+    last: str
+    days: int
