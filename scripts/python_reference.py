@@ -67,8 +67,8 @@ with rowtide.connect("postgresql://user@host/shop") as database:
 
 Arguments named `spark` take your `SparkSession`; without one rowtide starts its own. Errors are subclasses of
 `rowtide.RowtideError`, by kind: `NotFound`, `AlreadyExists`, `Invalid`, `Denied`, `Retryable` and `DataLoss`, all in
-`rowtide`. Each has a `number` ([all errors](errors.md)); the classes are in the modules of `rowtide.cdc.errors` and the
-like. What methods take and return is imported from `rowtide` or the feature's package, as `rowtide.cdc`. This page is
+`rowtide`. Each has a `number` ([all errors](errors.md)); the classes are in `rowtide.cdc.errors` and the like.
+What methods take and return is imported from `rowtide` or the feature's package, as `rowtide.cdc`. This page is
 generated from the docstrings by `scripts/python_reference.py`."""
 
 WIDTH = 100

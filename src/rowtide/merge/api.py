@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from rowtide.core.earlier_names import earlier_name
 from rowtide.merge.articles import (
     DEFAULT_RETENTION_DAYS,
     Article,
@@ -420,6 +421,8 @@ class MergeReplication(MergePublishing, MergeInspection):
         `NodeBusy`.
         """
         return synchronise_named(self.url, publication, subscriber, on_progress, exchange)
+
+    synchronise = earlier_name("synchronise", sync)
 
     def sync_all(
         self,

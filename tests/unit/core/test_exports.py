@@ -23,7 +23,8 @@ from rowtide.tracking.api import ChangeTracking
 
 FEATURES = ("rowtide.cdc", "rowtide.replication", "rowtide.merge", "rowtide.targets", "rowtide.tracking")
 PACKAGES = ("rowtide", *FEATURES)
-every_package = pytest.mark.parametrize("package", PACKAGES)
+ERRORS = ("rowtide.cdc.errors", "rowtide.replication.errors", "rowtide.merge.errors")
+every_package = pytest.mark.parametrize("package", [*PACKAGES, *ERRORS])
 
 
 def imported_names(body: ast.AST) -> dict[str, str]:
@@ -148,6 +149,7 @@ def test_what_the_handle_takes_and_returns_is_exported() -> None:
 def test_one_thing_has_one_name() -> None:
     subjects = (Database, ChangeDataCapture, Changes, TransactionalReplication, MergeReplication, ChangeTracking)
     names = {name for subject in subjects for name in dir(subject) if not name.startswith("_")}
+    names -= {name for subject in subjects for name in names if hasattr(getattr(subject, name, None), "__wrapped__")}
 
     assert [name for name in names if {f"{verb}_{name}" for verb in ("get", "list", "read")} & names] == []
 
@@ -175,8 +177,16 @@ def test_a_package_is_imported_without_its_parts(package: str) -> None:
     program = f"import sys, {package}; print(*(name for name in sys.modules if name.startswith('rowtide.')))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    cheap = {"rowtide.core", "rowtide.core.errors", "rowtide.core.exports", "rowtide.core.extras"}
-    assert set(done.stdout.split()) - cheap - {"rowtide.core.secrets", package} == set()
+    core = {"rowtide.core", *(f"rowtide.core.{name}" for name in ("errors", "exports", "extras", "secrets"))}
+    assert set(done.stdout.split()) - core - {package, package.removesuffix(".errors")} == set()
+
+
+@pytest.mark.parametrize("package", ERRORS)
+def test_each_error_of_a_feature_is_imported_from_its_errors(package: str) -> None:
+    modules = modules_of(package)
+    errors = {value for module in modules for value in vars(module).values() if _is_defined_in(value, module.__name__)}
+
+    assert {getattr(import_module(package), name) for name in _public(import_module(package))} == errors
 
 
 def test_bases_of_errors_are_those_that_errors_have() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from rowtide.core.earlier_names import earlier_name
 from rowtide.merge.conflicts.resolving import KeptConflict, list_conflicts
 from rowtide.merge.errors.publishing import ArticleTableNotFound, MergePublicationUnknown
 from rowtide.merge.inspection.documented import DocumentedTable, read_table
@@ -57,6 +58,8 @@ class MergeInspection(MergeHandle):
         with open_node(self.url) as node:
             return list_conflicts(node, publication, article) if knows(node, publication) else ()
 
+    conflicts = earlier_name("conflicts", list_conflicts)
+
     def list_publications(self) -> Sequence[MergePublication]:
         """Return the publications that this node takes part in (SQL Server: sp_helpmergepublication)."""
         with open_node(self.url) as node:
@@ -89,6 +92,8 @@ class MergeInspection(MergeHandle):
         """Return the sessions of past synchronisations, newest first. Raises `MergePublicationUnknown`."""
         with open_node(self.url) as hub:
             return list_sessions(hub, publication) if knows(hub, publication) else ()
+
+    history = earlier_name("history", list_history)
 
     def read_table(self, name: str) -> DocumentedTable:
         """Return a table that SQL Server documents, such as MSmerge_contents.
@@ -137,6 +142,8 @@ class MergeInspection(MergeHandle):
             if not node.tables.is_prepared():
                 raise ArticleTableNotFound(table)
             return explain(node, table, rowguid)
+
+    row = earlier_name("row", list_row_replicas)
 
 
 def knows(node: Node, publication: str | None) -> bool:
