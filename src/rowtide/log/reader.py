@@ -26,6 +26,7 @@ from rowtide.log.batches import (
     SMALL_BATCH_AGE_AT_BUCKET_S,
     SMALL_BATCH_AGE_S,
     SMALL_BATCH_MESSAGES,
+    WHOLE_BATCH_MESSAGES,
     Cut,
     Part,
     Whole,
@@ -268,11 +269,13 @@ class LogReader:
         self._confirm_durable(most=0)
 
     def _receive(self, received: Received) -> None:
-        """Receive until a batch is full or old, the stream pauses, or a process waits for a mark.
+        """Receive until a batch is full or old, has many whole transactions, the stream pauses, or a process waits for
+        a mark.
 
         Keeps segments few, without delaying any.
         """
         begun = time.monotonic()
+        look_at = len(received.messages) + WHOLE_BATCH_MESSAGES
         while not (_is_full(received) or received.reply_requested):
             before = len(received.messages)
             deadline = begun + (self._small_age_s if before < SMALL_BATCH_MESSAGES else MAX_BATCH_AGE_S)
@@ -281,11 +284,20 @@ class LogReader:
             self._source.receive(
                 received,
                 max_size=MAX_BATCH_BYTES,
-                max_messages=MAX_BATCH_MESSAGES,
+                max_messages=min(look_at, MAX_BATCH_MESSAGES),
                 until=min(deadline, time.monotonic() + QUIET_S),
             )
             if received.is_marked or len(received.messages) == before:
                 return
+            if len(received.messages) >= look_at:
+                # Of a large transaction only now and then: all messages are looked at.
+                if self._writes_little() and self._source.find_commits(received.messages) is not None:
+                    return
+                look_at += WHOLE_BATCH_MESSAGES
+
+    def _writes_little(self) -> bool:
+        """Whether at most one batch waits to be durable: where each takes long, as in a bucket, they become larger."""
+        return sum(not queued.done() for queued in self._queued) <= 1
 
     def _hand_on(self, received: Received) -> None:
         is_full = _is_full(received)

@@ -21,7 +21,7 @@ from rowtide.replication.distribution.inserted_rows import InsertedRows
 from rowtide.replication.subscription_settings import SubscriptionSettings
 
 COMMIT_BATCH_SIZE = 10_000
-COMMIT_BATCH_THRESHOLD = 10_000
+COMMIT_BATCH_THRESHOLD = 100_000
 """A batch takes what the log store has, and never waits for more: so large is one of a backlog only."""
 LEAST_BLOCK = 20
 """Fewer inserts in a row are single calls."""
