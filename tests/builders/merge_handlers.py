@@ -80,3 +80,12 @@ class Careless(BusinessLogicHandler):
 
     def insert_handler(self, row: Values) -> tuple[ActionOnDataChange, Values | None]:
         return ActionOnDataChange.ACCEPT_CUSTOM_DATA, {"id": row["id"]}
+
+
+class Rounding(BusinessLogicHandler):
+    """Rounds quantities down to tens."""
+
+    handled_change_states = ChangeStates.SUBSCRIBER_UPDATES
+
+    def update_handler(self, row: Values, publisher_row: Values) -> tuple[ActionOnDataChange, Values | None]:
+        return ActionOnDataChange.ACCEPT_CUSTOM_DATA, row | {"qty": str(int(row["qty"] or 0) // 10 * 10)}

@@ -34,6 +34,29 @@ def test_a_conflict_comes_to_what_the_handler_makes_of_it(merged: Merge, trackin
     assert all(summary.is_quiet for summary in merged.settle())
 
 
+def test_a_handlers_row_is_new_only_where_it_differs(merged: Merge) -> None:
+    begin(merged, column_tracking=True)
+    merged.hub.execute("update customer set qty = 5")
+    merged.subscribers[0].execute("update customer set qty = 7")
+    merged.subscribers[1].execute("update customer set name = 'kept'")
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "kept", 12)]
+    merged.require_equal("customer", columns=COLUMNS)
+    assert len(merged.conflicts()) == 1
+
+
+def test_an_update_is_new_only_where_the_handler_changed_it(merged: Merge) -> None:
+    begin(merged, column_tracking=True, resolver="python:builders.merge_handlers.Rounding")
+    merged.subscribers[0].execute("update customer set qty = 17")
+    merged.subscribers[1].execute("update customer set name = 'kept'")
+    merged.settle()
+
+    assert merged.hub.rows("customer", COLUMNS) == [(1, "kept", 10)]
+    merged.require_equal("customer", columns=COLUMNS)
+    assert merged.conflicts() == []
+
+
 def test_a_row_that_is_inserted_is_what_the_handler_makes_of_it(merged: Merge) -> None:
     begin(merged)
     Stock.told.clear()

@@ -78,6 +78,19 @@ def test_a_function_decides_about_each_row(stock: Merge, options: dict[str, Any]
 
 
 @AT_A_SERVER
+def test_a_functions_row_is_new_only_where_it_differs(stock: Merge) -> None:
+    begin(stock, column_tracking=True)
+    stock.hub.execute("update stock set qty = 10 where id = 1")
+    stock.subscribers[0].execute("update stock set qty = 5 where id = 1")
+    stock.subscribers[1].execute("""update stock set "odd 1" = 'kept' where id = 1""")
+    stock.settle()
+
+    assert stock.hub.rows("stock", COLUMNS)[0] == (1, "stock x", 15, "kept")
+    stock.require_equal("stock", columns=COLUMNS)
+    assert len(stock.conflicts()) == 1
+
+
+@AT_A_SERVER
 def test_a_delete_is_not_for_the_function(stock: Merge) -> None:
     begin(stock)
     stock.hub.execute("update stock set qty = 10")

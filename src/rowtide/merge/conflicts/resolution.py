@@ -44,14 +44,10 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """A row that neither side had wins; the loser is recorded as with any other resolution.
-
-    `renewed` are the positions of the columns that may have a value of neither, None for all.
-    """
+    """A row that neither side had wins; the loser is recorded as with any other resolution."""
 
     winner: Winner
     row: Row
-    renewed: frozenset[int] | None = None
 
 
 Verdict = Winner | Custom
@@ -73,10 +69,18 @@ def resolve(contest: Contest, verdict: Verdict) -> Write:
     renewed: frozenset[int] = frozenset()
     if isinstance(verdict, Custom):
         row = verdict.row
-        renewed = frozenset(range(len(row))) if verdict.renewed is None else verdict.renewed
+        renewed = places_unlike(row, contest.subscriber_row, contest.publisher_row)
     tombstone = contest.sent.tombstone if is_sent else None
     priority = weight_of(contest.sent, contest.priority) or None if is_sent else contest.known.priority
     return decide(contest.sent, contest.known, row, priority=priority, tombstone=tombstone, renewed=renewed)
+
+
+def places_unlike(row: Row, *others: Row | None) -> frozenset[int]:
+    """Return the positions at which a row has a value of its own: all, if one of the others is gone."""
+    is_gone = None in others
+    return frozenset(
+        place for place, value in enumerate(row) if is_gone or value not in (other[place] for other in others if other)
+    )
 
 
 def weight_of(sent: RowChange, priority: float) -> float:

@@ -164,7 +164,7 @@ def _with_value(
     if value in (None, row[place]):
         return winner
     row[place] = value
-    return Custom(winner, tuple(row), frozenset({place}))
+    return Custom(winner, tuple(row))
 
 
 def _averages(column: ArticleColumn, place: int, _option: str) -> Resolver:
