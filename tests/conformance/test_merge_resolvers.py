@@ -132,6 +132,40 @@ def test_device_wins_once_in_an_upload_only_article(merged: Merge, tracking: dic
     assert all(summary.is_quiet for summary in merged.settle())
 
 
+def test_what_the_hub_notes_of_uploaded_rows_is_kept(merged: Merge) -> None:
+    begin(merged, {"measured": "integer"}, "1, 'hub', 5", measured=TRACKED | {"resolver": "upload-only"})
+    first = merged.subscribers[0]
+    first.execute("insert into measured (id, name, qty) values (2, 'sub', 1)")
+    merged.settle()
+    merged.hub.execute("update measured set name = 'noted' where id = 2")
+    merged.settle()
+    merged.merge.cleanup()
+    assert list(merged.merge.read_table("MSmerge_contents").rows) == []
+    first.execute("update measured set qty = 2")
+    assert merged.sync(0).upload.total.updates == 1
+    first.execute("update measured set qty = 3")
+    assert merged.sync(0).upload.total.updates == 1
+
+    assert merged.hub.rows("measured", "id, name, qty") == [(1, "hub", 5), (2, "noted", 3)]
+    assert merged.conflicts() == []
+
+
+@pytest.mark.parametrize("tracking", [{}, TRACKED], ids=["rows", "columns"])
+def test_what_both_ends_made_alike_is_no_conflict_later(merged: Merge, tracking: dict[str, bool]) -> None:
+    begin(merged, {"measured": "integer"}, "1, 'hub', 5", measured=tracking | {"resolver": "upload-only"})
+    device = merged.subscribers[0]
+    device.execute("insert into measured (id, name, qty) values (2, 'sub', 1)")
+    merged.settle()
+    for member in (merged.hub, device):
+        member.execute("update measured set qty = 7 where id = 2")
+    merged.settle()
+    device.execute("update measured set qty = 8")
+    merged.settle()
+
+    assert merged.hub.rows("measured", "id, name, qty") == [(1, "hub", 5), (2, "sub", 8)]
+    assert merged.conflicts() == []
+
+
 @pytest.mark.exhaustive
 def test_reinitialising_leaves_an_upload_only_article_as_it_is(merged: Merge) -> None:
     begin(merged, {"measured": "integer"}, "1, 'hub', 5", measured={"resolver": "upload-only"})

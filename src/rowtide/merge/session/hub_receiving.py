@@ -36,7 +36,7 @@ from rowtide.merge.nodes.node import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, remove_members
 from rowtide.merge.partitions.promises import find_moved
-from rowtide.merge.session.directions import instead, uploaded
+from rowtide.merge.session.directions import instead, overriding, uploaded
 from rowtide.merge.session.exchange import (
     Attempt,
     Counts,
@@ -62,13 +62,16 @@ from rowtide.merge.session.parents import (
 )
 from rowtide.merge.session.receiving import NodeReceiver, by_article, rowguids_of, split
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
-from rowtide.merge.versions.comparison import Combine, Conflict, Join, Nothing, Take, compare
+from rowtide.merge.versions.comparison import Combine, Conflict, Join, Nothing, Take, changed_apart, compare
 from rowtide.merge.versions.lineage import Change
+
+Contested = Join | Combine | Conflict
+"""What is decided with the rows that the hub has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What to write of a part: rows without conflict, with those that resolve conflicts; and the conflicts.
+    """What to write of a part: rows without conflict, `taken`, with those that resolve conflicts; and the conflicts.
 
     `rejected` is the number of changes that a handler rejected.
     """
@@ -177,7 +180,7 @@ class HubReceiver(NodeReceiver):
         if article.is_download_only:
             return self._reject(article, changes, known)
         writes: list[Write] = []
-        contested: list[tuple[RowChange, Known, Join | Combine | Conflict]] = []
+        contested: list[tuple[RowChange, Known, Contested]] = []
         for several, here in alike(changes, known):
             if here is None:
                 if several[0].row is not None:
@@ -195,6 +198,12 @@ class HubReceiver(NodeReceiver):
             match said:
                 case Nothing():
                     pass
+                case Take() if article.is_upload_only and article.column_tracking:
+                    # It may know nothing of what the hub changed, whose metadata may be gone.
+                    ahead, _ = changed_apart(several[0].version, here.version)
+                    contested += [(change, here, Combine(ahead)) for change in several]
+                case Take() if article.is_upload_only:
+                    writes += overriding(here, self.taken(several, here))
                 case Take():
                     writes += self.taken(several, here)
                 case Join() | Combine() | Conflict():
@@ -206,7 +215,11 @@ class HubReceiver(NodeReceiver):
             contested = [(families.with_new_parents(change), here, said) for change, here, said in contested]
         taken, rejected = self._ask_about(article, writes, changes, known)
         settled, conflicts = self._settle(article, contested)
-        return Decided(taken, [*taken, *settled], conflicts, rejected)
+        combined = {change.rowguid for change, _, said in contested if isinstance(said, Combine)}
+        taken += [write for write in settled if write.rowguid in combined]
+        return Decided(
+            taken, [*taken, *(write for write in settled if write.rowguid not in combined)], conflicts, rejected
+        )
 
     def _reject(self, article: Article, changes: Sequence[RowChange], known: Mapping[str, Known]) -> Decided:
         """Return what undoes changes at the subscriber."""
@@ -428,7 +441,7 @@ class HubReceiver(NodeReceiver):
         return taken_alike(changes, known, self.source, self.priority or None)
 
     def _settle(
-        self, article: Article, contested: Sequence[tuple[RowChange, Known, Join | Combine | Conflict]]
+        self, article: Article, contested: Sequence[tuple[RowChange, Known, Contested]]
     ) -> tuple[list[Write], list[ConflictRecord]]:
         """Return the writes that resolve contested rows, and the conflicts."""
         rows = self.node.read_rows(article, [change.rowguid for change, *_ in contested]) if contested else {}
@@ -439,7 +452,7 @@ class HubReceiver(NodeReceiver):
             match said:
                 case Conflict() if change.row == rows.get(change.rowguid) and self._is_choosing(article):
                     # Both have come to the same row: nothing is lost.
-                    writes.append(decide(change, known, change.row))
+                    writes.append(self._same(article, change, known))
                 case Join():
                     writes.append(decide(change, known, None))
                 case Combine() if article.is_upload_only:
@@ -457,7 +470,7 @@ class HubReceiver(NodeReceiver):
     def _ask_procedure(
         self,
         article: Article,
-        contested: Sequence[tuple[RowChange, Known, Join | Combine | Conflict]],
+        contested: Sequence[tuple[RowChange, Known, Contested]],
         rows: Mapping[str, Row],
     ) -> None:
         """Ask the function of the article's resolver about rows that were updated to different ones at both ends."""
@@ -500,6 +513,12 @@ class HubReceiver(NodeReceiver):
             self.source_name if loser is Winner.SUBSCRIBER else self.hub_name,
         )
         return self._uploaded(change, known, row) if article.is_upload_only else resolve(contest, verdict), kept
+
+    def _same(self, article: Article, change: RowChange, known: Known) -> Write:
+        """Return a row that both ends have made alike: the hub's own, or the uploading subscriber's."""
+        if article.is_upload_only:
+            return self._uploaded(change, known, change.row)
+        return decide(change, known, change.row)
 
     def _uploaded(self, change: RowChange, known: Known, row: Row | None) -> Write:
         return uploaded(change, known, row, self.source, self.priority or None)
