@@ -9,8 +9,7 @@ import re
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -20,6 +19,7 @@ from rowtide.core.errors import (
     AlreadyExists,
     DataLoss,
     Denied,
+    ExtraMissing,
     Invalid,
     InvalidLsn,
     NotFound,
@@ -28,6 +28,7 @@ from rowtide.core.errors import (
     RowtideError,
 )
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.log.errors import HistoryDiverged
 
 SHARED_NUMBERS = {313: 5, 22022: 3}
 """SQL Server answers ranges and times outside the interval, ranges over a gap, and unknown options with one number; and
@@ -53,7 +54,7 @@ def _subclasses(base: type[RowtideError]) -> Iterator[type[RowtideError]]:
 def placeholders(error: type[RowtideError]) -> dict[str, object]:
     """Return a value of its own for each field of an error."""
     kinds = get_type_hints(error)
-    return {field.name: _placeholder(kinds[field.name], at) for at, field in enumerate(fields(error), 41)}  # type: ignore[arg-type]
+    return {name: _placeholder(kinds[name], at) for at, name in enumerate(error.field_names, 41)}
 
 
 def _placeholder(kind: object, at: int) -> object:
@@ -150,6 +151,20 @@ def test_errors_compare_by_identity_and_are_hashable() -> None:
 
     assert first != second
     assert len({first, second}) == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [((), {}), (("postgres",), {}), (("a", "b", "c"), {}), (("a", "b"), {"extra": "c"}), (("a",), {"no": 1})],
+)
+def test_an_error_takes_exactly_its_fields(values: tuple[str, ...], named: dict[str, object]) -> None:
+    make: Any = ExtraMissing
+    with pytest.raises(TypeError, match="ExtraMissing has the fields"):
+        make(*values, **named)
+
+
+def test_a_field_has_its_default() -> None:
+    assert HistoryDiverged("of timelines", "0/1").way.endswith("stays queryable")
 
 
 def test_a_fields_braces_and_percent_signs_are_text() -> None:
