@@ -8,9 +8,9 @@ from typing import Any
 import typer
 from typer.core import TyperArgument, TyperGroup
 
-from rowtide.cli import agent, cdc, replication
+from rowtide.cli.main import app
 
-GROUPS = {"cdc": cdc.app, "agent": agent.app, "replication": replication.app}
+GROUPS = ("cdc", "agent", "replication")
 _WORDS = {
     "table": "public.item",
     "tables": "public.item",
@@ -40,8 +40,8 @@ _ONE_OF_SEVERAL = {"tables", "instances"}
 
 def list_commands() -> Iterator[tuple[str, ...]]:
     """Yield the words of each command that takes `--db`, without the database."""
-    for name, app in GROUPS.items():
-        yield from _walk((name,), typer.main.get_group(app))
+    for name in GROUPS:
+        yield from _walk((name,), typer.main.get_group(app).commands[name])
 
 
 # The classes are click's, or of the click that some versions of typer carry.

@@ -20,7 +20,7 @@ from rowtide.core.lsn import CommitLsn
 if TYPE_CHECKING:
     from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _LSNS = frozenset({"__$start_lsn", "__$end_lsn"})
 

@@ -13,7 +13,7 @@ from rowtide.cli.tables import show_fact
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command(epilog="Example: rowtide cdc cleanup --retention 10080 --db postgresql://localhost/shop")

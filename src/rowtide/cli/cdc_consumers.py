@@ -13,7 +13,7 @@ from rowtide.core.column_lists import parse_column_list
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _LISTED_CONSUMER = {
     "consumer": "consumer",

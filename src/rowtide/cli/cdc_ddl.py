@@ -15,7 +15,7 @@ from rowtide.cli.output import Format, as_json, print_rows
 from rowtide.cli.tables import show_fact
 from rowtide.handle import connect
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _BRIEF = ("ddl_lsn", "ddl_time", "ddl_command", "required_column_update", "inferred")
 _COLUMNS = (

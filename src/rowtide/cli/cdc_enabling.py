@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.api import ChangeDataCapture
     from rowtide.cdc.enabling.instances import InstanceOptions, SharedOptions
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 
 class Truncate(StrEnum):

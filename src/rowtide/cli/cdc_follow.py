@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.following.sinks import Sink
     from rowtide.core.errors import RowtideError
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _HEADER = re.compile(r"(?P<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?P<variable>[A-Za-z_][A-Za-z0-9_]*)")
 _MEGABYTE = 1_000_000

@@ -14,7 +14,7 @@ from rowtide.handle import connect
 if TYPE_CHECKING:
     from rowtide.cdc.job_functions import JobOptions
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _LISTED_JOB = {
     "job": "job_type",

@@ -12,7 +12,7 @@ from rowtide.cli.output import Format, print_listed, print_rows
 from rowtide.core.column_lists import parse_column_list
 from rowtide.handle import connect
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _LISTED_INSTANCE = {
     "instance": "capture_instance",

@@ -12,34 +12,38 @@ from rowtide.cli.lakes import open_lake_of
 from rowtide.cli.options import Db, InstanceName
 from rowtide.core.lsn import CommitLsn
 
-app = typer.Typer(cls=Group, help="LSNs: the validity interval's ends, neighbours, and times.", no_args_is_help=True)
+app = typer.Typer(rich_markup_mode=None)
+lsn_app = typer.Typer(
+    cls=Group, help="LSNs: the validity interval's ends, neighbours, and times.", no_args_is_help=True
+)
+app.add_typer(lsn_app, name="lsn")
 
 
-@app.command("min", epilog="Example: rowtide cdc lsn min public_orders --db postgresql://localhost/shop")
+@lsn_app.command("min", epilog="Example: rowtide cdc lsn min public_orders --db postgresql://localhost/shop")
 def lsn_min(db: Db, instance: InstanceName) -> None:
     """Print an instance's low endpoint (SQL Server: fn_cdc_get_min_lsn)."""
     print(open_lake_of(db).get_min_lsn(instance))
 
 
-@app.command("max", epilog="Example: rowtide cdc lsn max --db postgresql://localhost/shop")
+@lsn_app.command("max", epilog="Example: rowtide cdc lsn max --db postgresql://localhost/shop")
 def lsn_max(db: Db) -> None:
     """Print the last published LSN; nothing if there is none (SQL Server: fn_cdc_get_max_lsn)."""
     _print_if_any(open_lake_of(db).get_max_lsn())
 
 
-@app.command("increment", epilog="Example: rowtide cdc lsn increment 0/16B3748")
+@lsn_app.command("increment", epilog="Example: rowtide cdc lsn increment 0/16B3748")
 def lsn_increment(lsn: str) -> None:
     """Print the next LSN, where the next window begins (SQL Server: fn_cdc_increment_lsn)."""
     print(CommitLsn.parse(lsn).increment())
 
 
-@app.command("decrement", epilog="Example: rowtide cdc lsn decrement 0/16B3748")
+@lsn_app.command("decrement", epilog="Example: rowtide cdc lsn decrement 0/16B3748")
 def lsn_decrement(lsn: str) -> None:
     """Print the previous LSN (SQL Server: fn_cdc_decrement_lsn)."""
     print(CommitLsn.parse(lsn).decrement())
 
 
-@app.command(
+@lsn_app.command(
     "of-time",
     epilog='Example: rowtide cdc lsn of-time "largest less than or equal" 2026-01-31T08:00:00Z '
     "--db postgresql://localhost/shop",
@@ -59,7 +63,7 @@ def lsn_of_time(
     _print_if_any(open_lake_of(db).map_time_to_lsn(operator, parse_time(time)))
 
 
-@app.command("time-of", epilog="Example: rowtide cdc lsn time-of 0/16B3748 --db postgresql://localhost/shop")
+@lsn_app.command("time-of", epilog="Example: rowtide cdc lsn time-of 0/16B3748 --db postgresql://localhost/shop")
 def lsn_time_of(db: Db, lsn: str) -> None:
     """Print when a transaction ended.
 

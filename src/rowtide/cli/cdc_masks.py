@@ -10,7 +10,7 @@ from rowtide.cli.options import Db, InstanceName
 from rowtide.core import mask as masks
 from rowtide.handle import connect
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 ColumnName = Annotated[str, typer.Argument(metavar="COLUMN", help="a captured column, letter by letter")]
 Mask = Annotated[str, typer.Argument(metavar="MASK", help="an update mask in hexadecimal, as `changes` prints it")]

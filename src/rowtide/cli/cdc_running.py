@@ -16,7 +16,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 EngineOption = Annotated[
     EngineSetting,

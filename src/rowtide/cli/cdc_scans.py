@@ -8,7 +8,7 @@ from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output import Format, print_listed
 from rowtide.handle import connect
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _SCAN_SESSION = {
     "start_time": "start_time",

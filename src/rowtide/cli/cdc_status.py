@@ -9,7 +9,7 @@ from rowtide.cli.options import Db, ListingFormat
 from rowtide.cli.output import Format, print_facts
 from rowtide.handle import connect
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command(epilog="Example: rowtide cdc status --format jsonl --db postgresql://localhost/shop")

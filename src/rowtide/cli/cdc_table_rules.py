@@ -10,7 +10,7 @@ from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed
 from rowtide.handle import connect
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _LISTED_RULE = {
     "rule": "rule_name",

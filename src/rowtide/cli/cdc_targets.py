@@ -20,7 +20,7 @@ from rowtide.targets.options import ApplyEngine, TargetFormat, Truncation
 if TYPE_CHECKING:
     from rowtide.targets.listing import ListedTarget
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _LISTED_TARGET = {
     "target": "target",

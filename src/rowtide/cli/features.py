@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
 from inspect import cleandoc
@@ -9,6 +10,8 @@ from typing import Any
 
 from typer.core import TyperGroup
 from typer.main import get_group
+
+from rowtide.cli.commands import COMMANDS
 
 
 class Group(TyperGroup):
@@ -23,7 +26,7 @@ class Group(TyperGroup):
 
 
 class FeatureGroup(Group):
-    """The commands of a feature, in the module `rowtide.cli.<name>`."""
+    """The commands of a feature."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; the loss of the JVM becomes an error of rowtide's, whatever call it interrupts."""
@@ -35,15 +38,31 @@ class FeatureGroup(Group):
     @property
     def commands(self) -> Any:
         """The commands by name, of click's class or of the click that some versions of typer carry."""
-        return self._group.commands
+        return self._commands
 
     @commands.setter
     def commands(self, _given: Any) -> None:
         """Take none: typer gives a group those that are registered with it."""
 
     @cached_property
-    def _group(self) -> TyperGroup:
-        return get_group(import_module(f"rowtide.cli.{self.name}").app)
+    def _commands(self) -> FeatureCommands:
+        return FeatureCommands(self.name or "")
+
+
+class FeatureCommands(Mapping[str, Any]):
+    """The commands of a feature by name; a command's module is imported when the command is looked up."""
+
+    def __init__(self, feature: str) -> None:
+        self._modules = {name: module for module, names in COMMANDS[feature].items() for name in names}
+
+    def __getitem__(self, name: str) -> Any:
+        return get_group(import_module(f"rowtide.cli.{self._modules[name]}").app).commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
 
 
 def _first_paragraph(text: str) -> str:

@@ -12,7 +12,7 @@ from rowtide.cli.output import Format, notes, print_listed
 from rowtide.handle import connect
 from rowtide.merge.conflicts.resolution import Winner
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _KEPT_CONFLICT = {
     "conflict_id": "conflict_id",

@@ -9,7 +9,7 @@ from rowtide.cli.options import AnyDb, ListingFormat, Wide
 from rowtide.cli.output import Format, print_listed
 from rowtide.handle import connect
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _ARTICLE = {
     "publication": "publication",

@@ -18,7 +18,7 @@ from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, FilterType, Partition
 if TYPE_CHECKING:
     from rowtide.merge.api import MergePublishing
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 _UPLOAD_OPTIONS = "0: all, and it is uploaded; 1: all, and nothing is uploaded; 2: nothing."
 
 

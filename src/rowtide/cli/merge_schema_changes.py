@@ -13,7 +13,7 @@ from rowtide.cli.output import Format, notes, print_listed
 from rowtide.cli.statements import tell
 from rowtide.handle import connect
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _SCHEMA_CHANGE = {
     "article": "article_name",

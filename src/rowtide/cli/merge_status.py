@@ -11,7 +11,7 @@ from rowtide.cli.options import AnyDb, ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed
 from rowtide.handle import connect
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _MERGE_STATUS = {
     "publication": "publication",

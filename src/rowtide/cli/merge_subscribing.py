@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rowtide.merge.publishing.prepared import ExistingRows
     from rowtide.merge.publishing.recovering import Recovered
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _ARTICLE_VALIDATION = {
     "article": "article",

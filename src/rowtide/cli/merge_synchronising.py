@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rowtide.merge.session.history import Summary
     from rowtide.merge.session.pending import PendingChanges
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _FAILED, _ROWS_REFUSED = 1, 2
 """Exit codes of synchronisations of which one failed, or that left rows behind."""

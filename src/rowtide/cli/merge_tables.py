@@ -12,7 +12,7 @@ from rowtide.cli.output import Format, as_json, notes, print_facts, print_listed
 from rowtide.cli.tables import show_fact
 from rowtide.handle import connect
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command(epilog="Example: rowtide merge table MSmerge_contents --db postgresql://localhost/shop")

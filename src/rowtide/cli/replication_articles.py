@@ -18,7 +18,7 @@ from rowtide.replication.sync_types import IfExists
 if TYPE_CHECKING:
     from rowtide.replication.article_changes import ArticleChanges
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _ColumnName = Annotated[str, typer.Argument(metavar="COLUMN", help="a column's name")]
 _IfCopied = Annotated[

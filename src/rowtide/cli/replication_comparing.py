@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.repairing import Repair
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _ARTICLE_VALIDATION = {
     "subscriber": "subscriber",

@@ -9,7 +9,7 @@ from rowtide.cli.output import Format, print_listed
 from rowtide.cli.replication_options import SomePublication
 from rowtide.handle import connect
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _ARTICLE = {
     "publication": "publication",

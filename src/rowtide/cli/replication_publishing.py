@@ -21,7 +21,7 @@ from rowtide.replication.sync_types import IfExists
 if TYPE_CHECKING:
     from rowtide.replication.articles import ArticleOptions
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rowtide.replication.distribution.watchers import DeliveryReport
     from rowtide.replication.snapshot.agent import SnapshotReport
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command(

@@ -13,7 +13,7 @@ from rowtide.cli.replication_options import Publication, SomePublication, SomeSu
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _SUBSCRIPTION_STATUS = {
     "publication": "publication",

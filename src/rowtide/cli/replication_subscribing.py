@@ -24,7 +24,7 @@ from rowtide.handle import connect
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _SYNCED_SEQUENCE = {"subscriber": "subscriber", "table": "table", "column": "column", "next": "now", "before": "before"}
 

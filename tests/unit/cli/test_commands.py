@@ -1,0 +1,41 @@
+"""A command's module is found without importing the others of its feature."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+from typer.main import get_group
+
+from rowtide import cli
+from rowtide.cli.commands import COMMANDS
+
+MODULES = {module: names for modules in COMMANDS.values() for module, names in modules.items()}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_has_the_commands_that_the_table_names(module: str) -> None:
+    assert tuple(get_group(import_module(f"rowtide.cli.{module}").app).commands) == MODULES[module]
+
+
+def test_every_module_with_commands_is_in_the_table() -> None:
+    present = {found.name for found in pkgutil.iter_modules(cli.__path__)}
+    with_commands = {name for name in present if hasattr(import_module(f"rowtide.cli.{name}"), "app")} - {"main"}
+
+    assert with_commands == set(MODULES)
+
+
+def test_a_command_imports_no_other_commands() -> None:
+    program = """
+import sys
+from rowtide.cli.main import run_command
+run_command(["replication", "publications", "--help"])
+print(*(module for module in sys.modules if module.startswith("rowtide.cli.")), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    imported = {module.removeprefix("rowtide.cli.") for module in done.stderr.split()}
+    assert imported & set(MODULES) == {"replication_listings"}
