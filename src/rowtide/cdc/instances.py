@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from pydantic import TypeAdapter
-
+from rowtide.core.json_records import JsonOf
 from rowtide.core.tables import BeforeImages
 
 _ENCODED = re.compile(r"[ ,;{}()\n\t=]|%(?=[0-9A-Fa-f]{2})")
@@ -126,14 +125,14 @@ class Instance:
         return replace(self, columns=tuple(columns))
 
 
-_INSTANCE = TypeAdapter(Instance)
+_INSTANCE = JsonOf[Instance](Instance)
 
 
 def encode_instance(instance: Instance) -> str:
     """Return the definition as JSON, for the enable message and the lake."""
-    return _INSTANCE.dump_json(instance).decode()
+    return _INSTANCE.encode(instance)
 
 
 def decode_instance(definition: str) -> Instance:
     """Read a definition written by `encode_instance`."""
-    return _INSTANCE.validate_json(definition)
+    return _INSTANCE.decode(definition)

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from rowtide.cdc.lake_tables import SNAPSHOTS, arrow_schema, system_table_path
 from rowtide.copying.chunks import Key
+from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.small_tables import SmallTable
 
@@ -108,12 +107,12 @@ def excluded_begins(snapshots: Sequence[RecordedSnapshot], at: CommitLsn) -> tup
     return tuple(one.begin.value for one in snapshots if not one.is_covered_at(at))
 
 
-_DEFINITION = TypeAdapter(SnapshotDefinition)
+_DEFINITION = JsonOf[SnapshotDefinition](SnapshotDefinition)
 
 
 def encode_definition(definition: SnapshotDefinition) -> str:
     """Return the definition as JSON."""
-    return _DEFINITION.dump_json(definition).decode()
+    return _DEFINITION.encode(definition)
 
 
 def _read(row: Mapping[str, Any]) -> RecordedSnapshot:
@@ -126,5 +125,5 @@ def _read(row: Mapping[str, Any]) -> RecordedSnapshot:
         begin=CommitLsn(row["begin_lsn"]),
         covered=CommitLsn(covered) if covered is not None else None,
         is_whole=row["is_whole"],
-        definition=_DEFINITION.validate_json(row["definition"]),
+        definition=_DEFINITION.decode(row["definition"]),
     )

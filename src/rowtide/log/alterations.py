@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter
-
+from rowtide.core.json_records import JsonOf
 from rowtide.databases.source_table import SourceColumn
 
 LONGEST_STATEMENT = 10_000
@@ -87,14 +86,14 @@ class Alteration:
 _ALTERS_ONE_TABLE = re.compile(r"\s*alter\s+table\s[^;]*;?\s*", re.IGNORECASE)
 _COMPUTES = re.compile(r"\busing\b", re.IGNORECASE)
 
-_ALTERATION = TypeAdapter(Alteration)
+_ALTERATION = JsonOf[Alteration](Alteration)
 
 
 def encode_alteration(alteration: Alteration) -> str:
     """Return the content of a ddl announcement."""
-    return _ALTERATION.dump_json(alteration).decode()
+    return _ALTERATION.encode(alteration)
 
 
 def decode_alteration(content: str) -> Alteration:
-    """Read the content of a ddl announcement. Raises `pydantic.ValidationError`."""
-    return _ALTERATION.validate_json(content)
+    """Read the content of a ddl announcement. Raises `JsonInvalid`."""
+    return _ALTERATION.decode(content)

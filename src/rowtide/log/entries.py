@@ -1,21 +1,17 @@
 """The manifest's entries and their JSON.
 
-LSNs and positions are printed as text (`X/Y`, `epoch:X/Y`), times in UTC. An entry's `token` is the number of the
-`LeaseTaken` entry under which its writer holds the log lease.
+An entry's `token` is the number of the `LeaseTaken` entry under which its writer holds the log lease.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AwareDatetime, Field, PlainSerializer, PlainValidator, TypeAdapter
-
-from rowtide.core.errors import InvalidLsn
+from rowtide.core.json_records import JsonOf, Tagged
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
-from rowtide.log.alterations import Alteration
 from rowtide.log.announcements import ControlRow
 from rowtide.log.membership import (
     Altered,
@@ -24,34 +20,14 @@ from rowtide.log.membership import (
     Event,
     Heartbeat,
     LeftOut,
-    Member,
     Reshaped,
     Traced,
     Upgraded,
 )
 
-
-def _parse_commit_lsn(text: str) -> CommitLsn:
-    try:
-        return CommitLsn.parse(text)
-    except InvalidLsn as error:
-        raise ValueError(str(error)) from error
-
-
-def _parse_position(text: str) -> Position:
-    return Position(_parse_commit_lsn(text).value)
-
-
-def _to_utc(time: datetime) -> datetime:
-    return time.astimezone(UTC)
-
-
-LsnText = Annotated[CommitLsn, PlainValidator(_parse_commit_lsn), PlainSerializer(str)]
-PositionText = Annotated[Position, PlainValidator(_parse_position), PlainSerializer(str)]
-UtcTime = Annotated[AwareDatetime, AfterValidator(_to_utc)]
 LeaseName = Literal["log", "lake"]
 
-_EVENTS: dict[str, type[Event]] = {
+_EVENTS = {
     "enabled": Enabled,
     "disabled": Disabled,
     "reshaped": Reshaped,
@@ -61,41 +37,7 @@ _EVENTS: dict[str, type[Event]] = {
     "upgraded": Upgraded,
     "left_out": LeftOut,
 }
-_EVENT_NAMES = {event: name for name, event in _EVENTS.items()}
-_EVENT_FIELDS: dict[str, TypeAdapter[Any]] = {
-    "commit_lsn": TypeAdapter(LsnText),
-    "committed_at": TypeAdapter(UtcTime),
-    "member": TypeAdapter(Member),
-    "member_id": TypeAdapter(str),
-    "reason": TypeAdapter(str),
-    "table_id": TypeAdapter(int),
-    "alteration": TypeAdapter(Alteration),
-    "publication": TypeAdapter(str),
-    "tracer_id": TypeAdapter(int),
-    "is_delivered": TypeAdapter(bool),
-    "stored_at": TypeAdapter(UtcTime | None),
-}
-
-
-def _print_event(event: Event) -> dict[str, object]:
-    values = {
-        known.name: _EVENT_FIELDS[known.name].dump_python(getattr(event, known.name), mode="json")
-        for known in fields(event)
-    }
-    return {"event": _EVENT_NAMES[type(event)], **values}
-
-
-def _parse_event(values: dict[str, object]) -> Event:
-    try:
-        event = _EVENTS[str(values["event"])]
-        # An earlier build's entry lacks fields that have a default.
-        present = [known.name for known in fields(event) if known.name in values]
-        return event(**{name: _EVENT_FIELDS[name].validate_python(values[name]) for name in present})
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"not an event: {values!r}") from error
-
-
-EventJson = Annotated[Event, PlainValidator(_parse_event), PlainSerializer(_print_event)]
+EventJson = Annotated[Event, Tagged("event", _EVENTS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +60,12 @@ class Segment:
     """
 
     path: str
-    first: LsnText
-    last: LsnText
+    first: CommitLsn
+    last: CommitLsn
     rows: int
     bytes: int
     raw_bytes: int
-    created_at: UtcTime
+    created_at: datetime
     tables: tuple[int, ...]
 
 
@@ -134,7 +76,7 @@ class Difference:
     `lsn` is below the epoch's position; without segments the tables had not changed.
     """
 
-    lsn: LsnText
+    lsn: CommitLsn
     members: tuple[str, ...]
     segments: tuple[Segment, ...]
 
@@ -149,7 +91,7 @@ class Opened:
 
     kind: Literal["opened"] = field(default="opened", kw_only=True)
     epoch: int
-    position: PositionText
+    position: Position
     source: Source
     reason: str | None
     reads_messages: bool = True
@@ -177,12 +119,12 @@ class RangeAppended:
 
     kind: Literal["range_appended"] = field(default="range_appended", kw_only=True)
     token: int
-    from_position: PositionText
-    position: PositionText
+    from_position: Position
+    position: Position
     segments: tuple[Segment, ...]
     events: tuple[EventJson, ...]
     transactions: int
-    as_of: UtcTime | None = None
+    as_of: datetime | None = None
     control_row: ControlRow | None = None
 
 
@@ -193,7 +135,7 @@ class LeaseTaken:
     kind: Literal["lease_taken"] = field(default="lease_taken", kw_only=True)
     lease: LeaseName
     holder: str
-    taken_at: UtcTime
+    taken_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +156,7 @@ class TransactionSkipped:
 
     kind: Literal["transaction_skipped"] = field(default="transaction_skipped", kw_only=True)
     token: int
-    lsn: LsnText
+    lsn: CommitLsn
     reason: str
 
 
@@ -226,7 +168,7 @@ class SegmentsMerged:
     token: int
     replaced: tuple[str, ...]
     segment: Segment
-    merged_at: UtcTime
+    merged_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +183,10 @@ class ReaderAdvanced:
 
     kind: Literal["reader_advanced"] = field(default="reader_advanced", kw_only=True)
     reader: str
-    position: PositionText
+    position: Position
     cycle: int = 0
-    as_of: UtcTime | None = None
-    idle_from: PositionText | None = None
+    as_of: datetime | None = None
+    idle_from: Position | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +208,7 @@ class TransactionLeftOut:
     kind: Literal["transaction_left_out"] = field(default="transaction_left_out", kw_only=True)
     reader: str
     member_id: str
-    lsn: LsnText
+    lsn: CommitLsn
     reason: str
 
 
@@ -276,8 +218,8 @@ class SegmentsTruncated:
 
     kind: Literal["segments_truncated"] = field(default="segments_truncated", kw_only=True)
     token: int
-    position: PositionText
-    truncated_at: UtcTime
+    position: Position
+    truncated_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +242,7 @@ class Moved:
     token: int
     lake: str
     log_store: str
-    moved_at: UtcTime
+    moved_at: datetime
     is_recorded: bool
 
 
@@ -320,14 +262,14 @@ Entry = (
     | Moved
 )
 
-_ENTRY: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Field(discriminator="kind")])
+_ENTRY = JsonOf[Entry](Entry)
 
 
 def encode_entry(entry: Entry) -> bytes:
     """Return the entry's JSON."""
-    return _ENTRY.dump_json(entry)
+    return _ENTRY.encode(entry).encode()
 
 
 def decode_entry(data: bytes) -> Entry:
-    """Read an entry's JSON. Raises `pydantic.ValidationError`."""
-    return _ENTRY.validate_json(data)
+    """Read an entry's JSON. Raises `JsonInvalid`."""
+    return _ENTRY.decode(data)

@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from pydantic import ValidationError
-
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
+from rowtide.core.json_records import JsonInvalid
 from rowtide.log.entries import Entry, LeaseName, LeaseTaken, RangeAppended, decode_entry, encode_entry
 from rowtide.log.errors import ManifestCorrupt, ManifestMissing
 from rowtide.log.replay import apply, require_not_moved
@@ -253,7 +252,7 @@ class Manifest:
 def _corruption(path: str) -> Iterator[None]:
     try:
         yield
-    except (ValidationError, RowtideError) as error:
+    except (JsonInvalid, RowtideError) as error:
         raise ManifestCorrupt(path, str(error)) from error
 
 

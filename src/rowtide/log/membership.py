@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from pydantic import TypeAdapter
-
+from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn
 from rowtide.log.alterations import Alteration
 
@@ -138,39 +137,39 @@ class _Token:
     tracer_id: int
 
 
-_MEMBER = TypeAdapter(Member)
-_TOKEN = TypeAdapter(_Token)
-_LEAVING = TypeAdapter(_Leaving)
+_MEMBER = JsonOf[Member](Member)
+_TOKEN = JsonOf[_Token](_Token)
+_LEAVING = JsonOf[_Leaving](_Leaving)
 
 
 def encode_member(member: Member) -> str:
     """Return the content of an enable announcement."""
-    return _MEMBER.dump_json(member).decode()
+    return _MEMBER.encode(member)
 
 
 def decode_member(content: str) -> Member:
-    """Read the content of an enable announcement. Raises `pydantic.ValidationError`."""
-    return _MEMBER.validate_json(content)
+    """Read the content of an enable announcement. Raises `JsonInvalid`."""
+    return _MEMBER.decode(content)
 
 
 def encode_disable(member_id: str) -> str:
     """Return the content of a disable announcement."""
-    return _LEAVING.dump_json(_Leaving(member_id)).decode()
+    return _LEAVING.encode(_Leaving(member_id))
 
 
 def decode_disable(content: str) -> str:
-    """Read the content of a disable announcement: the member's id. Raises `pydantic.ValidationError`."""
-    return _LEAVING.validate_json(content).member_id
+    """Read the content of a disable announcement: the member's id. Raises `JsonInvalid`."""
+    return _LEAVING.decode(content).member_id
 
 
 def encode_token(publication: str, tracer_id: int) -> str:
     """Return the content of a tracer announcement."""
-    return _TOKEN.dump_json(_Token(publication, tracer_id)).decode()
+    return _TOKEN.encode(_Token(publication, tracer_id))
 
 
 def decode_token(content: str, commit_lsn: CommitLsn, committed_at: datetime) -> Traced:
-    """Read the content of a tracer announcement. Raises `pydantic.ValidationError`."""
-    token = _TOKEN.validate_json(content)
+    """Read the content of a tracer announcement. Raises `JsonInvalid`."""
+    token = _TOKEN.decode(content)
     return Traced(commit_lsn, committed_at, token.publication, token.tracer_id)
 
 

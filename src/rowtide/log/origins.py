@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter, ValidationError
+from rowtide.core.json_records import JsonInvalid, JsonOf
 
 MESSAGE_PREFIX = "rowtide.origin"
 """The prefix of the logical message; its content is that of a `Mark`, as JSON."""
@@ -36,14 +36,14 @@ class Mark:
 Secrets = Mapping[str, str | None]
 """The secrets of subscriptions by guid; None for one that the database does not have."""
 
-_MARK = TypeAdapter(Mark)
+_MARK = JsonOf[Mark](Mark)
 
 
 def decode_mark(content: bytes) -> Mark | None:
     """Read a message's content; None if it is none of a mark."""
     try:
-        return _MARK.validate_json(content)
-    except ValidationError:
+        return _MARK.decode(content)
+    except JsonInvalid:
         return None
 
 

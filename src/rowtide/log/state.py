@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter
-
-from rowtide.core.lsn import Position
+from rowtide.core.json_records import JsonOf, Key
+from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.announcements import ControlRow
-from rowtide.log.entries import EventJson, LeaseName, LsnText, PositionText, Segment, Source, UtcTime
+from rowtide.log.entries import EventJson, LeaseName, Segment, Source
 from rowtide.log.membership import Event, Member
 
 _PENDING_DELETIONS = "doomed"
@@ -24,17 +24,17 @@ class Lease:
 
     holder: str
     token: int
-    taken_at: UtcTime
+    taken_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
     """How far a consumer of the log is: it needs nothing below `position`; see `ReaderAdvanced` for the others."""
 
-    position: PositionText
+    position: Position
     cycle: int
-    as_of: UtcTime | None = None
-    idle_from: PositionText | None = None
+    as_of: datetime | None = None
+    idle_from: Position | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class Gap:
     `bridged` are the members for which a transaction at `before` has what the gap changed.
     """
 
-    after: PositionText
-    before: PositionText
+    after: Position
+    before: Position
     reason: str
     bridged: tuple[str, ...] = ()
 
@@ -56,7 +56,7 @@ class Incomplete:
     """A member lacks changes of the transaction at `lsn`: one of them could not be carried."""
 
     member_id: str
-    lsn: LsnText
+    lsn: CommitLsn
     reason: str
 
 
@@ -66,7 +66,7 @@ class Unheld:
 
     reader: str
     member_id: str
-    lsn: LsnText
+    lsn: CommitLsn
     reason: str
 
 
@@ -75,7 +75,7 @@ class PendingDeletion:
     """A file that new readers no longer get; it is kept until `DELETE_GRACE` has passed for those that read it."""
 
     path: str
-    since: UtcTime
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +103,17 @@ class ManifestState:
     version: int
     source: Source
     epoch: int
-    low: PositionText
-    position: PositionText
+    low: Position
+    position: Position
     segments: tuple[Segment, ...]
     tables: Mapping[int, TableVersion]
     members: tuple[Member, ...]
     events: tuple[EventJson, ...]
     readers: Mapping[str, Reader]
     leases: Mapping[LeaseName, Lease]
-    pending_deletions: Annotated[tuple[PendingDeletion, ...], Field(alias=_PENDING_DELETIONS)]
+    pending_deletions: Annotated[tuple[PendingDeletion, ...], Key(_PENDING_DELETIONS)]
     gaps: tuple[Gap, ...]
-    as_of: UtcTime | None = None
+    as_of: datetime | None = None
     reads_messages: bool = True
     incomplete: tuple[Incomplete, ...] = ()
     unheld: tuple[Unheld, ...] = ()
@@ -174,14 +174,14 @@ def events_between(state: ManifestState, from_: Position, to: Position) -> tuple
     return tuple(event for event in state.events if not from_.covers(event.commit_lsn) and to.covers(event.commit_lsn))
 
 
-_STATE = TypeAdapter(ManifestState)
+_STATE = JsonOf[ManifestState](ManifestState)
 
 
 def encode_state(state: ManifestState) -> bytes:
     """Return the state's JSON, a checkpoint."""
-    return _STATE.dump_json(state, by_alias=True)
+    return _STATE.encode(state).encode()
 
 
 def decode_state(data: bytes) -> ManifestState:
-    """Read a checkpoint. Raises `pydantic.ValidationError`."""
-    return _STATE.validate_json(data)
+    """Read a checkpoint. Raises `JsonInvalid`."""
+    return _STATE.decode(data)

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
-from pydantic import TypeAdapter
-
+from rowtide.core.json_records import JsonOf
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable
@@ -130,17 +129,17 @@ def follow_change(held: Article, change: CallChange) -> Followed:
     return Followed(held, after, tuple(_freed(column) for column in dropped if not column.is_nullable))
 
 
-_CALL_CHANGE = TypeAdapter(CallChange)
+_CALL_CHANGE = JsonOf[CallChange](CallChange)
 
 
 def encode_change(change: CallChange) -> str:
     """Return a change as JSON."""
-    return _CALL_CHANGE.dump_json(change).decode()
+    return _CALL_CHANGE.encode(change)
 
 
 def decode_change(text: str) -> CallChange:
     """Read a change written by `encode_change`."""
-    return _CALL_CHANGE.validate_json(text)
+    return _CALL_CHANGE.decode(text)
 
 
 def _freed(column: PublishedColumn) -> NullsChanged:

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypedDict
 
-from pydantic import TypeAdapter
-
 from rowtide.copying.tables import CopiedTable, KeyColumn
+from rowtide.core.json_records import JsonOf
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
@@ -243,17 +242,17 @@ def as_copied(article: Article) -> CopiedTable:
     )
 
 
-_ARTICLE = TypeAdapter(Article)
+_ARTICLE = JsonOf[Article](Article)
 
 
 def encode_article(article: Article) -> str:
     """Return the definition as JSON."""
-    return _ARTICLE.dump_json(article).decode()
+    return _ARTICLE.encode(article)
 
 
 def decode_article(definition: str) -> Article:
     """Read a definition written by `encode_article`."""
-    return _ARTICLE.validate_json(definition)
+    return _ARTICLE.decode(definition)
 
 
 @lru_cache

@@ -13,13 +13,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from pydantic import TypeAdapter
 from sqlalchemy import Connection, Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from rowtide.cdc.consumers.consumers import Consumer, add_consumer, drop_consumer, list_consumers
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.cdc.definitions import SCHEMA, consumer_instances, snapshots, targets
+from rowtide.core.json_records import JsonOf
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetUnknown
 from rowtide.targets.options import CURRENT, HISTORY, PYTHON, TargetFormat, TargetOptions
@@ -28,7 +28,7 @@ _UNFINISHED = ("requested", "copying")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
-_OPTIONS = TypeAdapter(TargetOptions)
+_OPTIONS = JsonOf[TargetOptions](TargetOptions)
 
 
 class TableState(StrEnum):
@@ -99,7 +99,7 @@ def add_target(
         "target_id": uuid.uuid4().hex,
         "consumer_name": consumer,
         "kind": kind,
-        "options": _OPTIONS.dump_json(options).decode(),
+        "options": _OPTIONS.encode(options),
     }
     try:
         connection.execute(insert(targets).values(**values))
@@ -120,7 +120,7 @@ def hand_over(connection: Connection, target: Target, old: str, new: str, new_me
     options = target.options
     names = {**options.table_names, new: options.table_names.get(old, old)}
     names.pop(old, None)
-    changed = _OPTIONS.dump_json(replace(options, table_names=names)).decode()
+    changed = _OPTIONS.encode(replace(options, table_names=names))
     connection.execute(update(targets).where(targets.c.target_id == target.target_id).values(options=changed))
     columns = consumer_instances.c
     connection.execute(
@@ -172,5 +172,5 @@ def _find_problems(name: str, kind: str, options: TargetOptions) -> list[tuple[s
 
 
 def _as_target(row: Row[Any], consumer: Consumer) -> Target:
-    options = _OPTIONS.validate_json(row.options)
+    options = _OPTIONS.decode(row.options)
     return Target(row.target_name, row.target_id, row.kind, options, consumer, row.created_at)

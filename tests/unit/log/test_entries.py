@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import timedelta, timezone
 
 import pytest
-from pydantic import ValidationError
 
 from builders.log_stores import NOW, SOURCE, member, segment, table_version
+from rowtide.core.json_records import JsonInvalid
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.alterations import Alteration, AlteredColumn
 from rowtide.log.announcements import ControlRow
@@ -113,5 +113,5 @@ def test_times_are_printed_in_utc() -> None:
     ],
 )
 def test_a_damaged_entry_is_refused(damaged: bytes) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(JsonInvalid):
         decode_entry(damaged)

@@ -4,10 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from pydantic import ValidationError
 
 from builders.capture_instances import alteration_of, source_table
 from builders.log_stores import member
+from rowtide.core.json_records import JsonInvalid
 from rowtide.log.alterations import Alteration
 from rowtide.log.membership import (
     decode_disable,
@@ -32,13 +32,13 @@ def test_a_disable_message_names_the_member_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("content", ["", "m1", "[]", "{}", '{"member_id": 1}', '{"member_id": null}', '"m1"'])
 def test_what_is_no_disable_message_is_refused(content: str) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(JsonInvalid):
         decode_disable(content)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", encode_disable("m1")])
 def test_what_is_no_enable_message_is_refused(content: str) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(JsonInvalid):
         decode_member(content)
 
 

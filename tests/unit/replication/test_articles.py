@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from pydantic import ValidationError
 
 from builders.articles import ANOTHER_ID, ARTICLE_ID, article
 from builders.capture_instances import source_table
+from rowtide.core.json_records import JsonInvalid
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable, TableKind
@@ -365,5 +365,5 @@ def test_an_articles_json_holds_words_that_people_know() -> None:
 
 @pytest.mark.parametrize("definition", ["", "[]", "{}", encode_article(article()).replace("SCALL", "VCALL")])
 def test_what_is_no_article_is_refused(definition: str) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(JsonInvalid):
         decode_article(definition)

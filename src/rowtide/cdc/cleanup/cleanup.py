@@ -35,7 +35,6 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.delta.deletion import Below
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed, TableUnreadable
 from rowtide.lake.deletion import delete_rows, vacuum
-from rowtide.log.entries import LsnText
 
 READER_GRACE_S = 10.0
 """From the move of low endpoints to the first deletion: a query that found its range valid has read its rows by
@@ -51,7 +50,7 @@ class Cleaned:
     """What a cleanup did to one table; `low` is an instance's low endpoint, None for system tables."""
 
     name: str
-    low: LsnText | None
+    low: CommitLsn | None
     removed_rows: int
     failure: str | None = None
 

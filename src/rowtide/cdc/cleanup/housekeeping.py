@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, get_args
 
-from pydantic import TypeAdapter
 from sqlalchemy import Connection, Engine, func, insert, select, update
 
 from rowtide.cdc.access import own_source
@@ -22,6 +21,7 @@ from rowtide.cdc.definitions import cleanup_requests
 from rowtide.cdc.errors.capturing import CleanupIncomplete
 from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.system_tables import SystemTables
+from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.deletion import vacuum
@@ -64,7 +64,7 @@ class CleanupOutcome:
 
 _REFUSALS = {refusal.__name__: refusal for refusal in get_args(Refusal)}
 
-_OUTCOME = TypeAdapter(CleanupOutcome)
+_OUTCOME = JsonOf[CleanupOutcome](CleanupOutcome)
 
 
 class Housekeeping:
@@ -212,7 +212,7 @@ def _next_request(connection: Connection) -> tuple[int, CleanupOrder] | None:
 
 def _finish_request(connection: Connection, request_id: int, outcome: CleanupOutcome) -> None:
     """Record the outcome of a request."""
-    values = {"finished_at": func.now(), "outcome": _OUTCOME.dump_json(outcome).decode()}
+    values = {"finished_at": func.now(), "outcome": _OUTCOME.encode(outcome)}
     is_it = cleanup_requests.c.request_id == request_id
     connection.execute(update(cleanup_requests).where(is_it).values(**values))
 
@@ -221,4 +221,4 @@ def _find_outcome(connection: Connection, request_id: int) -> CleanupOutcome | N
     """Return the outcome of a request, None while it is open."""
     is_it = cleanup_requests.c.request_id == request_id
     found = connection.execute(select(cleanup_requests.c.outcome).where(is_it)).scalar()
-    return _OUTCOME.validate_json(found) if found is not None else None
+    return _OUTCOME.decode(found) if found is not None else None

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pydantic import TypeAdapter
 
+from rowtide.core.json_records import JsonOf
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.tracking.changes import Change, DeclaredColumn, Operation
 
@@ -67,15 +67,15 @@ class DeviceOutcome:
 
     def as_record(self) -> Record:
         """Return the record of the outcome."""
-        return OUTCOMES, self.device, None, None, _OUTCOME.dump_json(self).decode()
+        return OUTCOMES, self.device, None, None, _OUTCOME.encode(self)
 
 
-_OUTCOME = TypeAdapter(DeviceOutcome)
+_OUTCOME = JsonOf[DeviceOutcome](DeviceOutcome)
 
 
 def read_outcome(text: str) -> DeviceOutcome:
     """Return the outcome from its record."""
-    return _OUTCOME.validate_json(text)
+    return _OUTCOME.decode(text)
 
 
 def change_record(device: str, change: Change, shape: Shape) -> Record:

@@ -239,7 +239,7 @@ class _Reader:
     def _unreadable(self, message: int, found: Announced | None, error: ValueError) -> Undecodable:
         """Name the transaction: those before it are read, and it can be skipped."""
         lsn = str(CommitLsn(self.transactions.lsn_of(message)))
-        # pydantic's message would contain the content.
+        # Messages of others could contain the content.
         reason = str(error) if type(error) is ValueError else "its content is not as agreed"
         unreadable = AnnouncementUnreadable(found.kind if found is not None else "unknown", lsn, reason)
         return self._stopped(message, unreadable)

@@ -1,0 +1,285 @@
+"""Dataclasses as JSON, by the types of their fields.
+
+LSNs and positions are texts (`X/Y`, `epoch:X/Y`), times are in UTC. Strict: a number is no text, nor a text a number.
+How a type is written is found at its first use: making all validators beforehand would take a fifth of a command's
+start.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cache, cached_property
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from rowtide.core.errors import InvalidLsn
+from rowtide.core.lsn import CommitLsn, Position
+
+_Record = TypeVar("_Record")
+
+
+class JsonInvalid(ValueError):
+    """A text is not the JSON of a record; the message names the place in it, and none of its values."""
+
+    def __init__(self, expected: str, place: tuple[str, ...] = ()) -> None:
+        super().__init__(f"{'.'.join(place)} is not {expected}" if place else f"not {expected}")
+        self._expected = expected
+        self._place = place
+
+    def below(self, place: str) -> JsonInvalid:
+        """Return the error with the place that holds the one where it occurred."""
+        return JsonInvalid(self._expected, (place, *self._place))
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Of an annotated field: the name that it has in JSON."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tagged:
+    """Of an annotated union of dataclasses: the key in JSON that says which one it is, and their names there."""
+
+    key: str
+    kinds: Mapping[str, type]
+
+    def codec(self) -> _Codec:
+        codecs = {name: _codec(kind) for name, kind in self.kinds.items()}
+        names = {kind: name for name, kind in self.kinds.items()}
+
+        def encode(value: Any) -> Any:
+            name = names[type(value)]
+            return {self.key: name, **codecs[name].encode(value)}
+
+        def decode(found: Any) -> Any:
+            name = found.get(self.key) if type(found) is dict else None
+            if type(name) is not str or name not in codecs:
+                raise JsonInvalid(f"one of {', '.join(codecs)}", (self.key,))
+            return codecs[name].decode(found)
+
+        return _Codec(encode, decode)
+
+
+class JsonOf(Generic[_Record]):
+    """The JSON of one type."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+
+    def encode(self, record: _Record) -> str:
+        """Return the record's JSON, in one line."""
+        return json.dumps(self._codec.encode(record), ensure_ascii=False, separators=(",", ":"))
+
+    def decode(self, data: bytes | str) -> _Record:
+        """Read a record's JSON. Raises `JsonInvalid`."""
+        try:
+            text = data if isinstance(data, str) else data.decode()
+            found = json.loads(text)
+            if "\\u" in text:
+                # Halves of characters can be written so, and then neither printed nor stored.
+                json.dumps(found, ensure_ascii=False).encode()
+        except (ValueError, RecursionError) as error:
+            raise JsonInvalid("JSON") from error
+        record: _Record = self._codec.decode(found)
+        return record
+
+    @cached_property
+    def _codec(self) -> _Codec:
+        return _codec(self._kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Codec:
+    """How values of a type become what JSON has, and back."""
+
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+def _exactly(kind: type, expected: str) -> _Codec:
+    def decode(found: Any) -> Any:
+        if type(found) is not kind:
+            raise JsonInvalid(expected)
+        return found
+
+    return _Codec(_as_is, decode)
+
+
+def _encode_time(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _decode_time(found: Any) -> datetime:
+    try:
+        time = datetime.fromisoformat(found)
+    except (TypeError, ValueError) as error:
+        raise JsonInvalid("a time") from error
+    if time.tzinfo is None:
+        raise JsonInvalid("a time with its zone")
+    return time.astimezone(UTC)
+
+
+def _decode_float(found: Any) -> float:
+    if type(found) not in (int, float):
+        raise JsonInvalid("a number")
+    return float(found)
+
+
+def _decode_lsn(found: Any) -> CommitLsn:
+    if type(found) is not str:
+        raise JsonInvalid("an LSN")
+    try:
+        return CommitLsn.parse(found)
+    except InvalidLsn as error:
+        raise JsonInvalid("an LSN") from error
+
+
+_SCALARS: Mapping[Any, _Codec] = {
+    str: _exactly(str, "a text"),
+    int: _exactly(int, "a whole number"),
+    bool: _exactly(bool, "true or false"),
+    float: _Codec(_as_is, _decode_float),
+    datetime: _Codec(_encode_time, _decode_time),
+    CommitLsn: _Codec(str, _decode_lsn),
+    Position: _Codec(str, lambda found: Position(_decode_lsn(found).value)),
+    Any: _Codec(_as_is, _as_is),
+}
+
+
+@cache
+def _codec(kind: Any) -> _Codec:
+    """Return how a type is written. Raises `TypeError` for one that never is."""
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        tagged = next((known for known in kind.__metadata__ if isinstance(known, Tagged)), None)
+        return tagged.codec() if tagged is not None else _codec(arguments[0])
+    if origin in (Union, types.UnionType):
+        return _codec_of_union(arguments)
+    if origin is Literal:
+        return _codec_of_choices({value: value for value in arguments}, _as_is)
+    if origin is tuple:
+        return _codec_of_tuple(arguments)
+    if origin is Mapping:
+        return _codec_of_mapping(*arguments)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _codec_of_choices({member.value: member for member in kind}, lambda member: member.value)
+    if is_dataclass(kind):
+        return _codec_of_dataclass(kind)
+    raise TypeError(f"{kind} has no JSON here")
+
+
+def _codec_of_union(kinds: tuple[Any, ...]) -> _Codec:
+    """Return that of a type that may be None, or of dataclasses that a literal field `kind` tells apart."""
+    if type(None) not in kinds:
+        named = {get_args(get_type_hints(kind)["kind"])[0]: kind for kind in kinds}
+        return Tagged("kind", named).codec()
+    (present,) = (kind for kind in kinds if kind is not type(None))
+    encode, decode = _codec(present).encode, _codec(present).decode
+    return _Codec(
+        _as_is if encode is _as_is else lambda value: None if value is None else encode(value),
+        lambda found: None if found is None else decode(found),
+    )
+
+
+def _codec_of_choices(choices: Mapping[Any, Any], encode: Callable[[Any], Any]) -> _Codec:
+    kinds = {type(value) for value in choices}
+
+    def decode(found: Any) -> Any:
+        if type(found) not in kinds or found not in choices:
+            raise JsonInvalid(f"one of {', '.join(map(str, choices))}")
+        return choices[found]
+
+    return _Codec(encode, decode)
+
+
+def _codec_of_tuple(arguments: tuple[Any, ...]) -> _Codec:
+    if arguments[-1] is not ...:
+        return _codec_of_fixed_tuple([_codec(argument) for argument in arguments])
+    item = _codec(arguments[0])
+    encode_item, decode_item = item.encode, item.decode
+
+    def decode(found: Any) -> Any:
+        if type(found) is not list:
+            raise JsonInvalid("a list")
+        items: list[Any] = []
+        try:
+            items.extend(map(decode_item, found))
+        except JsonInvalid as error:
+            raise error.below(str(len(items))) from error
+        return tuple(items)
+
+    return _Codec(list if encode_item is _as_is else lambda value: [encode_item(one) for one in value], decode)
+
+
+def _codec_of_fixed_tuple(items: list[_Codec]) -> _Codec:
+    def decode(found: Any) -> Any:
+        if type(found) is not list or len(found) != len(items):
+            raise JsonInvalid(f"a list of {len(items)}")
+        return tuple(item.decode(one) for item, one in zip(items, found, strict=True))
+
+    return _Codec(lambda value: [item.encode(one) for item, one in zip(items, value, strict=True)], decode)
+
+
+def _codec_of_mapping(key: Any, value: Any) -> _Codec:
+    inner = _codec(value)
+    decode_key = _decode_number if key is int else _codec(key).decode
+
+    def decode(found: Any) -> Any:
+        if type(found) is not dict:
+            raise JsonInvalid("an object")
+        return {decode_key(name): _decode_at(inner.decode, one, name) for name, one in found.items()}
+
+    return _Codec(lambda values: {str(name): inner.encode(one) for name, one in values.items()}, decode)
+
+
+def _decode_number(found: str) -> int:
+    try:
+        return int(found)
+    except ValueError as error:
+        raise JsonInvalid("a whole number") from error
+
+
+def _codec_of_dataclass(kind: Any) -> _Codec:
+    hints = get_type_hints(kind, include_extras=True)
+    known = [(_key_of(hints[field.name], field.name), field.name, _codec(hints[field.name])) for field in fields(kind)]
+
+    def encode(value: Any) -> Any:
+        return {key: codec.encode(getattr(value, name)) for key, name, codec in known}
+
+    def decode(found: Any) -> Any:
+        if type(found) is not dict:
+            raise JsonInvalid("an object")
+        values = {}
+        for key, name, codec in known:
+            # An earlier build's record lacks fields that have a default.
+            if key in found:
+                values[name] = _decode_at(codec.decode, found[key], key)
+        try:
+            return kind(**values)
+        except (TypeError, InvalidLsn) as error:
+            raise JsonInvalid(f"the record {kind.__name__}") from error
+
+    return _Codec(encode, decode)
+
+
+def _key_of(hint: Any, name: str) -> str:
+    return next((known.name for known in getattr(hint, "__metadata__", ()) if isinstance(known, Key)), name)
+
+
+def _decode_at(decode: Callable[[Any], Any], found: Any, place: str) -> Any:
+    try:
+        return decode(found)
+    except JsonInvalid as error:
+        raise error.below(place) from error
