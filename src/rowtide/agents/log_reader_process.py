@@ -1,7 +1,8 @@
 """The log reader as a separate process, started by an agent and ended with it.
 
 The child is a `python -m` process: it imports nothing from the program that starts it, which may be a script without a
-`__main__` guard, or a notebook. Parent and child share a socket pair. The child's task is sent over it, since `ps`
+`__main__` guard, or a notebook. The first child of a command may be a fork, since the command knows that it has no
+threads yet (docs/decisions/0028). Parent and child share a socket pair. The child's task is sent over it, since `ps`
 shows arguments and the database's URL may contain a password; the child sends its errors back. When the parent ends,
 for whatever reason, the child sees end of file and ends too.
 """
@@ -16,19 +17,35 @@ from multiprocessing.connection import Connection, Pipe
 from types import TracebackType
 
 from rowtide.agents.errors import LogReaderEnded
+from rowtide.agents.forked_child import ForkedChild, can_fork
 from rowtide.agents.loop import OnRetry
 from rowtide.core.errors import Remedy
 
 _CHILD = "rowtide.agents.log_reader_child"
 
 
-_Child = tuple[subprocess.Popen[bytes], Connection]
+_Child = tuple[subprocess.Popen[bytes] | ForkedChild, Connection]
 _prepared: list[_Child] = []
 
 
 def prepare_log_reader() -> None:
-    """Start a child for the next `LogReaderProcess`, which imports its modules while this process continues."""
-    _prepared.append(_start_child())
+    """Fork a child for the next `LogReaderProcess`, with its modules, most of which this process needs too.
+
+    Where a fork is not safe, the next `LogReaderProcess` starts a child of its own.
+    """
+    if not can_fork():
+        return
+    from rowtide.agents.log_reader_child import read_log
+
+    ours, theirs = Pipe()
+
+    def run() -> None:
+        ours.close()
+        with suppress(EOFError):
+            read_log(theirs)
+
+    with theirs:
+        _prepared.append((ForkedChild(run), ours))
 
 
 class LogReaderProcess:

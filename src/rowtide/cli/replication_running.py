@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from rowtide.agents.log_reader_process import prepare_log_reader
 from rowtide.cli.losses import Reason, Yes, confirm_loss
@@ -31,6 +32,16 @@ if TYPE_CHECKING:
     from rowtide.replication.snapshot.agent import SnapshotReport
 
 app = typer.Typer(rich_markup_mode=None)
+
+
+class ReadingCommand(TyperCommand):
+    """A command whose log reader is started first: it opens the log while this process reads the options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Start the log reader, unless help is asked for, and parse the options."""
+        if "--help" not in args and not ctx.resilient_parsing:
+            prepare_log_reader()
+        return super().parse_args(ctx, args)
 
 
 @app.command(
@@ -61,7 +72,7 @@ def deliver_backlogs(
         notes.print("No backlog is large enough for a job; `rowtide replication run` delivers the rest.")
 
 
-@app.command(epilog="Example: rowtide replication run --once --db postgresql://localhost/shop")
+@app.command(cls=ReadingCommand, epilog="Example: rowtide replication run --once --db postgresql://localhost/shop")
 def run(
     db: Db,
     publication: SomePublication = None,
@@ -81,7 +92,6 @@ def run(
     Options that are given replace the settings of the subscriptions. A subscription that another process delivers, on
     any machine, is left to it until that process ends.
     """
-    prepare_log_reader()
     replication = connect(db).replication
 
     from rowtide.replication.distribution.watchers import (

@@ -116,3 +116,37 @@ def test_an_interpreter_that_does_not_start_is_reported(
         reader._process.wait(60)
         with pytest.raises(LogReaderEnded, match="RT-1010: .* exit code 1"):
             reader.keep_running()
+
+
+PREPARED = """
+import os, sys
+from rowtide.agents.log_reader_process import LogReaderProcess, prepare_log_reader
+prepare_log_reader()
+with LogReaderProcess(sys.argv[1], print, has_run=False) as reader:
+    print(reader._process.pid, flush=True)
+    while os.read(0, 1):
+        reader.keep_running()
+        print(reader._process.pid, flush=True)
+"""
+
+
+def test_a_prepared_log_reader_is_a_fork_with_a_successor(logged: LoggedDatabase) -> None:
+    logged.enable()
+    command = [sys.executable, "-c", PREPARED, logged.url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        fork = int(parent.stdout.readline())
+        wait_until(lambda: is_streaming(logged), what="the log reader reads")
+        os.kill(fork, 9)
+        wait_until(lambda: not is_streaming(logged), what="the fork ends")
+        parent.stdin.write(".")
+        parent.stdin.flush()
+        successor = int(parent.stdout.readline())
+        wait_until(lambda: is_streaming(logged), what="its successor reads")
+        parent.stdin.close()
+
+        assert parent.wait(30) == 0
+
+    assert successor != fork
+    assert not is_streaming(logged)
