@@ -26,13 +26,12 @@ _CHILD = "rowtide.agents.log_reader_child"
 
 _Child = tuple[subprocess.Popen[bytes] | ForkedChild, Connection]
 _prepared: list[_Child] = []
+_begun: dict[str, _Child] = {}
+"""By the URL that they read."""
 
 
 def prepare_log_reader() -> None:
-    """Fork a child for the next `LogReaderProcess`, with its modules, most of which this process needs too.
-
-    Where a fork is not safe, the next `LogReaderProcess` starts a child of its own.
-    """
+    """Fork a child for `begin_reading`, with its modules, most of which this process needs too, if a fork is safe."""
     if not can_fork():
         return
     from rowtide.agents.log_reader_child import read_log
@@ -46,6 +45,13 @@ def prepare_log_reader() -> None:
 
     with theirs:
         _prepared.append((ForkedChild(run), ours))
+
+
+def begin_reading(url: str) -> None:
+    """Let the prepared child, if there is one, read a log before the `LogReaderProcess` that takes it over is made."""
+    if _prepared:
+        _begun[url] = _prepared.pop()
+        _send_task(_begun[url][1], url, has_run=False)
 
 
 class LogReaderProcess:
@@ -79,9 +85,10 @@ class LogReaderProcess:
         self._start(has_run=True)
 
     def _start(self, *, has_run: bool) -> None:
-        self._process, self._ours = _prepared.pop() if _prepared else _start_child()
-        with suppress(ConnectionError):
-            self._ours.send((self._url, os.getpid(), has_run))
+        begun = _begun.pop(self._url, None)
+        self._process, self._ours = begun or _start_child()
+        if begun is None:
+            _send_task(self._ours, self._url, has_run=has_run)
 
     def __enter__(self) -> LogReaderProcess:
         return self
@@ -95,6 +102,11 @@ class LogReaderProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _send_task(child: Connection, url: str, *, has_run: bool) -> None:
+    with suppress(ConnectionError):
+        child.send((url, os.getpid(), has_run))
 
 
 def _start_child() -> _Child:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from rowtide.agents.log_reader_process import prepare_log_reader
+from rowtide.agents.log_reader_process import begin_reading, prepare_log_reader
 from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import Db
 from rowtide.cli.output import notes, print_wait
@@ -92,6 +92,7 @@ def run(
     Options that are given replace the settings of the subscriptions. A subscription that another process delivers, on
     any machine, is left to it until that process ends.
     """
+    begin_reading(db)
     replication = connect(db).replication
 
     from rowtide.replication.distribution.watchers import (

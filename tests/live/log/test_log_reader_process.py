@@ -120,8 +120,9 @@ def test_an_interpreter_that_does_not_start_is_reported(
 
 PREPARED = """
 import os, sys
-from rowtide.agents.log_reader_process import LogReaderProcess, prepare_log_reader
+from rowtide.agents.log_reader_process import LogReaderProcess, begin_reading, prepare_log_reader
 prepare_log_reader()
+begin_reading(sys.argv[1])
 with LogReaderProcess(sys.argv[1], print, has_run=False) as reader:
     print(reader._process.pid, flush=True)
     while os.read(0, 1):
