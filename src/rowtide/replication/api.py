@@ -360,9 +360,9 @@ class TransactionalReplication(ArticlePublishing):
 
         (SQL Server: sp_scriptpublicationcustomprocs.) Does not connect to the subscriber.
         """
-        from rowtide.replication.targets.kinds import KINDS, kind_of
+        from rowtide.replication.targets.kinds import kind_named, kind_of
 
-        kind = KINDS[DatabaseKind.POSTGRESQL] if subscriber is None else kind_of(subscriber)
+        kind = kind_named(DatabaseKind.POSTGRESQL) if subscriber is None else kind_of(subscriber)
         with translated(), self._engine.connect() as connection:
             find_source(connection)
             publication_id = definitions.get_publication(connection, publication)

@@ -88,3 +88,11 @@ main.main()
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_run_imports_neither_files_nor_lakes_that_it_may_not_need() -> None:
+    others = {"sqlite3", "sqlalchemy.dialects.sqlite.base", "rowtide.delta.snapshot", "duckdb", "pydantic"}
+    program = f"import sys, rowtide.replication.running.run; print(*({others} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == ""

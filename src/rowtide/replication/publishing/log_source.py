@@ -7,9 +7,7 @@ from collections.abc import Callable
 from sqlalchemy import Connection, Engine
 
 from rowtide.databases.urls import name_of
-from rowtide.lake.neighbours import require_not_nested
 from rowtide.lake.paths import absolute_lake
-from rowtide.lake.stores import prepare_lake
 from rowtide.log import placeholder_reader
 from rowtide.log.catalogue import find_source, list_features
 from rowtide.log.manifest import Manifest
@@ -37,6 +35,10 @@ def ensure_source(
     def choose_place() -> Place:
         if lake is None:
             raise NothingReadsLog(name_of(database))
+        # Only here: they read Delta tables, which a run does not.
+        from rowtide.lake.neighbours import require_not_nested
+        from rowtide.lake.stores import prepare_lake
+
         require_not_nested(lake, log_store)
         return Place(prepare_lake(lake, for_group=for_group), log_store, for_group)
 
