@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, Merge, ServerMember
+from builders.merged_databases import PUBLICATION, FileMember, Merge, ServerMember
 from rowtide.merge.articles import Partition
+from rowtide.merge.conflicts.resolution import Winner
 
 ITEM = "create table item (id integer primary key, name varchar(20), qty integer)"
 ROWS = "insert into item (id, name, qty) values (1, 'a', 1), (2, 'b', 2)"
@@ -107,3 +108,65 @@ def test_filters_follow_renamed_columns(merged: Merge) -> None:
     merged.sync()
     assert device.rows("orders", "id") == [(3,)]
     assert merged.sync().is_quiet
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize("is_noticed", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
+def test_conflicts_are_settled_after_a_schema_change(merged: Merge, *, tracked: bool, is_noticed: bool) -> None:
+    begin(merged, column_tracking=tracked, resolver="publisher-wins")
+    device = merged.subscribers[0]
+    device.execute(
+        "update item set name = 'lost 1', qty = 10 where id = 1", "update item set name = 'lost 2' where id = 2"
+    )
+    merged.hub.execute("update item set name = 'hub' where id = 1", "delete from item where id = 2")
+    merged.settle(1)
+    merged.hub.execute(
+        "alter table item rename column name to title",
+        "alter table item add column state varchar(10) not null default 'new'",
+        "update item set state = 'old' where id = 1",
+    )
+    if is_noticed:
+        merged.merge.alter_article(PUBLICATION, "item", "drop column qty")
+        merged.settle(1)
+    for conflict in merged.merge.list_conflicts(PUBLICATION):
+        assert merged.merge.resolve(conflict.conflict_id, Winner.SUBSCRIBER)
+
+    both(merged, "id, title, state")
+    assert merged.hub.rows("item", "id, title, state") == [(1, "lost 1", "old"), (2, "lost 2", "new")]
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_column_dropped_and_added_again_is_a_new_one(merged: Merge, *, tracked: bool, is_told: bool) -> None:
+    begin(merged, column_tracking=tracked)
+    merged.subscribers[0].execute("update item set name = 'device' where id = 2")
+    if is_told or not isinstance(merged.hub, ServerMember):
+        # A file has no catalogue that would tell.
+        merged.merge.alter_article(PUBLICATION, "item", "drop column name")
+        merged.merge.alter_article(PUBLICATION, "item", "add column name varchar(20)")
+    else:
+        merged.hub.execute("alter table item drop column name", "alter table item add column name varchar(20)")
+
+    both(merged, "id, name, qty")
+    assert merged.hub.rows("item", "id, name, qty") == [(1, None, 1), (2, None, 2)]
+    merged.subscribers[0].execute("update item set name = 'again' where id = 1")
+    both(merged, "id, name, qty")
+
+
+def test_a_dropped_columns_name_is_given_to_another(merged: Merge) -> None:
+    begin(merged)
+    files = [subscriber for subscriber in merged.subscribers if isinstance(subscriber, FileMember)]
+    for file in files:
+        file.execute(
+            "create table seen (name)",
+            "create trigger see after update of name on item begin insert into seen values (new.name || old.qty); end",
+        )
+    merged.merge.alter_article(PUBLICATION, "item", "drop column name")
+    merged.merge.alter_article(PUBLICATION, "item", "rename column qty to name")
+    merged.merge.alter_article(PUBLICATION, "item", "add column qty integer")
+
+    both(merged, "id, name, qty")
+    assert merged.hub.rows("item", "id, name, qty") == [(1, 1, None), (2, 2, None)]
+    for file in files:
+        file.execute("update item set name = 7 where id = 1")
+        assert file.rows("seen") == [("71",)]

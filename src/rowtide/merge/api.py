@@ -24,7 +24,7 @@ from rowtide.merge.articles import (
 )
 from rowtide.merge.catalogue import get_publication, list_merged
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.conflicts.resolving import resolve_conflict
+from rowtide.merge.conflicts.resolving import get_conflict, resolve_conflict
 from rowtide.merge.errors.inspection import ConflictUnknown, NeverValidated
 from rowtide.merge.errors.publishing import ArticleTableNotFound
 from rowtide.merge.errors.subscribing import ChangesNotUploaded
@@ -588,11 +588,12 @@ class MergeReplication(MergePublishing, MergeInspection):
 
         Rows that lost with their parent return with it, or stay away with it. Raises `ConflictUnknown`;
         `ConflictNotAtHub`; `ConflictOfSubscriber` for a row that the subscriber refused; `ParentInInbox` if a parent
-        of the row is not there; `RowsRefused` if the hub refuses the row.
+        of the row is not there; `RowsRefused` if the hub refuses the row; `KeyChanged`, `ColumnNeeded`, `NodeBusy`.
         """
         with open_node(self.url) as hub:
             if not hub.tables.is_prepared():
                 raise ConflictUnknown(conflict_id)
+            notice(hub, get_publication(hub.connection, get_conflict(hub, conflict_id).publication))
             return resolve_conflict(hub, conflict_id, winner)
 
     def cleanup(self, *, on_progress: Callable[[int], None] = lambda _rows: None) -> int:

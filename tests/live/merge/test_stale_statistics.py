@@ -31,7 +31,7 @@ INSERT = (
 )
 DELETE = ("delete from line", "delete from item")
 CHANGES: dict[str, Sequence[str]] = {"insert": INSERT, "update": ("update item set qty = qty + 1",), "delete": DELETE}
-METADATA = [f'rowtide_merge."MSmerge_{name}"' for name in ("contents", "tombstone", "log")]
+METADATA = [f'rowtide_merge."MSmerge_{name}"' for name in ("stored_contents", "stored_tombstone", "log")]
 
 
 @pytest.fixture

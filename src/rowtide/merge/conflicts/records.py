@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -144,15 +144,31 @@ def encode_row(article: Article, row: Row | None) -> str | None:
     """Return a row as a JSON object of texts, by column name."""
     if row is None:
         return None
-    pairs = zip(article.columns, row, strict=True)
-    encoded = json.dumps({column.name: value for column, value in pairs}, ensure_ascii=False)
-    # What is not UTF-8 in a text is kept as JSON's own escape.
-    return _INVALID.sub(lambda found: f"\\u{ord(found.group()):04x}", encoded)
+    return _encode({column.name: value for column, value in zip(article.columns, row, strict=True)})
 
 
-def decode_row(article: Article, encoded: str | None) -> Row | None:
-    """Read what `encode_row` wrote."""
-    if encoded is None:
-        return None
+def decode_row(article: Article, encoded: str) -> tuple[Article, Row]:
+    """Read what `encode_row` wrote; return the article with those of its columns alone that the row has."""
     values = json.loads(encoded)
-    return tuple(values[column.name] for column in article.columns)
+    had = article.only([column.name for column in article.columns if column.name in values])
+    return had, tuple(values[column.name] for column in had.columns)
+
+
+def rename_columns(connection: Connection, pubid: str, nickname: int, renamed: Mapping[str, str]) -> None:
+    """Let the stored rows of an article have its columns' new names, in the caller's transaction."""
+    c = conflicts_info.c
+    kept = select(c.conflict_id, c.losing_row, c.winning_row).where((c.pubid == pubid) & (c.tablenick == nickname))
+    for conflict_id, *rows in connection.execute(kept).all() if renamed else ():
+        losing, winning = (None if row is None else _renamed(row, renamed) for row in rows)
+        mine = update(conflicts_info).where(c.conflict_id == conflict_id)
+        connection.execute(mine.values(losing_row=losing, winning_row=winning))
+
+
+def _renamed(row: str, renamed: Mapping[str, str]) -> str:
+    return _encode({renamed.get(name, name): value for name, value in json.loads(row).items()})
+
+
+def _encode(values: Mapping[str, str | None]) -> str:
+    # What is not UTF-8 in a text is kept as JSON's own escape.
+    encoded = json.dumps(values, ensure_ascii=False)
+    return _INVALID.sub(lambda found: f"\\u{ord(found.group()):04x}", encoded)

@@ -83,19 +83,25 @@ def list_conflicts(node: Node, publication: str | None = None, article: str | No
     return [_kept(row, names) for row in node.connection.execute(ordered).mappings()]
 
 
+def get_conflict(node: Node, conflict_id: str) -> KeptConflict:
+    """Return a stored conflict. Raises `ConflictUnknown`."""
+    names = {each.pubid: each.name for each in list_publications(node.connection)}
+    found = select(conflicts_info).where(conflicts_info.c.conflict_id == conflict_id)
+    row = node.connection.execute(found).mappings().one_or_none()
+    if row is None:
+        raise ConflictUnknown(conflict_id)
+    return _kept(row, names)
+
+
 def resolve_conflict(hub: Node, conflict_id: str, winner: Winner) -> bool:
     """Let the other side win; return whether a row was written, which all nodes then receive as the hub's own change.
 
-    Rows that lost with a parent return with it, or stay away with it. Raises `ConflictUnknown`; `ConflictNotAtHub`;
-    `ConflictOfSubscriber` for a row that the subscriber refused; `ParentInInbox` if a parent of the row is not there;
-    `RowsRefused` if the hub refuses the row.
+    Rows that lost with a parent return with it, or stay away with it. Columns that the table did not have then keep
+    their values, or get their defaults. Raises `ConflictUnknown`; `ConflictNotAtHub`; `ConflictOfSubscriber` for a row
+    that the subscriber refused; `ParentInInbox` if a parent of the row is not there; `RowsRefused` if the hub refuses
+    the row.
     """
-    names = {each.pubid: each.name for each in list_publications(hub.connection)}
-    found = hub.connection.execute(select(conflicts_info).where(conflicts_info.c.conflict_id == conflict_id)).mappings()
-    row = found.one_or_none()
-    if row is None:
-        raise ConflictUnknown(conflict_id)
-    conflict = _kept(row, names)
+    conflict = get_conflict(hub, conflict_id)
     publication = get_publication(hub.connection, conflict.publication)
     if publication.publisher != read_nickname(hub.connection):
         raise ConflictNotAtHub(conflict_id)
@@ -135,9 +141,8 @@ def _restore(hub: Node, publication: Publication, listed: Sequence[Article], con
 
     Raises `ParentInInbox` if a parent is not at the hub.
     """
-    article = find_article(publication, listed, conflict.article)
-    row = decode_row(article, conflict.losing_row)
-    assert row is not None
+    assert conflict.losing_row is not None
+    article, row = decode_row(find_article(publication, listed, conflict.article), conflict.losing_row)
     parents = {each.nickname: each for each in listed}
     rowguids: list[str | None] = json.loads(conflict.parents) if conflict.parents else []
     for reference, rowguid in zip(article.references, rowguids, strict=False):

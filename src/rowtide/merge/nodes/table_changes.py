@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.nodes.table_parts import Part, PartKind
 
+_GONE = "MSmerge_gone_"
 _SHAPED = (PartKind.DEFAULT, PartKind.IDENTITY, PartKind.GENERATED, PartKind.CHECK, PartKind.COLLATION)
 _OF_COLUMNS = (PartKind.DEFAULT, PartKind.IDENTITY, PartKind.COLLATION)
 
@@ -56,6 +57,17 @@ class TableChange:
     def added(self) -> tuple[ArticleColumn, ...]:
         new = (column for column in self.after.columns if self.before.same_column(column) is None)
         return tuple(column for column in new if not self._is_by_hand(column))
+
+    def names_until_dropped(self, folded: Callable[[str], str]) -> dict[str, str]:
+        """Return the names that dropped columns have until they are, by their own: others if these are given away.
+
+        `folded` returns what is the same in names that are one to the database.
+        """
+        given = {folded(name) for name in (*self.renamed.values(), *(column.name for column in self.added))}
+        return {
+            column.name: f"{_GONE}{place}" if folded(column.name) in given else column.name
+            for place, column in enumerate(self.dropped)
+        }
 
     @property
     def retyped(self) -> tuple[ArticleColumn, ...]:

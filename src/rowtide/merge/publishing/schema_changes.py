@@ -25,6 +25,7 @@ from rowtide.merge.catalogue import (
     read_nickname,
     set_definition,
 )
+from rowtide.merge.conflicts.records import rename_columns
 from rowtide.merge.conflicts.resolvers import find_resolver
 from rowtide.merge.definitions import schema_changes, subscriptions
 from rowtide.merge.errors.publishing import FilterRefused, ResolverUnknown
@@ -63,15 +64,18 @@ class SchemaChange:
 def define(described: TableDescription, before: Article, *, renamed: Mapping[str, str] = {}) -> Article:
     """Return an article's definition with the columns that its table has now.
 
-    Columns keep their order and numbers, new ones come last; an article with a list of columns gets none.
+    Columns keep their order and numbers, new ones come last; an article with a list of columns gets none. A column that
+    was dropped and added again is a new one, as far as the catalogue tells.
     """
+    is_same_table = before.table_id == described.table_id
     found = {column.name: column for column in described.columns}
     kept: list[ArticleColumn] = []
     number = before.last_number or len(before.columns)
     for place, column in enumerate(before.columns, 1):
-        now = found.pop(renamed.get(column.name, column.name), None)
-        if now is not None:
-            kept.append(replace(now, number=column.number or place))
+        now = found.get(renamed.get(column.name, column.name))
+        if now is None or (is_same_table and None not in (column.attnum, now.attnum) and column.attnum != now.attnum):
+            continue
+        kept.append(replace(found.pop(now.name), number=column.number or place))
     for now in () if before.vertical_partition else found.values():
         number += 1
         kept.append(replace(now, number=number))
@@ -231,6 +235,7 @@ def redefine(
             _require_resolver(now)
             set_definition(hub.connection, publication.pubid, now)
             record(hub.connection, publication, now, _steps(article, now, described))
+            rename_columns(hub.connection, publication.pubid, article.nickname, renamed)
             _follow_elsewhere(hub.connection, publication, others[publication.pubid], article, renamed)
             order_articles(hub, publication)
             _require_filters(hub, publication, now)

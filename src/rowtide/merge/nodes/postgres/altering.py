@@ -41,8 +41,12 @@ class TableAlteration:
             self._alter(f"disable trigger {quote(name)}")
         for name in change.parts_gone(PartKind.CHECK):
             self._alter(f"drop constraint if exists {quote(change.renamed.get(name, name))}")
+        gone = change.names_until_dropped(str)
+        for name, until_then in gone.items():
+            if name != until_then:
+                self._alter(f"rename column {quote(name)} to {quote(until_then)}")
         self._rename()
-        for name in (*change.parts_gone(PartKind.GENERATED), *(column.name for column in change.dropped)):
+        for name in (*change.parts_gone(PartKind.GENERATED), *gone.values()):
             self._alter(f"drop column if exists {quote(name)}")
         for column in change.loosened:
             self._alter(f"alter column {quote(column.name)} drop not null")

@@ -17,6 +17,7 @@ from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA, partition_mappings
 from rowtide.merge.nodes.postgres.generations import Generations, window_since
 from rowtide.merge.nodes.postgres.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.rows import of_rowguids
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, OF_TABLE, TOMBSTONE
 from rowtide.merge.partitions.belonging import ROW, belongs, members, read_parents
 from rowtide.merge.partitions.candidates import Candidate
@@ -56,7 +57,9 @@ class PostgresEnumeration:
 
     def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
         reading = self._reading(article)
-        return reading.changes(self.session.execute(sql.SQL(reading.select_asked()), [uuid_array(rowguids)]))
+        return reading.changes(
+            self.session.execute(sql.SQL(of_rowguids(reading.select_asked())), [uuid_array(rowguids)])
+        )
 
     def candidates(
         self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import SCHEMA, identity_ranges
-from rowtide.merge.nodes.postgres.row_metadata import table_of
+from rowtide.merge.nodes.postgres.row_metadata import escaped, table_of
 from rowtide.merge.versions.identity_ranges import IdentityRange
 
 _RANGES = quote_qualified(SCHEMA, identity_ranges.name)
@@ -26,7 +26,7 @@ def numbering_request(article: Article) -> tuple[str, list[object]]:
     (column,) = article.key_columns
     query = (
         "select pg_sequence_last_value(pg_get_serial_sequence(%s, %s)::regclass), "
-        f"(select max({quote(column.name)}) from {table_of(article)})"
+        f"(select max({escaped(quote(column.name))}) from {escaped(table_of(article))})"
     )
     return query, [table_of(article), column.name]
 
@@ -75,7 +75,7 @@ def trigger_statements(article: Article, name: str, condition: str) -> Iterator[
         f"last := pg_sequence_last_value({sequence}); "
         f"if not found or last is null or not ({is_at_end}) then return null; end if; "
         f"perform pg_advisory_xact_lock({_LOCK + article.nickname}); last := pg_sequence_last_value({sequence}); "
-        f"if last >= r.next_range_end then raise exception {quote_literal(message)}; end if; "
+        f"if last >= r.next_range_end then raise exception using message = {quote_literal(message)}; end if; "
         f"if {is_at_end} then "
         "execute format('alter sequence %1$s minvalue %2$s maxvalue %3$s start %2$s restart %2$s', "
         f"{sequence}, r.next_range_begin, r.next_range_end); end if; return null; end"

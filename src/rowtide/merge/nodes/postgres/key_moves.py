@@ -12,12 +12,13 @@ from typing import Any
 
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.postgres.row_metadata import table_of
+from rowtide.merge.nodes.postgres.row_metadata import escaped, table_of
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS
 from rowtide.merge.nodes.untyped_values import server_type
 
 _MOST_MOVES = 100
 """How many rows may wait for each other's keys in a chain."""
+_PARAMETERS = "unnest(%s::uuid[], %s::text[])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,10 @@ def renumbering(article: Article, referrers: Sequence[Referrer]) -> str:
     """Return the statement that gives rows, an array parameter, new values, another, of their one key column."""
     (column,) = article.key_columns
     moved = (
-        f"select t as old, u.key::{server_type(column)} as new_0 from unnest(%s::uuid[], %s::text[]) u (guid, key) "
+        f"select t as old, u.key::{server_type(column)} as new_0 from {_PARAMETERS} u (guid, key) "
         f"join {table_of(article)} t on t.{ROWGUID} = u.guid"
     )
-    return _move(article, referrers, moved, column.name)
+    return _PARAMETERS.join(map(escaped, _move(article, referrers, moved, column.name).split(_PARAMETERS)))
 
 
 def moves_of_staged(article: Article, referrers: Sequence[Referrer], staging: str, condition: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ import psycopg
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID
-from rowtide.merge.nodes.postgres.row_metadata import table_of, uuid_array
+from rowtide.merge.nodes.postgres.row_metadata import escaped, table_of, uuid_array
 from rowtide.merge.nodes.postgres.system_tables import OF_TABLE, TOMBSTONE
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
 from rowtide.merge.partitions.links import Link
@@ -50,11 +50,11 @@ def _find_parents(session: BatchingConnection, link: Link, rows: Sequence[Row]) 
     names = [f"v{number}" for number in range(len(columns))]
     same = " and ".join(
         f"p.{quote(column.name)} = k.{name}::{server_type(column)}" for column, name in zip(columns, names, strict=True)
-    ).replace("%", "%%")
+    )
     arrays = ", ".join("%s::text[]" for _ in columns)
     query = (
         f"select k.place, p.{ROWGUID} from unnest({arrays}) with ordinality k ({', '.join(names)}, place) "
-        f"join {table_of(link.parent)} p on {same}"
+        f"join {escaped(table_of(link.parent))} p on {escaped(same)}"
     )
     values = [[row[place] for row in stored] for place, _ in link.pairs]
     found = {int(place): rowguid for place, rowguid in session.read((query, values), texts=True)[0]}
@@ -66,8 +66,6 @@ def _linked(link: Link, listed: str) -> str:
     same = " and ".join(
         f"p.{quote(link.parent.columns[other].name)} = c.{quote(link.child.columns[place].name)}"
         for place, other in link.pairs
-    ).replace("%", "%%")
-    return (
-        f"select c.{ROWGUID}, p.{ROWGUID} from {table_of(link.child)} c join {table_of(link.parent)} p on {same} "
-        f"where {listed}.{ROWGUID} = any(%s::uuid[])"
     )
+    joined = f"{table_of(link.child)} c join {table_of(link.parent)} p on {same}"
+    return f"select c.{ROWGUID}, p.{ROWGUID} from {escaped(joined)} where {listed}.{ROWGUID} = any(%s::uuid[])"

@@ -17,7 +17,7 @@ from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.publishing import ArticleTableNotFound, RowguidUnfit
-from rowtide.merge.nodes.postgres.row_metadata import sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.row_metadata import escaped, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.system_tables import LOG
 from rowtide.merge.nodes.postgres.triggers import removal_statements
 from rowtide.merge.nodes.untyped_values import server_type
@@ -107,7 +107,7 @@ class PostgresRebuiltTables:
 
     def set_rowguids(self, article: Article, rowguids: Mapping[str, str]) -> None:
         self._session.put(
-            f"update {table_of(article)} t set {ROWGUID} = n.later "
+            f"update {escaped(table_of(article))} t set {ROWGUID} = n.later "
             f"from unnest(%s::uuid[], %s::uuid[]) n (earlier, later) where t.{ROWGUID} = n.earlier",
             [uuid_array(list(rowguids)), uuid_array(list(rowguids.values()))],
         )

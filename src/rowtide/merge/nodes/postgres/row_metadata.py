@@ -22,6 +22,11 @@ from rowtide.merge.versions.composition import Contents, Tombstone
 from rowtide.merge.versions.lineage import in_all_columns, move_columns
 
 
+def escaped(sql_text: str) -> str:
+    """Return a part of a query with parameters, in which a percent sign is itself."""
+    return sql_text.replace("%", "%%")
+
+
 def table_of(article: Article) -> str:
     """Return the quoted name of an article's table; a name without a schema is resolved by search_path."""
     return quote_qualified(article.schema, article.table) if article.schema else quote(article.table)

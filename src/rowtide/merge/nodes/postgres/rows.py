@@ -10,7 +10,7 @@ import psycopg
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.postgres.row_metadata import FILTERING, ROWGUIDS, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.row_metadata import FILTERING, ROWGUIDS, escaped, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.sequences import find_sequences, next_values
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
 from rowtide.merge.partitions.belonging import ROW, belongs
@@ -68,20 +68,15 @@ def find_key_holder(session: BatchingConnection, article: Article, row: Row) -> 
 def outside(session: BatchingConnection, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:
     """See `Node.outside`."""
     listed = f"{ROWGUID} = any(%s::uuid[]) and not "
-    query = f"select {ROWGUID} from {table_of(row_filter.article)} as {ROW} where {listed}"
+    query = f"select {ROWGUID} from {escaped(table_of(row_filter.article))} as {ROW} where {listed}"
     # What the user wrote is no place for parameters of ours: a percent sign in it is itself.
-    condition = belongs(row_filter, FILTERING).replace("%", "%%")
+    condition = escaped(belongs(row_filter, FILTERING))
     return [row[0] for row in _read(session, query + condition, [uuid_array(rowguids)])]
 
 
 def of_rowguids(sql_text: str) -> str:
     """Return a query whose one parameter is an array of rowguids."""
     return ROWGUIDS.join(map(escaped, sql_text.split(ROWGUIDS)))
-
-
-def escaped(sql_text: str) -> str:
-    """Return a part of a query with parameters, in which a percent sign is itself."""
-    return sql_text.replace("%", "%%")
 
 
 def _read(session: BatchingConnection, query: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
@@ -96,4 +91,4 @@ def _named(column: str) -> str:
 def _select(article: Article) -> str:
     names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
     # It has parameters wherever it is used.
-    return f"select {names} from {table_of(article)}".replace("%", "%%")
+    return escaped(f"select {names} from {table_of(article)}")

@@ -13,7 +13,7 @@ from psycopg import sql
 
 from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.merge.articles import Article
-from rowtide.merge.nodes.postgres.row_metadata import table_of
+from rowtide.merge.nodes.postgres.row_metadata import escaped, table_of
 
 Session = psycopg.Connection[tuple[Any, ...]]
 
@@ -59,9 +59,9 @@ def next_values(article: Article, sequences: dict[str, str]) -> str:
     """Return the query of so many next values, a parameter, of the one column of an article's primary key."""
     (column,) = article.key_columns
     if column.name in sequences:
-        return f"select nextval({quote_literal(sequences[column.name])}) from generate_series(1, %s)"
+        return f"select nextval({escaped(quote_literal(sequences[column.name]))}) from generate_series(1, %s)"
     highest = f"(select coalesce(max({quote(column.name)}), 0) from {table_of(article)})"
-    return f"select n + {highest} from generate_series(1, %s) n"
+    return f"select n + {escaped(highest)} from generate_series(1, %s) n"
 
 
 _SEQUENCES = """

@@ -22,7 +22,7 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.nodes.postgres.key_moves import Referrer, moves_of_staged, read_referrers, referrers_request
-from rowtide.merge.nodes.postgres.row_metadata import table_of, uuid_array
+from rowtide.merge.nodes.postgres.row_metadata import escaped, table_of, uuid_array
 from rowtide.merge.nodes.postgres.sequences import advances, sequences_request
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
 from rowtide.merge.nodes.unique_swap import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
@@ -186,13 +186,14 @@ def fill(session: psycopg.Connection[tuple[Any, ...]], article: Article, rows: S
     columns = read_table(article, _read_columns(session, article), (), ()).columns
     names = [f"v{place}" for place in range(len(columns))]
     settings = ", ".join(
-        f"{quote(column.name)} = {column.parse(f'n.{name}')}" for column, name in zip(columns, names, strict=True)
+        escaped(f"{quote(column.name)} = {column.parse(f'n.{name}')}")
+        for column, name in zip(columns, names, strict=True)
     )
     stored = [_stored(article, row) for _, row in rows]
     texts = ", ".join(["%s::uuid[]", *(["%s::text[]"] * len(names))])
     session.execute(
         sql.SQL(
-            f"update {table_of(article)} t set {settings} from unnest({texts}) n (guid, {', '.join(names)}) "
+            f"update {escaped(table_of(article))} t set {settings} from unnest({texts}) n (guid, {', '.join(names)}) "
             f"where t.{ROWGUID} = n.guid"
         ),
         [
@@ -214,8 +215,8 @@ def _read_columns(session: psycopg.Connection[tuple[Any, ...]], article: Article
 def log_update(session: psycopg.Connection[tuple[Any, ...]], article: Article, rowguid: str) -> bool:
     """Log a row as updated, without any changed column; return whether it exists."""
     listed = (
-        f"select {article.nickname}, {ROWGUID}, {Logged.UPDATED.value}, (select {BSN}) from {table_of(article)} "
-        f"where {ROWGUID}::text = %s"
+        f"select {article.nickname}, {ROWGUID}, {Logged.UPDATED.value}, (select {BSN}) "
+        f"from {escaped(table_of(article))} where {ROWGUID}::text = %s"
     )
     statement = sql.SQL(f"insert into {LOG} (tablenick, rowguid, kind, stamp) {listed}")
     return session.execute(statement, [rowguid]).rowcount > 0
@@ -232,7 +233,7 @@ def log_own(
         sql.SQL(
             f"insert into {LOG} (tablenick, rowguid, kind, stamp, columns) "
             f"select {article.nickname}, {ROWGUID}, {Logged.UPDATED.value}, (select {BSN}), {tracked} "
-            f"from {table_of(article)} where ({is_any}) and {ROWGUID} <> all (%s::uuid[])"
+            f"from {escaped(f'{table_of(article)} where ({is_any})')} and {ROWGUID} <> all (%s::uuid[])"
         ),
         [uuid_array(list(without))],
     )

@@ -6,6 +6,7 @@ program added to the table, its own columns, indexes and triggers, stays. The us
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable, Sequence
 
@@ -36,6 +37,7 @@ class TableAlteration:
         self._bare: list[ArticleColumn] = []
         self._is_lenient = False
         self._triggers: dict[str, str] = {}
+        self._gone = change.names_until_dropped(str.lower)
         self.omissions: list[Omission] = []
         self.defaulted: set[str] = set()
         self.adopted = _adopted(session, change)
@@ -45,8 +47,9 @@ class TableAlteration:
         for name in read_triggers(self._session, self._table):
             if name.startswith(_OURS):
                 self._run(f"drop trigger {quote(name)}")
+        self._set_aside()
         self._rename()
-        self._triggers = read_triggers(self._session, self._table)
+        self._triggers = {name: self._as_named(sql) for name, sql in read_triggers(self._session, self._table).items()}
         for name in self._triggers:
             self._run(f"drop trigger {quote(name)}")
         for column in self._change.added:
@@ -85,6 +88,25 @@ class TableAlteration:
             self._rebuild(is_last=True)
         finally:
             self._session.execute("release merge_strict")
+
+    def _set_aside(self) -> None:
+        """Rename dropped columns whose names are given to others."""
+        for name, until_then in self._gone.items():
+            if name != until_then:
+                self._run(f"alter table {quote(self._table)} rename column {quote(name)} to {until_then}")
+                self._forget_digits(name)
+
+    def _as_named(self, trigger: str) -> str:
+        """Return a program's trigger with the names that it has for columns which are set aside."""
+        for name, until_then in self._gone.items():
+            if name != until_then:
+                parts = re.split(rf"""["'`\[]?\b{until_then}\b["'`\]]?""", trigger)
+                trigger = quote(name).join(parts)
+        return trigger
+
+    def _forget_digits(self, name: str) -> None:
+        named = f"delete from {EXACT} where tablenick = ? and name = ?"
+        self._session.execute(named, (self._change.after.nickname, name))
 
     def _rename(self) -> None:
         renamed = self._change.renamed
@@ -161,18 +183,17 @@ class TableAlteration:
             self._session.execute(
                 "update sqlite_sequence set seq = max(seq, ?) where name = ?", (numbered, self._table)
             )
-        gone = {column.name for column in self._change.dropped}
         for sql in indexes:
-            if not any(item_of(sql).mentions(name) for name in gone):
+            if not any(item_of(sql).mentions(name) for name in self._gone.values()):
                 self._run(sql)
-        for name in gone:
-            named = f"delete from {EXACT} where tablenick = ? and name = ?"
-            self._session.execute(named, (self._change.after.nickname, name))
+        for name, until_then in self._gone.items():
+            if name == until_then:
+                self._forget_digits(name)
 
     def _edited(self, old: TableText, *, is_last: bool) -> Iterable[TableItem]:
         """Yield the columns and constraints that the table is to have; before the last time it is less strict."""
         change = self._change
-        gone = {column.name.lower() for column in change.dropped}
+        gone = {name.lower() for name in self._gone.values()}
         not_generated = {name.lower() for name in change.parts_gone(PartKind.GENERATED)}
         unchecked = set(change.parts_gone(PartKind.CHECK))
         rewritten = self._rewritten(is_last=is_last)
