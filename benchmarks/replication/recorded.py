@@ -41,6 +41,9 @@ class Recording:
     def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:  # noqa: ARG002 - calls are kept one by one, without times
         self.batches.append([])
 
+    def begin_early(self) -> None:
+        """Never."""
+
     def run(self, call: Call) -> None:
         self.batches[-1].append(call)
 

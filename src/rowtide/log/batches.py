@@ -83,6 +83,8 @@ def cut_batch(messages: Messages, commits: Commits, *, in_parts: bool, is_full: 
 
 def _parts(messages: Messages) -> list[Cut]:
     """Cut an unfinished transaction: each large message by itself, the messages between them together."""
-    large = [place for place, size in enumerate(messages.sizes()) if size >= LARGE_MESSAGE_BYTES]
+    has_large = max(messages.sizes(), default=0) >= LARGE_MESSAGE_BYTES
+    sizes = messages.sizes() if has_large else ()
+    large = [place for place, size in enumerate(sizes) if size >= LARGE_MESSAGE_BYTES]
     borders = sorted({0, *large, *(place + 1 for place in large), len(messages)})
     return [Part(messages[begin:end]) for begin, end in pairwise(borders)]

@@ -129,6 +129,20 @@ class RangeAppended:
 
 
 @dataclass(frozen=True, slots=True)
+class PartStored:
+    """A part of a transaction is durable whose commit is not stored yet, the `number`-th from 0; 0 begins anew.
+
+    Consumers may work ahead with it, but what they do counts only if a range names the part: the transaction may be
+    read again, in other parts, or be skipped.
+    """
+
+    kind: Literal["part_stored"] = field(default="part_stored", kw_only=True)
+    token: int
+    number: int
+    segment: Segment
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseTaken:
     """A lease changes hands; this entry's number is the new holder's token."""
 
@@ -250,6 +264,7 @@ Entry = (
     Opened
     | TableGiven
     | RangeAppended
+    | PartStored
     | LeaseTaken
     | SegmentsMerged
     | ReaderAdvanced

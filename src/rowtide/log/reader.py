@@ -32,7 +32,7 @@ from rowtide.log.batches import (
     Whole,
     cut_batch,
 )
-from rowtide.log.entries import RangeAppended, Segment, TableGiven, TransactionSkipped
+from rowtide.log.entries import PartStored, RangeAppended, Segment, TableGiven, TransactionSkipped
 from rowtide.log.errors import StreamEnded
 from rowtide.log.maintenance import delete_orphans, maintain
 from rowtide.log.manifest import Manifest
@@ -98,7 +98,10 @@ class CutDecoder:
 
 
 class RangeWriter:
-    """Makes decoded cuts durable, in order: segments, then one manifest entry for whole transactions."""
+    """Makes decoded cuts durable, in order: segments, then one manifest entry for whole transactions.
+
+    Each part of a large transaction has an entry, too, so that its delivery does not wait for the last.
+    """
 
     def __init__(self, store: Store, manifest: Manifest, token: int) -> None:
         self._store = store
@@ -131,10 +134,19 @@ class RangeWriter:
         self._events += decoded.events
         self._control_row = later_row(self._control_row, decoded.control_row)
         if decoded.records.num_rows:
-            self._parts.append(write_segment(self._store, decoded.records, pending=not cut.is_whole))
+            segment = write_segment(self._store, decoded.records, pending=not cut.is_whole)
+            if cut.end is None:
+                self._announce_part(segment)
+            self._parts.append(segment)
         if cut.end is None:
             return None
         return self._append_range(cut.end, decoded.transactions, decoded.as_of)
+
+    def _announce_part(self, segment: Segment) -> None:
+        """Let consumers begin with a transaction while the rest of it is read."""
+        failpoint("part_entry.before")
+        self._manifest.append(PartStored(token=self._token, number=len(self._parts), segment=segment))
+        failpoint("part_entry.after")
 
     def advance(self, keepalive: Keepalive, verifying: Future[None]) -> Position:
         """Record that no member's change lies below a log position, once the source is verified."""

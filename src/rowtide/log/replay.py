@@ -22,6 +22,7 @@ from rowtide.log.entries import (
     LeaseTaken,
     Moved,
     Opened,
+    PartStored,
     RangeAppended,
     ReaderAdvanced,
     ReaderLeft,
@@ -72,11 +73,15 @@ def _apply(state: ManifestState, entry: Entry) -> ManifestState:
     match entry:
         case RangeAppended():
             return _append_range(state, entry)
+        case PartStored():
+            return _store_part(state, entry)
         case TableGiven():
             return _give_table(state, entry)
         case LeaseTaken():
             lease = Lease(entry.holder, state.version, entry.taken_at)
-            return replace(state, leases={**state.leases, entry.lease: lease}, new_place=None)
+            # A new log reader begins with the transaction again.
+            parts = () if entry.lease == "log" else state.parts
+            return replace(state, leases={**state.leases, entry.lease: lease}, new_place=None, parts=parts)
         case SegmentsMerged():
             return _merge(state, entry)
         case ReaderAdvanced():
@@ -134,6 +139,7 @@ def _open(state: ManifestState | None, number: int, entry: Opened) -> ManifestSt
         gaps=(*state.gaps, gap),
         reads_messages=entry.reads_messages,
         control_row=entry.control_row,
+        parts=(),
     )
 
 
@@ -191,7 +197,22 @@ def _append_range(state: ManifestState, entry: RangeAppended) -> ManifestState:
         reads_messages=state.reads_messages and not any(isinstance(event, Upgraded) for event in entry.events),
         # Not the one from before where it is None: an earlier build, which has written this, deletes such rows.
         control_row=entry.control_row,
+        parts=(),
     )
+
+
+def _store_part(state: ManifestState, entry: PartStored) -> ManifestState:
+    _require_log_lease(state, entry.token)
+    earlier, segment = state.parts[: entry.number], entry.segment
+    lsn = segment.first
+    _require(len(earlier) == entry.number, state.version, entry, f"there are {len(earlier)} parts before")
+    is_ahead = lsn.epoch == state.epoch and not state.position.covers(lsn)
+    _require(is_ahead, state.version, entry, f"{lsn} is not ahead of the position {state.position}")
+    are_one = all(part.first == part.last == lsn for part in (*earlier, segment))
+    _require(are_one, state.version, entry, f"{segment.path} has other transactions")
+    for table_id in set(segment.tables) - {NO_TABLE}:
+        _require(table_id in state.tables, state.version, entry, f"table_id {table_id} was never given")
+    return replace(state, parts=(*earlier, segment))
 
 
 def _later(one: datetime | None, other: datetime | None) -> datetime | None:
@@ -258,7 +279,7 @@ def _skip_transaction(state: ManifestState, entry: TransactionSkipped) -> Manife
     _require(is_ahead, state.version, entry, f"{lsn} is not ahead of the position {state.position}")
     behind = Position(lsn.value + 1)
     gap = Gap(Position(lsn.value), behind, entry.reason)
-    return replace(state, position=behind, gaps=(*state.gaps, gap))
+    return replace(state, position=behind, gaps=(*state.gaps, gap), parts=())
 
 
 def _merge(state: ManifestState, entry: SegmentsMerged) -> ManifestState:

@@ -97,7 +97,8 @@ class ManifestState:
 
     `reads_messages`: members were announced by logical messages up to here, by an earlier build. `control_row` is the
     mark or heartbeat of the latest transaction that was read, None if that is not known. `new_place`: the log store
-    was moved there, or is being moved.
+    was moved there, or is being moved. `parts` are those of the transaction that is being read, whose commit is not
+    stored yet.
     """
 
     version: int
@@ -119,6 +120,7 @@ class ManifestState:
     unheld: tuple[Unheld, ...] = ()
     control_row: ControlRow | None = None
     new_place: NewPlace | None = None
+    parts: tuple[Segment, ...] = ()
 
     @property
     def next_table_id(self) -> int:

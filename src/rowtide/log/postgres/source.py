@@ -24,6 +24,7 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.messages import Messages
 from rowtide.log.origins import SecretWanted
 from rowtide.log.postgres import control, pgoutput, slot
+from rowtide.log.postgres.commits import find_commits
 from rowtide.log.postgres.delivery_marks import find_secret
 from rowtide.log.postgres.history import verify_history, verify_slot_on
 from rowtide.log.postgres.pgoutput import Decoder
@@ -32,7 +33,7 @@ from rowtide.log.postgres.restricted import LogAccess, RestrictedStream, persist
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import find_blocker
 from rowtide.log.postgres.transaction_reread import TransactionReread, find_refused
-from rowtide.log.postgres.xlog_data import commit_end, ends_with_mark, find_commits
+from rowtide.log.postgres.xlog_data import commit_end, ends_with_mark
 from rowtide.log.source import ChangeRefused, Decoded, Received, Undecodable
 from rowtide.log.source_definition import SourceDefinition
 

@@ -11,7 +11,6 @@ from itertools import islice
 
 from rowtide.core.errors import DecodeError
 from rowtide.log.announcements import Announcement
-from rowtide.log.messages import Messages
 
 XLOG_DATA = ord("w")
 HEADER_BYTES = 25
@@ -20,7 +19,7 @@ HEADER_BYTES = 25
 _OID = struct.Struct(">25xxI")
 _INSERT = struct.Struct(">cI")
 _BEGIN = ord("B")
-_COMMIT = ord("C")
+COMMIT = ord("C")
 _MARK = b"t" + len(Announcement.MARK).to_bytes(4, "big") + Announcement.MARK.encode()
 """The column's value: text after its length."""
 _LONGEST_MARK = 20
@@ -32,23 +31,7 @@ _COMMITTED = struct.Struct(">25xx1xQ")
 
 def is_commit(message: bytes) -> bool:
     """Return whether an XLogData message is a Commit: a batch may be cut after it without cutting a transaction."""
-    return len(message) > HEADER_BYTES and message[HEADER_BYTES] == _COMMIT
-
-
-def find_commits(messages: Messages) -> tuple[int, int] | None:
-    """Return the first and the last Commit, None if there is none."""
-    first = _find_commit(messages, range(len(messages)))
-    last = _find_commit(messages, range(len(messages) - 1, -1, -1))
-    return None if first is None or last is None else (first, last)
-
-
-def _find_commit(messages: Messages, places: range) -> int | None:
-    buffer, starts, ends = messages.buffer, messages.starts, messages.ends
-    for place in places:
-        kind = starts[place] + HEADER_BYTES
-        if kind < ends[place] and buffer[kind] == _COMMIT:
-            return place
-    return None
+    return len(message) > HEADER_BYTES and message[HEADER_BYTES] == COMMIT
 
 
 def commit_end(message: bytes) -> int:

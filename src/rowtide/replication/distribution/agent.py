@@ -7,29 +7,24 @@ far the log had nothing for it after that.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
-import numpy as np
-import pyarrow as pa
-
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.tables import TableVersion
-from rowtide.log.batches import MAX_BATCH_BYTES
-from rowtide.log.entries import ReaderAdvanced, Segment, TransactionLeftOut
+from rowtide.log.entries import ReaderAdvanced, TransactionLeftOut
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Traced
 from rowtide.log.replay import require_here
-from rowtide.log.segments import read_segment
-from rowtide.log.state import Gap, ManifestState, bounded_end, next_gap, segments_between
+from rowtide.log.state import Gap, ManifestState, bounded_end, next_gap
 from rowtide.replication.articles import Article
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
-from rowtide.replication.distribution.batches import ONE_BY_ONE, BatchLimits, Block, Call, Cutter, in_blocks
-from rowtide.replication.distribution.commit_times import CommitTimes, microseconds
+from rowtide.replication.distribution.batch_counts import BatchCounts
+from rowtide.replication.distribution.batches import ONE_BY_ONE, BatchLimits, Block, Call, Cutter
+from rowtide.replication.distribution.commit_times import microseconds
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
@@ -40,9 +35,9 @@ from rowtide.replication.distribution.delivery import (
     JoiningMoved,
     resume_position,
 )
-from rowtide.replication.distribution.encoding import Calls, encode, filtered
+from rowtide.replication.distribution.early_delivery import EarlyDelivery
 from rowtide.replication.distribution.events import find_dropped, find_gap, find_token
-from rowtide.replication.distribution.origins import are_local
+from rowtide.replication.distribution.log_calls import LogCalls, find_versions
 from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand
 from rowtide.replication.errors.delivery import (
     ArticleEnded,
@@ -88,7 +83,7 @@ class DistributionAgent:
         self._delivery = delivery
         self._hand_over = hand_over
         self._complete = complete
-        self._times = CommitTimes()
+        self._early = EarlyDelivery(delivery, articles, self._open_calls)
         self._next_advance = 0.0
         self._position = self._starting_position(manifest.refresh())
         self._advanced: Position | None = None
@@ -123,16 +118,19 @@ class DistributionAgent:
 
     def stop_at(self, position: Position) -> None:
         """End a batch at a position, if it is still ahead."""
+        self._early.undo()
         self._next_stop = position
 
     def record_position(self) -> None:
         """Let the subscriber record the position, even if nothing was delivered since its last batch."""
         if self._delivery.progress.position < self._position:
+            self._early.undo()
             self._delivery.begin(one_by_one=True)
             self._delivery.end(self._position)
 
     def change(self, followed: Followed) -> None:
         """Let the subscriber have an article otherwise from this position on. Raises `ChangeRefused`."""
+        self._early.undo()
         self._delivery.begin(one_by_one=True)
         try:
             self._delivery.alter(followed)
@@ -168,9 +166,10 @@ class DistributionAgent:
                 return True
 
     def _deliver_joining(self, state: ManifestState, joining: JoiningArticle) -> None:
-        versions = self._find_versions(state, (joining.article,))
+        versions, calls = find_versions(state, (joining.article,)), self._open_calls()
+        self._early.undo()
         self._delivery.begin(one_by_one=True)
-        for call in self._read_calls(state, joining.since, self._position, versions):
+        for call in calls.read(joining.since, self._position, versions, self._delivery.flush):
             self._run(call)
         self._delivery.join(joining)
         self._delivery.end(self._position)
@@ -200,7 +199,9 @@ class DistributionAgent:
             self._advance_now_and_then()
             if gap is not None:
                 self._cross(gap)
-            return gap is not None
+            return gap is not None or self._begin_early(state)
+        if self._early.finish(state, self._position, self._end):
+            return True
         # Bounded: the segments that a step has planned with are merged and deleted after a while.
         end = self._bound(min(bounded_end(state, self._position, _MAX_STEP_ROWS), last))
         lost = find_gap(state, self._position, end)
@@ -225,6 +226,11 @@ class DistributionAgent:
         if altering is not None and not has_ended:
             self._alter(state, altering)
         return has_delivered or has_ended or end < state.position
+
+    def _begin_early(self, state: ManifestState) -> bool:
+        """Deliver what there is of a transaction that is still read; return whether there was anything."""
+        is_plain = self._hand_over is None and (self._next_stop is None or self._next_stop <= self._position)
+        return is_plain and self._early.follow(state, self._position)
 
     def _find_bridged(self, state: ManifestState) -> Gap | None:
         """Return the gap behind the position's epoch, None in the log's. Raises `ChangesLost` unless the log has what
@@ -329,27 +335,27 @@ class DistributionAgent:
 
         So what precedes a refused command is committed, but for a little.
         """
-        self._times = CommitTimes()
-        batch: _Batch | None = None
+        calls, batch = self._open_calls(), None
+        versions = find_versions(state, self._articles)
         limits = BatchLimits.of(self._subscription.settings)
         cutter, smaller = Cutter(limits), Cutter(limits.at_most(ONE_BY_ONE))
-        for call in self._read_calls(state, self._position, end, self._find_versions(state, self._articles)):
+        for call in calls.read(self._position, end, versions, self._delivery.flush):
             commands = _count(call)
             whole = reached = cutter.ends_before(call.lsn, commands)
             if one_by_one:
                 part = smaller.ends_before(call.lsn, commands)
                 reached, one_by_one = part if whole is None else whole, whole is None
             if batch is not None and reached is not None:
-                self._end(batch, reached)
+                self._end(batch, reached, calls)
                 batch = None
             if batch is None:
-                self._delivery.begin(one_by_one=one_by_one, committed_us=self._times.find(call.lsn))
-                batch = _Batch()
+                self._delivery.begin(one_by_one=one_by_one, committed_us=calls.times.find(call.lsn))
+                batch = BatchCounts()
             batch.count(call.lsn, commands)
             self._run(call)
             del call  # up to a gigabyte, while the next one is read
         if batch is not None:
-            self._end(batch, end)
+            self._end(batch, end, calls)
         return batch is not None
 
     def _alter(self, state: ManifestState, lsn: CommitLsn) -> None:
@@ -383,14 +389,14 @@ class DistributionAgent:
         end = Position(transaction.lsn.value + 1)
         versions = [
             (transaction.article_of(article.article_id, version.table_id), version)
-            for article, version in self._find_versions(state, self._articles)
+            for article, version in find_versions(state, self._articles)
         ]
-        self._times = CommitTimes()
-        calls = self._read_calls(state, self._position, end, versions)
+        read = self._open_calls()
+        calls = read.read(self._position, end, versions, self._delivery.flush)
         # With the first one its transaction's commit time is known.
         first = list(islice(calls, 1))
-        self._delivery.begin(one_by_one=True, committed_us=self._times.find(transaction.lsn.value))
-        batch = _Batch()
+        self._delivery.begin(one_by_one=True, committed_us=read.times.find(transaction.lsn.value))
+        batch = BatchCounts()
         batch.count(transaction.lsn.value)
         for call in chain(first, calls):
             for followed in transaction.until(call.article):
@@ -399,7 +405,7 @@ class DistributionAgent:
             self._run(call)
         for followed in transaction.rest():
             self._delivery.alter(self._complete(followed, transaction.lsn))
-        self._end(batch, end)
+        self._end(batch, end, read)
         self._articles = transaction.articles()
         self._has_altered = True
 
@@ -419,13 +425,13 @@ class DistributionAgent:
         else:
             self._delivery.run(call)
 
-    def _end(self, batch: _Batch, reached: Position) -> None:
+    def _end(self, batch: BatchCounts, reached: Position, calls: LogCalls) -> None:
         skipped = self._delivery.end(reached)
         self._position = reached
         for error in skipped:
             self._context.watchers.on_skipped(SkippedCommand(self._subscription, error))
         seconds = time.monotonic() - batch.began
-        committed_us = self._times.find(batch.last_lsn)
+        committed_us = calls.times.find(batch.last_lsn)
         latency_ms = (time.time_ns() // 1000 - committed_us) // 1000 if committed_us is not None else None
         subscriber = self._subscription.subscriber
         report = DeliveryReport(subscriber, reached, batch.transactions, batch.commands, seconds, latency_ms)
@@ -434,58 +440,9 @@ class DistributionAgent:
     def _tell_dropped(self, error: ArticleEnded) -> None:
         self._context.watchers.on_dropped(DroppedTable(self._subscription, error))
 
-    def _find_versions(self, state: ManifestState, articles: Iterable[Article]) -> list[tuple[Article, TableVersion]]:
-        return [
-            (article, version)
-            for article in articles
-            for version in state.tables.values()
-            if version.shape.source_id == article.source_id
-        ]
-
-    def _read_calls(
-        self, state: ManifestState, begin: Position, end: Position, versions: Sequence[tuple[Article, TableVersion]]
-    ) -> Iterator[Call | Block]:
-        held_bytes = 0
-        for segment in segments_between(state, begin, end):
-            present = [found for found in versions if found[1].table_id in segment.tables]
-            if present:
-                if held_bytes + segment.raw_bytes > MAX_BATCH_BYTES:
-                    self._delivery.flush()
-                    held_bytes = 0
-                held_bytes += segment.raw_bytes
-                yield from in_blocks(self._read_segment(segment, present, begin, end))
-
-    def _read_segment(
-        self, segment: Segment, present: Iterable[tuple[Article, TableVersion]], begin: Position, end: Position
-    ) -> list[Calls]:
-        records = read_segment(self._manifest.store, segment.path)
-        self._times.add(records)
-        return list(self._encode(records, present, begin, end))
-
-    def _encode(
-        self, records: pa.Table, present: Iterable[tuple[Article, TableVersion]], begin: Position, end: Position
-    ) -> Iterator[Calls]:
-        lsns, table_ids = records["commit_lsn"].to_numpy(), records["table_id"].to_numpy()
-        is_sent = np.ones(len(lsns), np.bool_) if self._subscription.forwards else are_local(records)
-        for article, version in present:
-            start = max(begin, self._subscription.starts[article.article_id])
-            stop = min(end, self._find_suspension(article) or end)
-            is_inside = (lsns >= start.value) & (lsns < stop.value) & (table_ids == version.table_id) & is_sent
-            copy = self._hand_over.copies[article.article_id] if self._hand_over is not None else None
-            # What a copy contains may be of before a column that the copy has: none of it is delivered.
-            yield from encode(
-                article, version.shape, filtered(records, is_inside), copy, may_lack_columns=copy is not None
-            )
-
-    def _find_suspension(self, article: Article) -> Position | None:
-        """Return where an article was suspended because the subscriber could not store a row."""
-        start = self._subscription.starts[article.article_id]
-        lacking = (
-            Position(one.lsn.value)
-            for one in self._manifest.state.lacking(self._subscription.reader)
-            if one.member_id == article.article_id
-        )
-        return next((lsn for lsn in lacking if start <= lsn), None)
+    def _open_calls(self) -> LogCalls:
+        copies = None if self._hand_over is None else self._hand_over.copies
+        return LogCalls(self._manifest, self._subscription, copies)
 
     def _starting_position(self, state: ManifestState) -> Position:
         """Return the subscriber's position in the log, past what it recorded if the log had nothing for it."""
@@ -508,20 +465,3 @@ class DistributionAgent:
 
 def _count(call: Call | Block) -> int:
     return len(call.rows) if isinstance(call, Block) else 1
-
-
-class _Batch:
-    """Counts of the current batch."""
-
-    def __init__(self) -> None:
-        self.began = time.monotonic()
-        self.transactions = 0
-        self.commands = 0
-        self.last_lsn = -1
-
-    def count(self, lsn: int, commands: int = 1) -> None:
-        """Count calls of a transaction."""
-        self.commands += commands
-        if lsn != self.last_lsn:
-            self.transactions += 1
-            self.last_lsn = lsn

@@ -5,7 +5,7 @@ And where delivery resumes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -87,6 +87,13 @@ class Delivery(Protocol):
         """Begin a batch. With `one_by_one`, an error names the call that caused it, or the call is skipped.
 
         `committed_us` is the commit time of its first transaction, in microseconds since 1970.
+        """
+
+    def begin_early(self) -> Callable[[], None] | None:
+        """Begin a batch of one transaction that may yet have to be rolled back; return what does that.
+
+        None, and nothing is begun, where a batch is not to stay open for long, or cannot be delivered again. An error
+        raises `BatchUndone`.
         """
 
     def run(self, call: Call) -> None:

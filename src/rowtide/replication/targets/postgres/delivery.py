@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psycopg
 
@@ -107,6 +107,13 @@ class PostgresDelivery:
             self._mode = RowByRow(self._sender)
         else:
             self._mode = SetBased(self._sender, self._plan)
+
+    def begin_early(self) -> Callable[[], None] | None:
+        if not self._plan.groups:
+            # A refusal would name a command of a transaction that is not stored yet.
+            return None
+        self.begin()
+        return self._sender.roll_back
 
     def run(self, call: Call) -> None:
         if self._cascades and call.operation is Operation.DELETE:

@@ -95,6 +95,9 @@ class SqliteDelivery:
             if found is not None:
                 raise AgentReplaced(self._subscriber, found)
 
+    def begin_early(self) -> None:
+        """Never: the file's other writers would wait."""
+
     def run(self, call: Call) -> None:
         error = self._run_within_savepoint(call)
         if error is None:

@@ -108,6 +108,9 @@ class ConflictDelivery:
         self._is_repeat = one_by_one
         self._incoming = None if self._versions is None else self._versions.begin(committed_us)
 
+    def begin_early(self) -> None:
+        """Never: what is found of a conflict is kept, and named by the transaction."""
+
     def run(self, call: Call) -> None:
         try:
             with translated():

@@ -104,6 +104,11 @@ class StreamsDelivery:
         else:
             self._calls = []
 
+    def begin_early(self) -> Callable[[], None] | None:
+        """See `Delivery`; over one connection, as any batch that is not kept in memory."""
+        self._calls = None
+        return self._single.begin_early()
+
     def run(self, call: Call) -> None:
         if self._calls is None:
             self._single.run(call)
