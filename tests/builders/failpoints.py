@@ -11,6 +11,8 @@ import rowtide
 LOG_READER_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("segment_sync", "manifest_entry", "slot_confirmation") for side in ("before", "after")
 )
+PART_FAILPOINTS = ("part_entry.before", "part_entry.after")
+EARLY_DELIVERY_FAILPOINTS = ("early_part.before", "early_part.after")
 CAPTURE_FAILPOINTS = tuple(
     f"{step}.{side}" for step in ("cycle_record", "change_table_append", "publication") for side in ("before", "after")
 )

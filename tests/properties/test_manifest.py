@@ -19,6 +19,7 @@ from rowtide.log.entries import (
     Entry,
     FilesDeleted,
     LeaseTaken,
+    PartStored,
     ReaderAdvanced,
     SegmentsMerged,
     SegmentsTruncated,
@@ -46,6 +47,7 @@ class Move:
 KINDS = (
     "range",
     "keepalive",
+    "part",
     "lease",
     "table",
     "advance",
@@ -66,6 +68,10 @@ def entry_for(state: ManifestState, move: Move) -> Entry:
     match move.kind:
         case "range":
             return append(state, move.choice)
+        case "part":
+            number = min(move.choice, len(state.parts))
+            lsn = state.parts[0].first.value if number else state.position.value + move.choice
+            return PartStored(token, number, segment(lsn, path=f"pending/{state.version}"))
         case "lease":
             return LeaseTaken("log" if move.choice else "lake", f"holder {move.choice}", NOW)
         case "table":

@@ -17,14 +17,14 @@ from builders.replicated_files import ReplicatedFile
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log import batches, reader
-from rowtide.replication.distribution import agent
+from rowtide.replication.distribution import agent, log_calls
 from rowtide.replication.targets.sqlite.files import SubscriberFile
 
 LIMITS = (
     (batches, "LARGE_MESSAGE_BYTES"),
     (reader, "LARGE_MESSAGE_BYTES"),
     (reader, "MAX_BATCH_BYTES"),
-    (agent, "MAX_BATCH_BYTES"),
+    (log_calls, "MAX_BATCH_BYTES"),
 )
 COPIES = 8
 """How often the log reader and delivery have a large value in memory at most, beside what they are themselves."""

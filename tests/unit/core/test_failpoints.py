@@ -23,6 +23,7 @@ from builders.failpoints import (
     DELTA_FAILPOINTS,
     DISOWNING_FAILPOINTS,
     DISTRIBUTOR_FAILPOINTS,
+    EARLY_DELIVERY_FAILPOINTS,
     EPOCH_FAILPOINTS,
     JOINING_FAILPOINTS,
     LEAVING_FAILPOINTS,
@@ -31,6 +32,7 @@ from builders.failpoints import (
     LOG_RESTART_FAILPOINTS,
     MERGE_FAILPOINTS,
     MERGE_SCHEMA_FAILPOINTS,
+    PART_FAILPOINTS,
     POSTGRES_TRACKING_FAILPOINTS,
     PREPARATION_FAILPOINTS,
     REPAIR_FAILPOINTS,
@@ -109,6 +111,8 @@ def test_tests_kill_at_every_failpoint_of_the_program() -> None:
     # Several kinds of nodes and formats have the same step.
     assert set(find_failpoints()) == set(
         LOG_READER_FAILPOINTS
+        + PART_FAILPOINTS
+        + EARLY_DELIVERY_FAILPOINTS
         + CAPTURE_FAILPOINTS
         + CAPTURE_ADDITION_FAILPOINTS
         + LOG_RESTART_FAILPOINTS

@@ -20,6 +20,7 @@ from rowtide.log.entries import (
     LeaseTaken,
     Moved,
     Opened,
+    PartStored,
     RangeAppended,
     ReaderAdvanced,
     ReaderLeft,
@@ -110,6 +111,12 @@ ILLEGAL: dict[str, tuple[Callable[[ManifestState], Entry], type[RowtideError]]] 
         IllegalEntry,
     ),
     "a segment of an unknown table": (lambda state: range_to(state, 500, [segment(400, tables=(2,))]), IllegalEntry),
+    "a part under a stale token": (lambda _: PartStored(1, 0, segment(400)), LeaseLost),
+    "a part of what is stored": (lambda _: PartStored(2, 0, segment(399)), IllegalEntry),
+    "a part of another epoch": (lambda _: PartStored(2, 0, segment(CommitLsn.of(1, 400).value)), IllegalEntry),
+    "a part of several transactions": (lambda _: PartStored(2, 0, segment(400, 401)), IllegalEntry),
+    "a part without those before it": (lambda _: PartStored(2, 1, segment(400)), IllegalEntry),
+    "a part of an unknown table": (lambda _: PartStored(2, 0, segment(400, tables=(2,))), IllegalEntry),
     "a merge under a stale token": (lambda _: SegmentsMerged(1, ("segments/100-150.parquet",), MERGED, NOW), LeaseLost),
     "a merge of nothing": (lambda _: SegmentsMerged(2, (), MERGED, NOW), IllegalEntry),
     "a merge of an unknown segment": (
@@ -304,6 +311,30 @@ def test_members_are_those_enabled_and_not_disabled() -> None:
     assert replay(range_to(state, 500, events=events), state=state).members == (member("m2"),)
 
 
+def test_parts_are_known_until_their_transaction_is_stored() -> None:
+    first, second = segment(450, path="pending/1"), segment(450, path="pending/2")
+    begun = replay(PartStored(2, 0, first), PartStored(2, 1, second), state=filled())
+    assert begun.parts == (first, second)
+    assert (begun.position, begun.segments) == (filled().position, filled().segments)
+    ends: list[Entry] = [
+        range_to(begun, 500, [first, second]),
+        TransactionSkipped(2, CommitLsn(450), "too large"),
+        LeaseTaken("log", "another reader", NOW),
+        opened(1, 500, "why"),
+    ]
+    for end in ends:
+        assert replay(end, state=begun).parts == ()
+    assert replay(LeaseTaken("lake", "the capture", NOW), state=begun).parts == (first, second)
+
+
+def test_parts_of_a_transaction_that_is_read_again_begin_anew() -> None:
+    first, again = segment(450, path="pending/1"), segment(450, path="pending/2")
+    begun = replay(PartStored(2, 0, first), PartStored(2, 1, first), state=filled())
+    assert replay(PartStored(2, 0, again), state=begun).parts == (again,)
+    with pytest.raises(IllegalEntry, match="has other transactions"):
+        replay(PartStored(2, 1, segment(460)), state=begun)
+
+
 def test_table_ids_are_given_one_after_the_other() -> None:
     state = replay(TableGiven(2, table_version(2)), state=started())
 
@@ -408,7 +439,7 @@ def test_every_kind_of_entry_is_tried() -> None:
     tried = {type(entry(filled())) for entry, _ in ILLEGAL.values()} | always_legal
 
     assert tried == {
-        *(Opened, TableGiven, RangeAppended, LeaseTaken, SegmentsMerged),
+        *(Opened, TableGiven, RangeAppended, PartStored, LeaseTaken, SegmentsMerged),
         *(ReaderAdvanced, ReaderLeft, TimelineFollowed, TransactionSkipped, SegmentsTruncated, FilesDeleted),
         TransactionLeftOut,
         Moved,

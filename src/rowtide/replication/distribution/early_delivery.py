@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.entries import Segment
 from rowtide.log.membership import Disabled, LeftOut, Traced
@@ -72,7 +73,10 @@ class EarlyDelivery:
             return False
         begun = self._begun = begun or _Begun(self._open_calls())
         if len(parts) > len(begun.parts):
-            return self._try(lambda: self._deliver(begun, parts[len(begun.parts)], state, position))
+            failpoint("early_part.before")
+            is_delivered = self._try(lambda: self._deliver(begun, parts[len(begun.parts)], state, position))
+            failpoint("early_part.after")
+            return is_delivered
         if time.monotonic() > begun.heard_at + PATIENCE_S:
             self._pass_over()
         return False
