@@ -22,6 +22,7 @@ from rowtide.log import reader
 from rowtide.log.entries import Opened, RangeAppended
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Enabled
+from rowtide.log.postgres.restricted import LogAccess
 from rowtide.log.postgres.source import PostgresSource
 from rowtide.log.postgres.stream import ReplicationStream
 from rowtide.log.reader import LogReader, RangeWriter
@@ -80,7 +81,10 @@ def _read(settings: Settings) -> Answer:
         watch.around(*_PHASES),
         engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
         LogReader(
-            PostgresSource.open(settings.url, connection, definition, manifest, token), store, manifest, token
+            PostgresSource.open(LogAccess(settings.url, connection, definition, manifest, token)),
+            store,
+            manifest,
+            token,
         ) as log_reader,
     ):
         start_s, start_cpu_s = watch.now(), time.process_time()

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from rowtide.agents.loop import run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.extras import leave_out_pandas
+from rowtide.core.selectable_event import SelectableEvent
 from rowtide.log.opening import open_log_reader
 
 _STOP_PATIENCE_S = 5.0
@@ -26,7 +27,7 @@ def read_log(parent: Connection) -> None:
     """Read the log that the parent names, until the parent ends."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     url, parent_id, has_run = parent.recv()
-    stop = threading.Event()
+    stop = SelectableEvent()
     threading.Thread(target=_stop_with_parent, args=(parent, parent_id, stop), daemon=True).start()
 
     def report(error: RowtideError, pause_s: float | None) -> None:
@@ -39,7 +40,7 @@ def read_log(parent: Connection) -> None:
         report(error, None)
 
 
-def _stop_with_parent(parent: Connection, parent_id: int, stop: threading.Event) -> None:
+def _stop_with_parent(parent: Connection, parent_id: int, stop: SelectableEvent) -> None:
     """Wait for the parent's end, also detected if a fork of the parent still holds its end of the socket pair."""
     with suppress(EOFError, OSError):
         while os.getppid() == parent_id and not parent.poll(_LOOK_S):

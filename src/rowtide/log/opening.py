@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Engine
 
+from rowtide.core.selectable_event import SelectableEvent
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -19,6 +19,7 @@ from rowtide.log.postgres import control, table_publications
 from rowtide.log.postgres.history import verify_slot_on
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
+from rowtide.log.postgres.restricted import LogAccess
 from rowtide.log.postgres.source import PostgresSource
 from rowtide.log.reader import LogReader
 from rowtide.log.store import open_store
@@ -28,7 +29,7 @@ _STAND_BY_S = 1.0
 
 
 @contextmanager
-def open_log_reader(url: str, stop: threading.Event | None = None) -> Iterator[LogReader]:
+def open_log_reader(url: str, stop: SelectableEvent | None = None) -> Iterator[LogReader]:
     """Take the log lease and open the log from the manifest's position. Raises `LeaseHeld`.
 
     One process reads the log for all features. With `stop`, this one waits as a standby while another process holds the
@@ -51,12 +52,12 @@ def open_log_reader(url: str, stop: threading.Event | None = None) -> Iterator[L
         # Whoever has the lease by now may have moved the log store before it heard of this token.
         lease.verify()
         delete_orphans(store, manifest.state)
-        source = PostgresSource.open(url, lease.connection, definition, manifest, token)
+        source = PostgresSource.open(LogAccess(url, lease.connection, definition, manifest, token, stop))
         with LogReader(source, store, manifest, token) as reader:
             yield reader
 
 
-def _take_lease(engine: Engine, stop: threading.Event | None) -> AdvisoryLease:
+def _take_lease(engine: Engine, stop: SelectableEvent | None) -> AdvisoryLease:
     while True:
         try:
             return AdvisoryLease.take(engine, "log", patience_s=_LEASE_PATIENCE_S if stop is None else _STAND_BY_S)

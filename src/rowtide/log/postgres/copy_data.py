@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import psycopg
 from psycopg import pq
 from psycopg.pq import abc
 
+from rowtide.core.selectable_event import SelectableEvent, await_readable
 from rowtide.log.batches import LARGE_MESSAGE_BYTES
 from rowtide.log.postgres.xlog_data import XLOG_DATA, is_logical_message
 from rowtide.log.source import Received
@@ -61,8 +61,8 @@ class CopyData(Protocol):
         Return that one, a keepalive; None at a limit, or if nothing else has arrived. Raises `CopyEnded`.
         """
 
-    def wait(self, timeout: float) -> bool:
-        """Return whether more arrived within some seconds. Raises `CopyEnded`."""
+    def wait(self, timeout: float, stop: SelectableEvent | None = None) -> bool:
+        """Return whether more arrived within some seconds, and before the event. Raises `CopyEnded`."""
 
     def send(self, message: bytes) -> None:
         """Send a CopyData message. Raises `CopyEnded`."""
@@ -108,17 +108,17 @@ class LibpqCopy:
             received.keepalive = None
         return None
 
-    def wait(self, timeout: float) -> bool:
+    def wait(self, timeout: float, stop: SelectableEvent | None = None) -> bool:
         if self._fetched < _FEW_BYTES:
             time.sleep(_GATHERING_S)
         self._fetched = 0
-        ready, _, _ = select.select([self._connection.socket], [], [], timeout)
-        if ready:
+        is_ready = await_readable(self._connection.socket, timeout, stop)
+        if is_ready:
             try:
                 self._connection.consume_input()
             except psycopg.Error as error:
                 raise _broken(error) from error
-        return bool(ready)
+        return is_ready
 
     def send(self, message: bytes) -> None:
         try:

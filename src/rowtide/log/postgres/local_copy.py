@@ -17,6 +17,7 @@ import numpy as np
 from psycopg.pq import abc
 
 from rowtide.core.errors import DecodeError
+from rowtide.core.selectable_event import SelectableEvent, await_readable
 from rowtide.log.batches import LARGE_MESSAGE_BYTES
 from rowtide.log.postgres.copy_data import CopyEnded, Report
 from rowtide.log.postgres.protocol_frames import COPY_DATA, FRAME_HEAD, find_frames, frame_bytes
@@ -72,11 +73,11 @@ class LocalCopy:
                 return body
         return None
 
-    def wait(self, timeout: float | None) -> bool:
-        ready, _, _ = select.select([self._socket], [], [], timeout)
-        if ready:
+    def wait(self, timeout: float | None, stop: SelectableEvent | None = None) -> bool:
+        is_ready = await_readable(self._socket, timeout, stop)
+        if is_ready:
             time.sleep(_GATHERING_S)
-        return bool(ready)
+        return is_ready
 
     def send(self, message: bytes) -> None:
         self._send("d", message)

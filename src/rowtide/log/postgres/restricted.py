@@ -13,6 +13,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from rowtide.core.errors import Remedy, RowtideError
+from rowtide.core.selectable_event import SelectableEvent
 from rowtide.log.batches import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from rowtide.log.errors import StreamEnded
 from rowtide.log.manifest import Manifest
@@ -30,13 +31,17 @@ Opened = TypeVar("Opened")
 
 @dataclass(frozen=True, slots=True)
 class LogAccess:
-    """What opening a database's log needs; `connection` is the session that holds the log lease, `token` its entry."""
+    """What opening a database's log needs; `connection` is the session that holds the log lease, `token` its entry.
+
+    `stop` ends waits for messages early.
+    """
 
     url: str
     connection: Connection
     definition: SourceDefinition
     manifest: Manifest
     token: int
+    stop: SelectableEvent | None = None
 
 
 class RestrictedStream:
@@ -57,7 +62,7 @@ class RestrictedStream:
         publications = [name_of_control(definition.publication), *names]
 
         def start() -> ReplicationStream:
-            stream = ReplicationStream.connect(access.url, application_name="rowtide log reader")
+            stream = ReplicationStream.connect(access.url, application_name="rowtide log reader", stop=access.stop)
             try:
                 stream.start(
                     definition.slot,

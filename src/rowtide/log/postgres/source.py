@@ -20,7 +20,6 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.log.announcements import ControlRow
 from rowtide.log.entries import TimelineFollowed
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, StreamEnded
-from rowtide.log.manifest import Manifest
 from rowtide.log.messages import Messages
 from rowtide.log.origins import SecretWanted
 from rowtide.log.postgres import control, pgoutput, slot
@@ -35,7 +34,6 @@ from rowtide.log.postgres.table_publications import find_blocker
 from rowtide.log.postgres.transaction_reread import TransactionReread, find_refused
 from rowtide.log.postgres.xlog_data import commit_end, ends_with_mark
 from rowtide.log.source import ChangeRefused, Decoded, Received, Undecodable
-from rowtide.log.source_definition import SourceDefinition
 
 log = logging.getLogger("rowtide.log")
 
@@ -60,21 +58,19 @@ class PostgresSource:
         self._has_reported = False
 
     @classmethod
-    def open(
-        cls, url: str, connection: Connection, definition: SourceDefinition, manifest: Manifest, token: int
-    ) -> PostgresSource:
+    def open(cls, access: LogAccess) -> PostgresSource:
         """Connect, verify that nothing is missing since the manifest's position, and start the stream.
 
-        Also verifies that the log is the one that was read. `connection` is the session that holds the log lease: once
-        it is gone, no range is kept and no heartbeat written. Raises `HistoryDiverged`, `ServerPromoted`,
+        Also verifies that the log is the one that was read. Once the session that holds the lease is gone, no range is
+        kept and no heartbeat written. Raises `HistoryDiverged`, `ServerPromoted`,
         `SlotMissing`, `SlotInvalidated`, `SlotAdvanced`, `PublicationAltered`.
         """
-        return cls._open(LogAccess(url, connection, definition, manifest, token), was_read=False)
+        return cls._open(access, was_read=False)
 
     @classmethod
     def _open(cls, access: LogAccess, *, was_read: bool) -> PostgresSource:
         connection, definition, state = access.connection, access.definition, access.manifest.state
-        stream = ReplicationStream.connect(access.url, application_name="rowtide log reader")
+        stream = ReplicationStream.connect(access.url, application_name="rowtide log reader", stop=access.stop)
         try:
             timeline = verify_history(stream, state)
             with translated():

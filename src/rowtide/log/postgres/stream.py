@@ -14,6 +14,7 @@ from psycopg.pq import abc
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import format_log_position, parse_log_position
+from rowtide.core.selectable_event import SelectableEvent
 from rowtide.databases.postgres.connect import open_replication_connection, pin_settings, stream_settings
 from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote
@@ -61,17 +62,21 @@ class NewSlot:
 class ReplicationStream:
     """One walsender connection, from `START_REPLICATION` to its end. Not thread-safe."""
 
-    def __init__(self, connection: abc.PGconn) -> None:
+    def __init__(self, connection: abc.PGconn, stop: SelectableEvent | None = None) -> None:
         self._connection = connection
+        self._stop = stop
         self._requires_all = False
         self._misses_publication = False
         self._copy: CopyData = LibpqCopy(connection, self._read_notice)
 
     @classmethod
-    def connect(cls, url: str, *, application_name: str) -> ReplicationStream:
-        """Connect, set the session settings and verify them. Raises `SettingNotPinned` and connection errors."""
+    def connect(cls, url: str, *, application_name: str, stop: SelectableEvent | None = None) -> ReplicationStream:
+        """Connect, set the session settings and verify them. Raises `SettingNotPinned` and connection errors.
+
+        `stop` ends waits for messages early.
+        """
         connection = open_replication_connection(url, application_name=application_name)
-        stream = cls(connection)
+        stream = cls(connection, stop)
         settings = stream_settings((connection.parameter_status(b"server_encoding") or b"").decode())
         (values,) = stream._query(pin_settings(settings))
         for (name, wanted), actual in zip(settings.items(), values, strict=True):
@@ -181,7 +186,7 @@ class ReplicationStream:
     def _wait(self, until: float) -> bool:
         timeout = until - time.monotonic()
         with self._translated():
-            return timeout > 0 and self._copy.wait(timeout)
+            return timeout > 0 and self._copy.wait(timeout, self._stop)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
