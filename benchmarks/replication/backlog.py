@@ -17,7 +17,7 @@ from benchmarks.table import Sizes, Table
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
-from rowtide.replication.targets.postgres.delivery import PostgresDelivery
+from rowtide.replication.targets.postgres.deliveries import open_delivery
 
 TRANSACTIONS = 30_000
 _SCALE = 4
@@ -70,7 +70,7 @@ def _deliver(publisher: Publisher, database: str, way: Calling, target: int) -> 
     """Deliver what is in the log store, in this process; return the seconds, the start included."""
     subscription, began = publisher.find(database), time.monotonic()
     if not way.has_arrays:
-        with closing(PostgresDelivery.open(subscription)) as delivery:
+        with closing(open_delivery(subscription)) as delivery:
             return recorded.deliver(publisher.url, subscription, target, delivery)
     with SubscriptionAgent.open(DeliveryContext(publisher.url, open_engine(publisher.url)), subscription) as agent:
         while agent.position is None or agent.position.log <= target:

@@ -16,7 +16,7 @@ from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.distribution.watchers import Watchers
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
 from rowtide.replication.errors.publishing import ImagesNeeded
-from rowtide.replication.targets.postgres.delivery import PostgresDelivery
+from rowtide.replication.targets.postgres.deliveries import open_delivery
 
 ORDERS = "create table orders (id int primary key, qty int not null, note text, amount numeric(10, 2))"
 CHANGES = (
@@ -239,8 +239,8 @@ def test_an_error_names_the_command_and_its_transaction(replicated: ReplicatedDa
 def test_a_batch_of_an_agent_that_was_replaced_is_refused(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     (subscription,) = list_subscriptions(replicated.publisher)
-    first = PostgresDelivery.open(subscription)
-    second = PostgresDelivery.open(subscription)
+    first = open_delivery(subscription)
+    second = open_delivery(subscription)
     try:
         first.begin()
         with pytest.raises(AgentReplaced, match="another agent has taken over delivery to .* .epoch 2"):
@@ -257,7 +257,7 @@ def test_batch_is_refused_once_the_subscriber_was_set_back(replicated: Replicate
     replicated.begin(ORDERS, orders={})
     (subscription,) = list_subscriptions(replicated.publisher)
     progress = 'rowtide_subscriber."MSreplication_subscriptions"'
-    delivery = PostgresDelivery.open(subscription)
+    delivery = open_delivery(subscription)
     try:
         replicated.subscriber.execute(f"create table backup as table {progress}")
         reached = Position(delivery.progress.position.value + 1)

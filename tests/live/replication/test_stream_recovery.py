@@ -35,14 +35,15 @@ with SubscriptionAgent.open(DeliveryContext(url, engine), subscription) as agent
 
 
 def begin(replicated: ReplicatedDatabase, streams: int) -> None:
+    """Publish rows, and subscribe; each transaction is a batch."""
     replicated.subscriber.execute(ACCOUNTS, FILLED)
     replicated.publish(ACCOUNTS, FILLED, accounts={})
-    replicated.subscribe(settings=SubscriptionSettings(streams=streams))
+    replicated.subscribe(settings=SubscriptionSettings(streams=streams, commit_batch_size=1))
 
 
-def kill(replicated: ReplicatedDatabase, failpoint: str) -> None:
-    """Commit a change of all rows, and kill its delivery."""
-    replicated.publisher.execute("update accounts set balance = balance + 1")
+def kill(replicated: ReplicatedDatabase, failpoint: str, *, changes: int = 1) -> None:
+    """Commit changes of all rows, and kill their delivery."""
+    replicated.publisher.execute(*["update accounts set balance = balance + 1"] * changes)
     replicated.publisher.read_log()
     assert run_program(_DELIVERS, replicated.publisher.url, failpoint=failpoint) == KILLED
 
@@ -78,6 +79,36 @@ def test_killed_streams_leave_whole_batches(
 
     replicated.require_equal("accounts")
     assert replicated.subscriber.execute(PREPARED) == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "failpoints",
+    [
+        ("stream_decision.after@2",),
+        pytest.param(
+            # The second batch, which is sent while it is read: of two streams, each twice.
+            tuple(
+                f"{name}@{hit}"
+                for name in STREAM_FAILPOINTS
+                for hit in ((3, 4) if name.startswith("stream_prepare") else (2,))
+            ),
+            marks=pytest.mark.exhaustive,
+        ),
+    ],
+)
+def test_killed_streams_of_a_later_batch_leave_it_whole(
+    replicated: ReplicatedDatabase, failpoints: Sequence[str]
+) -> None:
+    begin(replicated, 2)
+    for failpoint in failpoints:
+        replicated.deliver()
+        kill(replicated, failpoint, changes=2)
+        recover(replicated.subscriber.url)
+        assert len(replicated.subscriber.execute(BALANCES)) == 1, failpoint
+        assert replicated.subscriber.execute(PREPARED) == [(0,)]
+    replicated.deliver()
+
+    replicated.require_equal("accounts")
 
 
 @pytest.mark.exhaustive

@@ -18,10 +18,10 @@ from builders.replicated_files import ReplicatedFile
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.definitions import list_subscribed
 from rowtide.replication.distribution.watchers import SkippedCommand, Watchers
-from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused
+from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, RowNotFound
 from rowtide.replication.errors.subscribing import PreparedTransactionsLacking, StreamsUnsupported
 from rowtide.replication.subscription_settings import SubscriptionSettings
-from rowtide.replication.targets.postgres.streams.delivery import StreamsDelivery
+from rowtide.replication.targets.postgres.deliveries import open_delivery
 
 ACCOUNTS = "create table accounts (id int primary key, balance int not null)"
 FILLED = "insert into accounts select i, 0 from generate_series(1, 300) i"
@@ -81,6 +81,61 @@ def test_a_batch_in_streams_reaches_what_the_publisher_has(replicated: Replicate
     replicated.deliver()
 
     assert (first, count_divided(replicated.subscriber)) == (1, 2)
+    replicated.require_equal("accounts")
+    assert replicated.subscriber.execute(PREPARED) == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("then", "last_divided"),
+    [
+        pytest.param("select 1", 2, id="rows"),
+        pytest.param("update accounts set id = id + 1000 where id % 5 = 0", 2, id="keys", marks=pytest.mark.exhaustive),
+        pytest.param("truncate accounts", 1, id="truncate", marks=pytest.mark.exhaustive),
+        pytest.param(
+            "insert into accounts select i, 1 from generate_series(2000, 4000) i",
+            2,
+            id="inserts",
+            marks=pytest.mark.exhaustive,
+        ),
+    ],
+)
+def test_a_batch_is_sent_in_streams_while_it_is_read(
+    replicated: ReplicatedDatabase, then: str, last_divided: int
+) -> None:
+    begin(replicated, ACCOUNTS, streams=4)
+    divided = []
+    with replicated.open_agent() as agent:
+        # For the first batch the streams are opened; the second one finds them open.
+        for statements in ((FILLED, "update accounts set balance = 1"), ("update accounts set balance = 2", then)):
+            replicated.publisher.execute(*statements)
+            replicated.publisher.read_log()
+            while agent.step():
+                pass
+            divided.append(count_divided(replicated.subscriber))
+
+    assert divided == [1, last_divided]
+    replicated.require_equal("accounts")
+    assert replicated.subscriber.execute(PREPARED) == [(0,)]
+
+
+@pytest.mark.exhaustive
+def test_a_batch_that_is_refused_while_it_is_sent_is_undone(replicated: ReplicatedDatabase) -> None:
+    begin(replicated, ACCOUNTS)
+    replicated.publisher.execute(FILLED)
+    replicated.publisher.read_log()
+    with replicated.open_agent() as agent:
+        while agent.step():
+            pass
+        replicated.subscriber.execute("delete from accounts where id = 77")
+        replicated.publisher.execute("update accounts set balance = 1")
+        replicated.publisher.read_log()
+        with pytest.raises(RowNotFound, match="id = 77"):
+            agent.step()
+    replicated.subscriber.execute("insert into accounts values (77, 0)")
+    left = replicated.subscriber.execute("select distinct balance from accounts where id > 200")
+    replicated.deliver()
+
+    assert left == [(0,)]
     replicated.require_equal("accounts")
     assert replicated.subscriber.execute(PREPARED) == [(0,)]
 
@@ -267,7 +322,7 @@ def test_a_batch_of_replaced_streams_is_refused(replicated: ReplicatedDatabase) 
         agent.step()
         with open_engine(replicated.publisher.url).connect() as connection:
             articles = list_subscribed(connection, subscription.agent_id)
-        StreamsDelivery.open(subscription, articles).close()
+        open_delivery(subscription, articles).close()
         with pytest.raises(AgentReplaced):
             agent.step()
     replicated.deliver()

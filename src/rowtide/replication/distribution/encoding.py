@@ -221,14 +221,17 @@ def _arguments(article: Article, operation: Operation, images: _Images) -> list[
 
 @dataclass(frozen=True, slots=True)
 class KeyPlaces:
-    """Positions of the key in a call's arguments, before and after the change, by column; a delete has none after."""
+    """Positions of the key in a call's arguments, before and after the change, by column.
+
+    An insert has none before, a delete none after.
+    """
 
     old: tuple[int, ...]
     new: tuple[int, ...]
 
 
 def places_of_keys(article: Article, operation: Operation) -> KeyPlaces:
-    """Return the positions of the key in the arguments of an update or a delete."""
+    """Return the positions of the key in the arguments of an operation."""
     starts: dict[Part, int] = {}
     length = 0
     for part in parts_of(operation, article.command(operation).call_format):
@@ -237,9 +240,9 @@ def places_of_keys(article: Article, operation: Operation) -> KeyPlaces:
     in_row = _key_places(article)
     new = starts.get(Part.NEW, starts.get(Part.CHANGED))
     old = range(len(in_row)) if Part.OLD_KEY in starts else in_row
-    first = starts[Part.OLD_KEY if Part.OLD_KEY in starts else Part.OLD]
+    first = starts.get(Part.OLD_KEY, starts.get(Part.OLD))
     return KeyPlaces(
-        old=tuple(first + place for place in old),
+        old=tuple(first + place for place in old) if first is not None else (),
         new=tuple(new + place for place in in_row) if new is not None else (),
     )
 

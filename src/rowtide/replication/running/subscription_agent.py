@@ -45,9 +45,10 @@ from rowtide.replication.schema_changes import Unfollowed, as_alteration, bound,
 from rowtide.replication.snapshot.agent import SnapshotAgent
 from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
 from rowtide.replication.snapshot.table_details import TableDetails, read_table_details
-from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus, SnapshotTarget
+from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.subscribing.joining import clean, complete, copy_again, mark_unready, read_joining
 from rowtide.replication.targets.kinds import kind_of
+from rowtide.replication.targets.subscriber_kind import OpenedSubscriber
 
 Look = Callable[[], Sequence[Subscription]]
 """Returns the subscriptions that were recorded lately; cheap, since it is called at each step."""
@@ -116,9 +117,6 @@ class SubscriptionAgent:
             return self._copy()
         self._read_articles()
         self._record_followed()
-        if state.status is SnapshotStatus.DELIVERED:
-            # One connection is enough from here on.
-            self._target.close()
         self._distribution = self._held.enter_context(self._open_distribution(state))
         return True
 
@@ -221,7 +219,7 @@ class SubscriptionAgent:
         held = self._target.read_articles(self._articles)
         self._articles = tuple(map(bound, held, self._articles))
 
-    def _open_target(self) -> SnapshotTarget:
+    def _open_target(self) -> OpenedSubscriber:
         opened = kind_of(self._subscription.subscriber).open_snapshot(self._subscription)
         return self._held.enter_context(closing(opened))
 
@@ -333,7 +331,11 @@ class SubscriptionAgent:
         subscription, articles = self._subscription, self._articles
         watchers = replace(self._context.watchers, on_dropped=self._tell_dropped)
         context = replace(self._context, watchers=watchers)
-        opened = kind_of(subscription.subscriber).open_delivery(subscription, articles)
+        if state.status is SnapshotStatus.DELIVERED:
+            # One connection is enough from here on.
+            opened = self._target.deliver(subscription, articles)
+        else:
+            opened = kind_of(subscription.subscriber).open_delivery(subscription, articles)
         with closing(opened) as delivery:
             hand_over = None if state.end is None else self._plan_hand_over(state, state.end)
             complete = self._scripting.complete

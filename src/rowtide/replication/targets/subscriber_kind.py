@@ -27,6 +27,16 @@ class Forget(Protocol):
     def __call__(self, url: str, guid: str, articles: Iterable[Article], *, is_added_again: bool) -> None: ...
 
 
+class OpenedSubscriber(SnapshotTarget, Protocol):
+    """A subscriber as its agent opens it, which is copied to as long as there is something to copy."""
+
+    def deliver(self, subscription: Subscription, articles: Sequence[Article]) -> Delivery:
+        """Return delivery in place of this, once nothing has to be copied; it closes what this holds.
+
+        Raises as `open_delivery`.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class SubscriberKind:
     """What a kind of subscriber offers; subscribers are identified by URL, subscriptions by guid.
@@ -44,7 +54,7 @@ class SubscriberKind:
     recover: Callable[[str], Sequence[RecoveredTransaction]]
     require_streams: Callable[[str, str, int], None]
     open_delivery: Callable[[Subscription, Sequence[Article]], Delivery]
-    open_snapshot: Callable[[Subscription], SnapshotTarget]
+    open_snapshot: Callable[[Subscription], OpenedSubscriber]
     open_rows: Callable[[Subscription, Sequence[Article]], AbstractContextManager[SubscribedRows]]
     list_conflicts: Callable[[Subscription], Sequence[KeptConflict]]
     open_repair: Callable[[Subscription, Sequence[Article]], AbstractContextManager[RepairTransaction]]

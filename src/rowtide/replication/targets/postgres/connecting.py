@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import psycopg
 from psycopg import sql
@@ -13,6 +14,9 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors.subscribers import ReplicationRoleRefused
 from rowtide.replication.sync_types import Constraints
+
+_OWN_SETTINGS = {"plan_cache_mode": "force_generic_plan"}
+"""Each call is one of many like it: a plan for its values alone would be made and thrown away every time."""
 
 
 def connect(
@@ -26,10 +30,7 @@ def connect(
 
     In autocommit mode. Raises `ConnectionFailed`, `ReplicationRoleRefused`.
     """
-    connection = open_url(url, application_name=application_name, settings=settings)
-    with translated():
-        # Each call is one of many like it: a plan for its values alone would be made and thrown away every time.
-        connection.execute(sql.SQL("set plan_cache_mode = force_generic_plan"))
+    connection = open_url(url, application_name=application_name, settings={**settings, **_OWN_SETTINGS})
     if constraints is Constraints.NOT_FOR_REPLICATION:
         _replicate(connection)
     return connection
@@ -42,6 +43,16 @@ def connect_agent(subscription: Subscription, agent: str) -> psycopg.Connection:
         application_name=f"rowtide {agent} on {describe_holder()}",
         constraints=subscription.constraints,
     )
+
+
+@contextmanager
+def closed_on_error(connection: psycopg.Connection) -> Iterator[None]:
+    """Close a connection if what is made of it cannot be."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _replicate(connection: psycopg.Connection) -> None:

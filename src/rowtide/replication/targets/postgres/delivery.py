@@ -10,7 +10,6 @@ import psycopg
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, LOCK_TIMEOUT_S
-from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Block, Call
@@ -23,14 +22,13 @@ from rowtide.replication.schema_changes import CustomSql, Followed, SchemaChange
 from rowtide.replication.targets.postgres import alterations, origins
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
-from rowtide.replication.targets.postgres.connecting import connect_agent
 from rowtide.replication.targets.postgres.joining import MOVED, take_in
 from rowtide.replication.targets.postgres.modes import Mode, RowByRow, SetBased, Skipping
 from rowtide.replication.targets.postgres.pipeline import Refused
 from rowtide.replication.targets.postgres.sender import Sender
-from rowtide.replication.targets.postgres.streams.recovery import take_over
+from rowtide.replication.targets.postgres.streams.recovery import TakenOver
 from rowtide.replication.targets.postgres.subscriber_constraints import read_cascades, require_nothing_unsent
-from rowtide.replication.targets.postgres.table_relations import plan_sets
+from rowtide.replication.targets.postgres.table_relations import SubscriberTables, plan_sets
 
 log = logging.getLogger("rowtide.replication")
 
@@ -52,35 +50,25 @@ class PostgresDelivery:
 
     def __init__(
         self,
-        connection: psycopg.Connection,
+        taken: TakenOver,
         subscription: Subscription,
         articles: Sequence[Article],
+        tables: SubscriberTables,
     ) -> None:
+        """Calls of articles that are not given are sent one by one. Raises `TriggersUnsent`."""
+        connection = taken.connection
         self._skips = SkipErrors.parse(subscription.settings.skip_errors)
         self._subscriber = subscription.subscriber
         self._forwards = subscription.forwards
         self._guid = subscription.guid.encode()
-        self._progress = take_over(connection, subscription.guid, describe_holder())
+        self._progress = taken.progress
         has_origin = set_origin(connection, subscription)
-        self._plan = plan_sets(connection, articles)
+        self._plan = plan_sets(tables, articles)
         require_nothing_unsent(connection, subscription.subscriber, articles, subscription.constraints)
         self._cascades = read_cascades(connection, articles)
         self._cascaded: frozenset[str] = frozenset()
         self._sender = Sender(connection, subscription.subscriber, has_origin=has_origin)
         self._mode: Mode = RowByRow(self._sender)
-
-    @classmethod
-    def open(cls, subscription: Subscription, articles: Sequence[Article] = ()) -> PostgresDelivery:
-        """Connect and take over from any earlier agent. Calls of articles that are not given are sent one by one.
-
-        Raises `ConnectionFailed`, `ReplicationRoleRefused`, `SubscriberUnprepared`, `TriggersUnsent`.
-        """
-        connection = connect_agent(subscription, "distribution")
-        try:
-            return cls(connection, subscription, articles)
-        except BaseException:
-            connection.close()
-            raise
 
     @property
     def progress(self) -> Progress:

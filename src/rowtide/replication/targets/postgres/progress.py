@@ -147,18 +147,22 @@ where subscription_guid = $1
 """As `END_BATCH`, of a batch in streams: its commit decides that the batch's other streams are committed too."""
 
 
+def is_current(connection: psycopg.Connection) -> bool:
+    """Return whether the database has delivery's objects, as this build makes them."""
+    with translated():
+        return connection.execute(_FIND_VERSION).fetchone() == (_VERSION,)
+
+
 def make_current(connection: psycopg.Connection) -> None:
     """Create delivery's objects, or bring those of an earlier build up to date; nothing if they are of this one.
 
     In one transaction, which excludes others that do the same. Raises `RightMissing`.
     """
-    with translated():
-        if connection.execute(_FIND_VERSION).fetchone() == (_VERSION,):
-            return
-        with connection.transaction():
-            connection.execute("select pg_advisory_xact_lock(hashtext('rowtide subscriber'))")
-            if connection.execute(_FIND_VERSION).fetchone() == (_VERSION,):
-                return
+    if is_current(connection):
+        return
+    with translated(), connection.transaction():
+        connection.execute("select pg_advisory_xact_lock(hashtext('rowtide subscriber'))")
+        if not is_current(connection):
             for statement in CREATIONS:
                 connection.execute(sql.SQL(statement))
 

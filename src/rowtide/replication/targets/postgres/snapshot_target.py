@@ -19,20 +19,21 @@ from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, find_outage, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.type_codes import SAME_IN_BINARY
-from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.definitions import Subscription
+from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
 from rowtide.replication.schema_changes import CustomSql, Followed
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.targets.postgres import alterations, origins, progress, restorations
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
-from rowtide.replication.targets.postgres.connecting import connect_agent
+from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent
+from rowtide.replication.targets.postgres.deliveries import deliver_over
 from rowtide.replication.targets.postgres.new_snapshot import renew_constraints
 from rowtide.replication.targets.postgres.restorations import Until
-from rowtide.replication.targets.postgres.streams.recovery import take_over
+from rowtide.replication.targets.postgres.streams.recovery import TakenOver, open_agent
 
 _CHARACTER_NOT_HELD = "22P05"
 _BINARY_FORM_TOO_SHORT = "08P01"
@@ -40,30 +41,33 @@ _Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class PostgresSnapshotTarget:
-    """A PostgreSQL subscriber that is copied to; see `SnapshotTarget`."""
+    """A PostgreSQL subscriber that is copied to; see `OpenedSubscriber`."""
 
-    def __init__(self, connection: _Connection, subscription: Subscription) -> None:
-        self._connection = connection
+    def __init__(self, taken: TakenOver, subscription: Subscription) -> None:
+        self._taken = taken
+        self._connection = connection = taken.connection
         self._subscription = subscription
         self._guid = subscription.guid
-        self._epoch = take_over(connection, self._guid, describe_holder()).epoch
+        self._epoch = taken.progress.epoch
         if subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
             origins.create(connection, self._guid)
 
     @classmethod
     def open(cls, subscription: Subscription) -> PostgresSnapshotTarget:
         """Connect and take over from any earlier agent. Raises `SubscriberUnprepared`, and as `connect`."""
-        connection = connect_agent(subscription, "snapshot")
-        try:
-            return cls(connection, subscription)
-        except BaseException:
-            connection.close()
-            raise
+        taken = open_agent(subscription, "snapshot")
+        with closed_on_error(taken.connection):
+            return cls(taken, subscription)
+
+    def deliver(self, subscription: Subscription, articles: Sequence[Article]) -> Delivery:
+        self._taken.serve("distribution")
+        return deliver_over(self._taken, subscription, articles)
 
     def read_state(self) -> SnapshotState:
-        with translated():
-            status, end = self._connection.execute(_STATUS, [self._guid]).fetchone() or ("", None)
-            rows = self._connection.execute(_CHUNKS, [self._guid]).fetchall()
+        with translated(), self._connection.pipeline():
+            found = self._connection.execute(_STATUS, [self._guid])
+            rows = self._connection.execute(_CHUNKS, [self._guid])
+        status, end = found.fetchone() or ("", None)
         missing, copied = [], []
         for article_id, number, low, high, snapshot, generation in rows:
             chunk = Chunk(article_id, number, low and tuple(low), high and tuple(high))

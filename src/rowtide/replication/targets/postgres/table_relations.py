@@ -37,9 +37,39 @@ class SetPlan:
         return {article_id for article_id, operation in self.has_arrays if operation is Operation.UPDATE}
 
 
-def plan_sets(connection: psycopg.Connection, articles: Sequence[Article]) -> SetPlan:
-    """Read from the catalogue what may be sent many at a time."""
-    made = MadeProcedures.read(connection)
+@dataclass(frozen=True, slots=True)
+class SubscriberTables:
+    """What the catalogue says of articles: their procedures, their tables' relations, the types of columns that can be
+    set by article id and column.
+    """
+
+    made: MadeProcedures
+    relations: TableRelations
+    types: Mapping[str, Mapping[str, str]]
+
+    @classmethod
+    def read(cls, connection: psycopg.Connection, articles: Sequence[Article]) -> SubscriberTables:
+        """Read it in this session's replication role, at once: the subscriber may be far away."""
+        names = [quote_qualified(article.schema, article.table) for article in articles]
+        with translated(), connection.pipeline():
+            made = connection.execute(_PROCEDURES, (procedures.SCHEMA,))
+            found = connection.execute(_TABLES, (names,))
+            references, entangled = connection.execute(_REFERENCES), connection.execute(_ENTANGLED)
+            typed = connection.execute(_TYPES, (names,))
+        tables = {articles[place].article_id: table for place, table in found}
+        types: dict[int, dict[str, str]] = defaultdict(dict)
+        for table, column, type_text in typed:
+            types[table][column] = type_text
+        return cls(
+            MadeProcedures.of(made),
+            TableRelations(tables, list(references), {table for (table,) in entangled}),
+            {article_id: types[table] for article_id, table in tables.items()},
+        )
+
+
+def plan_sets(tables: SubscriberTables, articles: Sequence[Article]) -> SetPlan:
+    """Decide what may be sent many at a time. Pure."""
+    made = tables.made
     has_arrays = {
         (article.article_id, operation)
         for article in articles
@@ -49,9 +79,7 @@ def plan_sets(connection: psycopg.Connection, articles: Sequence[Article]) -> Se
     if not has_arrays:
         return SetPlan(frozenset(), frozenset(), {})
     opaque = {article.article_id for article in articles if made.is_opaque(article)}
-    relations = read_relations(connection, articles)
-    grouping = group_articles(relations, opaque)
-    types = _read_types(connection, relations.tables)
+    grouping = group_articles(tables.relations, opaque)
     return SetPlan(
         has_arrays={known for known in has_arrays if known[0] in grouping.plain},
         copied={
@@ -60,7 +88,7 @@ def plan_sets(connection: psycopg.Connection, articles: Sequence[Article]) -> Se
             if article.article_id in grouping.plain
             and made.has_single(article, Operation.INSERT)
             # COPY reads a value as its column's type, where a call casts from the published one.
-            and types.get(article.article_id, {}).items() >= _published_types(article)
+            and tables.types.get(article.article_id, {}).items() >= _published_types(article)
         },
         groups=grouping.groups,
     )
@@ -70,29 +98,6 @@ def _published_types(article: Article) -> Set[tuple[str, str]]:
     return {(column.name, column.type_text) for column in article.columns}
 
 
-def _read_types(connection: psycopg.Connection, tables: Mapping[str, int]) -> Mapping[str, dict[str, str]]:
-    """Return the types of the columns that can be set, by article id and column."""
-    types: dict[int, dict[str, str]] = defaultdict(dict)
-    with translated():
-        for table, column, type_text in connection.execute(_TYPES, (list(tables.values()),)):
-            types[table][column] = type_text
-    return {article_id: types[table] for article_id, table in tables.items()}
-
-
-def read_relations(connection: psycopg.Connection, articles: Iterable[Article]) -> TableRelations:
-    """Return the relations between the articles' tables and all others."""
-    tables: dict[str, int] = {}
-    with translated():
-        for article in articles:
-            name = quote_qualified(article.schema, article.table)
-            row = connection.execute("select to_regclass(%s)::oid::bigint", (name,)).fetchone()
-            if row is not None and row[0] is not None:
-                tables[article.article_id] = row[0]
-        references = [(row[0], row[1]) for row in connection.execute(_REFERENCES)]
-        entangled = {row[0] for row in connection.execute(_ENTANGLED)}
-    return TableRelations(tables, references, entangled)
-
-
 class MadeProcedures:
     """The procedures in the subscriber's schema, compared with those that would be generated now."""
 
@@ -100,12 +105,11 @@ class MadeProcedures:
         self._sources = sources
 
     @classmethod
-    def read(cls, connection: psycopg.Connection) -> MadeProcedures:
-        """Read all existing ones."""
+    def of(cls, existing: Iterable[tuple[str, str | None]]) -> MadeProcedures:
+        """Return all existing ones by their names and sources."""
         sources: dict[str, list[str | None]] = defaultdict(list)
-        with translated():
-            for name, source in connection.execute(_PROCEDURES, (procedures.SCHEMA,)):
-                sources[name].append(source)
+        for name, source in existing:
+            sources[name].append(source)
         return cls(sources)
 
     def is_opaque(self, article: Article) -> bool:
@@ -148,9 +152,15 @@ join pg_language l on l.oid = p.prolang
 where n.nspname = %s
 """
 
+_TABLES = """
+select place - 1, to_regclass(name)::oid::bigint from unnest(%s::text[]) with ordinality given (name, place)
+where to_regclass(name) is not null
+"""
+
 _TYPES = f"""
 select a.attrelid::bigint, a.attname::text, {COLUMN_TYPE_TEXT} from pg_attribute a
-where a.attrelid = any(%s) and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+where a.attrelid in (select to_regclass(name)::oid from unnest(%s::text[]) name)
+    and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
 """
 
 _REFERENCES = """

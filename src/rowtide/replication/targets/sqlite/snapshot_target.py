@@ -18,12 +18,14 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
+from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
 from rowtide.replication.schema_changes import CustomSql, Followed
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.targets.sqlite import progress, restorations
 from rowtide.replication.targets.sqlite.altering import ChangeNotMade, follow
+from rowtide.replication.targets.sqlite.delivery import SqliteDelivery
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
 from rowtide.replication.targets.sqlite.new_snapshot import decode_key, renew_constraints
 from rowtide.replication.targets.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS
@@ -32,7 +34,7 @@ from rowtide.replication.targets.sqlite.statements import statement
 
 
 class SqliteSnapshotTarget:
-    """A SQLite file that is copied to; see `SnapshotTarget`."""
+    """A SQLite file that is copied to; see `OpenedSubscriber`."""
 
     def __init__(self, file: SubscriberFile, url: str, guid: str) -> None:
         self._file = file
@@ -52,6 +54,10 @@ class SqliteSnapshotTarget:
         except BaseException:
             file.close()
             raise
+
+    def deliver(self, subscription: Subscription, articles: Sequence[Article]) -> Delivery:
+        self.close()
+        return SqliteDelivery.open(subscription, articles)
 
     def read_state(self) -> SnapshotState:
         with self._file.undone_by_errors():

@@ -18,7 +18,6 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import UnexpectedSqlError, find_outage, translated
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote_qualified
-from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.conflicts import ConflictKind, Found, PresentRow, Resolution, Resolver, Version, decide
 from rowtide.replication.definitions import Subscription
@@ -45,11 +44,10 @@ from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, s
 from rowtide.replication.targets.postgres.conflicts.kept import Conflict
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
 from rowtide.replication.targets.postgres.conflicts.versions import Versions
-from rowtide.replication.targets.postgres.connecting import connect_agent
 from rowtide.replication.targets.postgres.delivery import set_origin
 from rowtide.replication.targets.postgres.joining import MOVED, take_in
 from rowtide.replication.targets.postgres.sender import RESET_ORIGIN
-from rowtide.replication.targets.postgres.streams.recovery import take_over
+from rowtide.replication.targets.postgres.streams.recovery import TakenOver
 from rowtide.replication.targets.postgres.subscriber_constraints import require_nothing_unsent
 
 _UNIQUE_VIOLATION = "23505"
@@ -60,31 +58,22 @@ _Texts = tuple[str | None, ...]
 class ConflictDelivery:
     """A connection that delivers to a PostgreSQL subscriber whose rows others change, too; see `Delivery`."""
 
-    def __init__(self, connection: _Connection, subscription: Subscription, articles: Sequence[Article]) -> None:
-        self._connection = connection
+    def __init__(self, taken: TakenOver, subscription: Subscription, articles: Sequence[Article]) -> None:
+        """Raises `TriggersUnsent`, `CommitTimesNotKept`."""
+        self._connection = connection = taken.connection
         self._raw = statements.open_cursor(connection)
         self._subscription = subscription
         self._resolver = subscription.settings.conflicts or Resolver.STOP
         self._committed_us: int | None = None
         self._is_repeat = False
         self._published = {article.article_id: _published(article) for article in articles}
-        self._progress = take_over(connection, subscription.guid, describe_holder())
+        self._progress = taken.progress
         require_nothing_unsent(connection, subscription.subscriber, articles, subscription.constraints)
         kept.forget_old(connection)
         self._versions = _open_versions(connection, subscription, articles)
         self._has_origin = self._versions is None and set_origin(connection, subscription)
         self._incoming: Version | None = None
         self._uniques: dict[str, Sequence[UniqueIndex]] = {}
-
-    @classmethod
-    def open(cls, subscription: Subscription, articles: Sequence[Article]) -> ConflictDelivery:
-        """Connect and take over from any earlier agent. Raises as `PostgresDelivery.open`."""
-        connection = connect_agent(subscription, "distribution")
-        try:
-            return cls(connection, subscription, articles)
-        except BaseException:
-            connection.close()
-            raise
 
     @property
     def progress(self) -> Progress:

@@ -30,21 +30,24 @@ def require_streams(url: str, guid: str, streams: int) -> None:
 def require_prepared(connection: psycopg.Connection, url: str, guid: str, streams: int) -> None:
     """As `require_streams`, over a connection, in autocommit mode."""
     with translated():
-        others = 0
-        if progress.is_made(connection):
+        is_made = progress.is_current(connection) or progress.is_made(connection)
+        if is_made:
             progress.make_current(connection)
-            others = _scalar(connection, sql.SQL(_OTHERS).format(_TABLE), (guid,))
-            record = sql.SQL("update {} set streams = %s where subscription_guid = %s and streams <> %s")
-            connection.execute(record.format(_TABLE), (streams, guid, streams))
-        allowed = _scalar(connection, sql.SQL("select current_setting('max_prepared_transactions')::int"), ())
+        with connection.pipeline():
+            allowing = connection.execute("select current_setting('max_prepared_transactions')::int")
+            if is_made:
+                counting = connection.execute(sql.SQL(_OTHERS).format(_TABLE), (guid,))
+                connection.execute(sql.SQL(_RECORD).format(_TABLE), (streams, guid, streams))
+    others, allowed = _scalar(counting) if is_made else 0, _scalar(allowing)
     if allowed < streams + others:
         raise PreparedTransactionsLacking(url, streams, streams + others, allowed)
 
 
-def _scalar(connection: psycopg.Connection, query: sql.SQL | sql.Composed, arguments: tuple[str, ...]) -> int:
-    row = connection.execute(query, arguments).fetchone()
+def _scalar(cursor: psycopg.Cursor) -> int:
+    row = cursor.fetchone()
     assert row is not None
     return int(row[0])
 
 
+_RECORD = "update {} set streams = %s where subscription_guid = %s and streams <> %s"
 _OTHERS = "select coalesce(sum(streams), 0) from {} where streams > 1 and subscription_guid <> %s"

@@ -52,11 +52,17 @@ class SubscriberRules:
     uniques: Mapping[str, Sequence[Unique]] = field(default_factory=dict)
     references: Sequence[Reference] = ()
 
+    @property
+    def are_of_rows(self) -> bool:
+        """Whether calls depend on each other only if they are about the same row."""
+        return not (self.acting or any(self.uniques.values()) or self.references)
+
 
 class Division:
     """Divides batches by the rules of one subscriber."""
 
     def __init__(self, rules: SubscriberRules) -> None:
+        self.is_of_rows = rules.are_of_rows
         self._rules = rules
         self._readers: dict[tuple[str, Operation], _CallReader] = {}
 

@@ -17,15 +17,39 @@ from psycopg import errors, sql
 
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
+from rowtide.log.postgres.lease import describe_holder
+from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent
 from rowtide.replication.targets.postgres.streams.prepared import Settled, list_prepared, settle
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 _WAIT_S = 1
 _Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """The connection of an agent that has taken over from earlier ones, in autocommit mode, and what they reached."""
+
+    connection: psycopg.Connection
+    progress: Progress
+
+    def serve(self, agent: str) -> None:
+        """Let the connection be seen as that of another agent of the same process."""
+        name = f"rowtide {agent} on {describe_holder()}"
+        with translated():
+            self.connection.execute("select set_config('application_name', %s, false)", (name,))
+
+
+def open_agent(subscription: Subscription, agent: str) -> TakenOver:
+    """Connect as `connect_agent`, and take over as `take_over`."""
+    connection = connect_agent(subscription, agent)
+    with closed_on_error(connection):
+        return TakenOver(connection, take_over(connection, subscription.guid, describe_holder()))
 
 
 def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress:
@@ -34,11 +58,10 @@ def take_over(connection: psycopg.Connection, guid: str, agent: str) -> Progress
     Brings objects of an earlier build up to date first. Waits for running batches of an earlier agent, and completes or
     rolls back what it left prepared. In autocommit mode. Raises `SubscriberUnprepared`, `RightMissing`.
     """
-    with translated():
-        is_made = progress.is_made(connection)
-    if not is_made:
-        raise SubscriberUnprepared(guid)
-    progress.make_current(connection)
+    if not progress.is_current(connection):
+        if not _has_progress(connection):
+            raise SubscriberUnprepared(guid)
+        progress.make_current(connection)
     known, _ = _take_over(connection, guid, agent)
     if known is None:
         raise SubscriberUnprepared(guid)
@@ -52,7 +75,10 @@ def recover(connection: psycopg.Connection, agent: str, guid: str | None = None)
     """
     settled: list[Settled] = []
     for left in sorted({name.batch.guid for name in list_prepared(connection, guid)}):
-        settled += _take_over(connection, left, agent)[1]
+        if _has_progress(connection):
+            settled += _take_over(connection, left, agent)[1]
+        else:
+            settled += _end(connection, left, decided=None)
     return settled
 
 
@@ -62,6 +88,11 @@ def recover_unrecorded(connection: psycopg.Connection) -> None:
     for name in list_prepared(connection):
         if name.batch.guid not in recorded:
             settle(connection, name, is_committed=False)
+
+
+def _has_progress(connection: psycopg.Connection) -> bool:
+    with translated():
+        return progress.is_made(connection)
 
 
 def _take_over(connection: psycopg.Connection, guid: str, agent: str) -> tuple[Progress | None, list[Settled]]:
@@ -74,12 +105,17 @@ def _take_over(connection: psycopg.Connection, guid: str, agent: str) -> tuple[P
         raised = _unless_locked(lambda: _raise_epoch(connection, guid, agent))
     is_alone = raised.is_alone
     while True:
-        left = list_prepared(connection, guid)
-        settled += [settle(connection, name, is_committed=str(name.batch) == raised.decided) for name in left]
+        settled += _end(connection, guid, raised.decided)
         if is_alone:
             return raised.progress, settled
         # A stream beside the first may still run, and be prepared later.
         is_alone = _unless_locked(lambda: _lock(connection, guid)) is not None
+
+
+def _end(connection: psycopg.Connection, guid: str, decided: str | None) -> list[Settled]:
+    """Commit what is prepared of the batch that was decided last, roll back the rest."""
+    left = list_prepared(connection, guid)
+    return [settle(connection, name, is_committed=str(name.batch) == decided) for name in left]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +129,14 @@ class _Raised:
 
 def _raise_epoch(connection: psycopg.Connection, guid: str, agent: str) -> _Raised:
     """Raise the epoch; waits for the first stream of a batch, and not for those beside it."""
-    if not progress.is_made(connection):
-        return _Raised(None, None, is_alone=True)
     with _limited(connection):
-        row = connection.execute(sql.SQL(_RAISE).format(_TABLE), (agent, guid)).fetchone()
-        if row is None:
-            return _Raised(None, None, is_alone=True)
-        alone = connection.execute(sql.SQL(f"{_LOCK} skip locked").format(_TABLE), (guid,)).fetchone()
+        raising = connection.execute(sql.SQL(_RAISE).format(_TABLE), (agent, guid))
+        locking = connection.execute(sql.SQL(f"{_LOCK} skip locked").format(_TABLE), (guid,))
+    row = raising.fetchone()
+    if row is None:
+        return _Raised(None, None, is_alone=True)
     position, batch, epoch, decided = row
-    return _Raised(Progress(Position(position), batch, epoch), decided, is_alone=alone is not None)
+    return _Raised(Progress(Position(position), batch, epoch), decided, is_alone=locking.fetchone() is not None)
 
 
 def _lock(connection: psycopg.Connection, guid: str) -> bool:
@@ -112,9 +147,16 @@ def _lock(connection: psycopg.Connection, guid: str) -> bool:
 
 @contextmanager
 def _limited(connection: psycopg.Connection) -> Iterator[None]:
-    with connection.transaction():
-        connection.execute(sql.SQL(f"set local lock_timeout = '{_WAIT_S}s'"))
-        yield
+    """Send statements together, as one transaction; after an error nothing of it is left."""
+    try:
+        with connection.pipeline():
+            connection.execute("begin")
+            connection.execute(sql.SQL(f"set local lock_timeout = '{_WAIT_S}s'"))
+            yield
+            connection.execute("commit")
+    except psycopg.Error:
+        connection.rollback()
+        raise
 
 
 def _unless_locked(attempt: Callable[[], _Result]) -> _Result | None:

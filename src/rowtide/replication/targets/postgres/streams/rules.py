@@ -13,16 +13,16 @@ from rowtide.replication.call_formats import CallFormat
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.independence import group_articles
 from rowtide.replication.targets.postgres.streams.division import Reference, SubscriberRules, Unique
-from rowtide.replication.targets.postgres.table_relations import MadeProcedures, read_relations
+from rowtide.replication.targets.postgres.table_relations import SubscriberTables
 
 
-def read_rules(connection: psycopg.Connection, articles: Sequence[Article]) -> SubscriberRules:
+def read_rules(connection: psycopg.Connection, known: SubscriberTables, articles: Sequence[Article]) -> SubscriberRules:
     """Read the rules for articles, in this session's replication role.
 
     Not divisible are articles that run users' code: custom or edited procedures, triggers, rules, row security; those
     with statements in place of procedures; and tables that these may reach through foreign keys.
     """
-    made, relations = MadeProcedures.read(connection), read_relations(connection, articles)
+    made, relations = known.made, known.relations
     plain = group_articles(relations, frozenset()).plain
     divisible = {
         article.article_id
@@ -34,15 +34,17 @@ def read_rules(connection: psycopg.Connection, articles: Sequence[Article]) -> S
     references: list[Reference] = []
     acting: set[str] = set()
     keys = {article.article_id: {column.name for column in article.key_columns} for article in articles}
-    with translated():
-        for table, index, columns, nulls_collide in connection.execute(_UNIQUES, (list(tables),)):
-            if columns is None or set(columns) != keys[tables[table]]:
-                uniques[tables[table]].append(Unique(index, columns and tuple(columns), nulls_collide))
-        for constraint, table, columns, other, key, is_acting in connection.execute(_REFERENCES, (list(tables),)):
-            if table in tables:
-                references.append(Reference(constraint, tables[table], tuple(columns), tables[other], tuple(key)))
-            if is_acting:
-                acting.add(tables[other])
+    with translated(), connection.pipeline():
+        found_uniques = connection.execute(_UNIQUES, (list(tables),))
+        found_references = connection.execute(_REFERENCES, (list(tables),))
+    for table, index, columns, nulls_collide in found_uniques:
+        if columns is None or set(columns) != keys[tables[table]]:
+            uniques[tables[table]].append(Unique(index, columns and tuple(columns), nulls_collide))
+    for constraint, table, columns, other, key, is_acting in found_references:
+        if table in tables:
+            references.append(Reference(constraint, tables[table], tuple(columns), tables[other], tuple(key)))
+        if is_acting:
+            acting.add(tables[other])
     return SubscriberRules(divisible, acting, uniques, references)
 
 

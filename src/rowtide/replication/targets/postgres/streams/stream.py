@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import psycopg
 
@@ -23,6 +24,7 @@ from rowtide.replication.targets.postgres.streams.prepared import PreparedName
 LOCK_TIMEOUT_S = 5
 _SENT_BETWEEN_LOOKS = 64
 _GONE = "42704"
+_REFUSALS = (RowtideError, BatchUndone, CallNotHeld)
 
 
 class Stream:
@@ -43,26 +45,61 @@ class Stream:
         self._make_mode = make_mode
         self._is_stopped = threading.Event()
         self._prepared: PreparedName | None = None
+        self._mode: Mode | None = None
 
-    def prepare(self, calls: Sequence[Call], name: PreparedName, known: Progress, reached: Position) -> None:
-        """Run calls and prepare them for commit, under a name; a batch's first stream moves the progress too.
+    @property
+    def has_begun(self) -> bool:
+        """Whether a part of a batch is running, which is neither prepared nor rolled back."""
+        return self._mode is not None
 
-        Raises `BatchUndone` if they are rolled back, `AgentReplaced`, `ConnectionFailed`.
-        """
+    def begin(self, known: Progress, *, is_first: bool) -> None:
+        """Begin a part of a batch, the first stream's or another's."""
         self._is_stopped.clear()
+        self._mode = self._make_mode(self._sender)
+        self._sender.begin_stream(self._guid, known, is_first=is_first, lock_timeout_s=LOCK_TIMEOUT_S)
+
+    def add(self, call: Call) -> None:
+        """Send a call, at once or before `prepare` returns. Raises as `prepare`."""
+        assert self._mode is not None
         try:
-            self._sender.begin_stream(self._guid, known, is_first=name.stream == 0, lock_timeout_s=LOCK_TIMEOUT_S)
-            self._run(calls)
+            self._mode.add(call)
+        except _REFUSALS as error:
+            self._undo_after(error)
+
+    def flush(self) -> None:
+        """Wait until all calls so far have run. Raises as `prepare`."""
+        assert self._mode is not None
+        try:
+            self._mode.flush()
+            self._sender.synchronize()
+        except _REFUSALS as error:
+            self._undo_after(error)
+
+    def prepare(self, calls: Sequence[Call], name: PreparedName, reached: Position) -> None:
+        """Run the last calls, and prepare the part for commit, under a name; the first stream moves the progress too.
+
+        Raises `BatchUndone` if the part is rolled back, `AgentReplaced`, `ConnectionFailed`.
+        """
+        assert self._mode is not None
+        try:
+            self._run(self._mode, calls)
             self._sender.prepare(self._guid, name, reached)
-        except (ConnectionFailed, AgentReplaced, BatchUndone):
-            raise
-        except CallNotHeld as found:
-            # Rolled back already. On one connection it is found again, and its article suspended.
-            raise BatchUndone from found
-        except RowtideError as error:
-            self._sender.roll_back()
-            raise BatchUndone from error
-        self._prepared = name
+        except _REFUSALS as error:
+            self._undo_after(error)
+        self._mode, self._prepared = None, name
+
+    def _undo_after(self, error: Exception) -> NoReturn:
+        """Roll back what the server has not rolled back itself, and say that the batch is undone if it can go on."""
+        self._mode = None
+        match error:
+            case ConnectionFailed() | AgentReplaced() | BatchUndone():
+                raise error
+            case CallNotHeld():
+                # Rolled back already. On one connection it is found again, and its article suspended.
+                raise BatchUndone from error
+            case _:
+                self._sender.roll_back()
+                raise BatchUndone from error
 
     def give_up(self) -> None:
         """Let what runs in another thread end as soon as it can, at the latest after a wait for a lock."""
@@ -75,7 +112,10 @@ class Stream:
             self._connection.cancel_safe()
 
     def roll_back(self) -> None:
-        """Roll back what is prepared, if anything is."""
+        """Roll back what has begun or is prepared, if anything is."""
+        if self._mode is not None:
+            self._mode = None
+            self._sender.roll_back()
         name, self._prepared = self._prepared, None
         if name is not None:
             self._require(self._sender.end_prepared(name.rolls_back), or_gone=True)
@@ -96,8 +136,7 @@ class Stream:
         """Close the connection; what is not prepared is rolled back."""
         self._sender.close()
 
-    def _run(self, calls: Sequence[Call]) -> None:
-        mode = self._make_mode(self._sender)
+    def _run(self, mode: Mode, calls: Sequence[Call]) -> None:
         for place, call in enumerate(calls):
             if place % _SENT_BETWEEN_LOOKS == 0 and self._is_stopped.is_set():
                 self._sender.roll_back()

@@ -1,0 +1,35 @@
+"""Which delivery the agent of a PostgreSQL subscription gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.distribution.delivery import Delivery
+from rowtide.replication.targets.postgres.conflicts.delivery import ConflictDelivery
+from rowtide.replication.targets.postgres.connecting import closed_on_error
+from rowtide.replication.targets.postgres.delivery import PostgresDelivery
+from rowtide.replication.targets.postgres.streams.delivery import StreamsDelivery
+from rowtide.replication.targets.postgres.streams.recovery import TakenOver, open_agent
+from rowtide.replication.targets.postgres.table_relations import SubscriberTables
+
+
+def open_delivery(subscription: Subscription, articles: Sequence[Article] = ()) -> Delivery:
+    """Connect and take over from any earlier agent. Calls of articles that are not given are sent one by one.
+
+    Raises `ConnectionFailed`, `ReplicationRoleRefused`, `SubscriberUnprepared`, `TriggersUnsent`,
+    `PreparedTransactionsLacking`.
+    """
+    return deliver_over(open_agent(subscription, "distribution"), subscription, articles)
+
+
+def deliver_over(taken: TakenOver, subscription: Subscription, articles: Sequence[Article]) -> Delivery:
+    """Deliver over the connection of an agent that has taken over. Raises as `open_delivery`."""
+    connection, settings = taken.connection, subscription.settings
+    with closed_on_error(connection):
+        if settings.detects_conflicts:
+            return ConflictDelivery(taken, subscription, articles)
+        tables = SubscriberTables.read(connection, articles)
+        kind = PostgresDelivery if settings.streams == 1 else StreamsDelivery
+        return kind(taken, subscription, articles, tables)
