@@ -24,6 +24,9 @@ class RowsRefused(RowtideError):
     reason: str
 
 
+OUTSIDE_REASON = "it is outside of the subscriber's partition"
+
+
 @numbered
 class RowOutsidePartition(RowsRefused):
     """A subscriber wrote a row outside its partition."""
@@ -34,6 +37,11 @@ class RowOutsidePartition(RowsRefused):
         "With --partition-options 2 and 3 a subscriber may write only rows of its partition; "
         "see `rowtide merge conflicts`."
     )
+
+    @classmethod
+    def of(cls, table: str) -> RowOutsidePartition:
+        """Return the error of a table's row."""
+        return cls(table, "RT-8027", OUTSIDE_REASON)
 
 
 @numbered

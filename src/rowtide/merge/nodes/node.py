@@ -214,7 +214,7 @@ class Node(Protocol):
 
     @property
     def tries_together(self) -> bool:
-        """Whether a retry by `write_each` tries all rows together first; else that takes a transaction of its own."""
+        """Whether a retry by `write_each` tries rows together first; else that takes a transaction of its own."""
 
     @property
     def rebuilt(self) -> RebuiltTables:
@@ -341,19 +341,30 @@ class Node(Protocol):
         Raises `RowsRefused` if the database rejects them; the transaction continues.
         """
 
-    def write_together(self, parts: Sequence[tuple[Article, Sequence[Write]]]) -> None:
+    def write_together(
+        self,
+        parts: Sequence[tuple[Article, Sequence[Write]]],
+        *,
+        bounds: Mapping[int, RowFilter] = MappingProxyType({}),
+    ) -> None:
         """Write all rows or none, with deferred constraints and temporary values of unique columns.
 
-        Raises `RowsRefused`, also at the end of the transaction; it cannot continue.
+        `bounds` are the partitions that the rows have to be in, by the article's nickname. Raises `RowsRefused`, also
+        at the end of the transaction; it cannot continue.
         """
 
     def write_each(
-        self, parts: Sequence[tuple[Article, Sequence[Write]]], *, is_retry: bool = False
+        self,
+        parts: Sequence[tuple[Article, Sequence[Write]]],
+        *,
+        bounds: Mapping[int, RowFilter] = MappingProxyType({}),
+        late: Collection[str] | None = None,
     ) -> list[Mapping[str, Refusal]]:
         """Write those rows that the database takes, in the order given; return the others of each part, by rowguid.
 
-        In a retry each row is tried alone, again for as long as others are taken; with `tries_together`, after all
-        were tried as by `write_together`.
+        `bounds` are as in `write_together`. With `late`, these rows are only retried, with all that were refused: each
+        alone, again for as long as others are taken; with `tries_together`, after all were tried as by
+        `write_together`, and each removal with the row that takes its key.
         """
 
     def read_parents(self, link: Link, children: Sequence[str]) -> Mapping[str, str]:
@@ -373,9 +384,6 @@ class Node(Protocol):
 
         Not within a transaction; the log is to be applied before.
         """
-
-    def outside(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:
-        """Return those of the rows that exist and are not in a partition."""
 
     def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
         """Return the distinct lineages of a table's metadata up to a generation, without this node's own changes."""

@@ -24,15 +24,16 @@ def retry_busy(transaction: Callable[[], Result]) -> Result:
     return transaction()
 
 
-def transact_at(node: Node, work: Callable[[], Result]) -> Result:
+def transact_at(node: Node, work: Callable[[], Result], *, is_durable: bool = False) -> Result:
     """Apply the log and run work in a transaction of a node, retried after `NodeBusy`; raise that after the last one.
 
-    The commit is not flushed to disk: progress is stored durably only at the end, and lost changes are sent again.
+    Unless it is durable, the commit is not flushed to disk: progress is stored durably only at the end, and lost
+    changes are sent again.
     """
 
     def apply_and_work() -> Result:
         node.apply_log()
-        with node.transaction(is_durable=False):
+        with node.transaction(is_durable=is_durable):
             return work()
 
     return retry_busy(apply_and_work)

@@ -2,12 +2,14 @@
 
 A change that a node refuses, such as a child whose parent is still to come, is retried after all others, once. If it is
 refused again, it stays listed, and the next synchronisation requests it again; it comes after all others then.
+
+The last batch, the retry and that all has come are one transaction where nothing prevents that: each costs round trips.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
@@ -16,6 +18,7 @@ from rowtide.merge.articles import Article
 from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.nodes.node import Node, Refusal
 from rowtide.merge.nodes.retry import Result, transact_at
+from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.spooling import Spool
 from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Presence
@@ -59,11 +62,15 @@ class Refused:
 
 
 class Attempt(Enum):
-    """How rows are written: `TOGETHER` is all or none, of others the node tells what it refuses."""
+    """How rows are written: `TOGETHER` is all or none, of others the node tells what it refuses.
+
+    `LAST` is `FIRST`, with a `RETRY` of what is refused and of further rows.
+    """
 
     FIRST = auto()
     TOGETHER = auto()
     RETRY = auto()
+    LAST = auto()
 
 
 Part = tuple[Article, Sequence[RowChange]]
@@ -78,16 +85,12 @@ class Received:
     refused: list[Refused] = field(default_factory=list)
 
 
-class OutsideFound(Exception):
-    """Rows that were written are outside of their sender's partition: their transaction is undone, and repeated."""
-
-
 class Receiver(Protocol):
     """Decides what to do with received changes, and writes the result in the caller's transaction."""
 
     @property
-    def outside(self) -> dict[int, set[str]]:
-        """The rows outside of their sender's partition that an attempt has found, by the article's nickname."""
+    def bounds(self) -> Mapping[int, RowFilter]:
+        """The partitions that received rows have to be in, by the article's nickname."""
 
     @property
     def node(self) -> Node: ...
@@ -96,8 +99,8 @@ class Receiver(Protocol):
     def again(self) -> Mapping[int, Sequence[str]]:
         """The rows that are requested once more, by the article's nickname: their changes come last."""
 
-    def receive(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
-        """Write the newer versions of each part.
+    def receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
+        """Write the newer versions of each part; in `Attempt.LAST` rows that come `late` are only retried.
 
         Raises `RowsRefused` where rows are to be told apart by the caller, and in `Attempt.TOGETHER`.
         """
@@ -125,7 +128,10 @@ class Records(Protocol):
 
 @dataclass(slots=True)
 class Transfer:
-    """One direction of a synchronisation; `on_progress` receives the number of changes done."""
+    """One direction of a synchronisation; `on_progress` receives the number of changes done.
+
+    `conclude` stores that all has come, in the last transaction if it can; `is_concluded` tells whether it has.
+    """
 
     receiver: Receiver
     articles: dict[int, Article]
@@ -136,6 +142,8 @@ class Transfer:
     left: list[Refused] = field(default_factory=list)
     """Those of them that the next synchronisation asks for again."""
     records: Records | None = None
+    conclude: Callable[[], None] = lambda: None
+    is_concluded: bool = False
     _waiting: dict[tuple[int, str], Waiting] = field(default_factory=dict)
 
     def run(self, spool: Spool) -> None:
@@ -160,6 +168,7 @@ class Transfer:
         self.left += self.records.refused
 
     def _bring_rows(self, spool: Spool) -> None:
+        last: Part | None = None
         for nickname, changes in spool.batches():
             if self.records is not None:
                 if self.records.collect(nickname, ()):
@@ -171,9 +180,15 @@ class Transfer:
             for change in changes if again else ():
                 if change.rowguid in again:
                     self._wait(article, change)
-            if now:
+            if now and self.records is None:
+                if last is not None:
+                    self._bring(*last)
+                last = article, now
+            elif now:
                 self._bring(article, now)
             self.on_progress(len(changes))
+        if last is not None:
+            self._bring_last(*last)
 
     def _wait(self, article: Article, change: RowChange) -> None:
         key = (article.nickname, change.rowguid)
@@ -194,13 +209,44 @@ class Transfer:
         for refused in received.refused:
             self._wait(article, refused.change)
 
+    def _bring_last(self, article: Article, changes: Sequence[RowChange]) -> None:
+        """Bring the last batch, in one transaction with what waits; if that fails, batch by batch as others."""
+        waiting = list(self._waiting.values())
+        if waiting and not self.receiver.node.tries_together:
+            self._bring(article, changes)
+            return
+        late = frozenset(change.rowguid for _, change in waiting)
+        parts = _by_article([*waiting, *((article, change) for change in changes)])
+        try:
+            self._end(parts, Attempt.LAST, late)
+        except RowsRefused:
+            self._bring(article, changes)
+            return
+        for each in [*(each for each, _ in waiting), *(each.article for each in self.refused)]:
+            self.count(each, Counts(retried=1))
+        self._waiting = {}
+
+    def _end(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> None:
+        """Make the last attempt, and give up what is refused."""
+
+        def work() -> list[Received]:
+            received = self._finish(self.receiver.receive(parts, attempt, late))
+            self.conclude()
+            return received
+
+        received = self._counted(parts, work, is_durable=True)
+        self.refused = [refused for one in received for refused in one.refused]
+        self.is_concluded = True
+
     def _attempt(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
         return self._counted(parts, lambda: self.receiver.receive(parts, attempt))
 
-    def _counted(self, parts: Sequence[Part], work: Callable[[], list[Received]]) -> list[Received]:
+    def _counted(
+        self, parts: Sequence[Part], work: Callable[[], list[Received]], *, is_durable: bool = False
+    ) -> list[Received]:
         began = time.monotonic()
         try:
-            done = transact(self.receiver, work)
+            done = transact(self.receiver, work, is_durable=is_durable)
         finally:
             self.count(parts[0][0], Counts(seconds=time.monotonic() - began))
         for (article, _), received in zip(parts, done, strict=True):
@@ -216,17 +262,15 @@ class Transfer:
         waiting = list(self._waiting.values())
         for article, _ in waiting:
             self.count(article, Counts(retried=1))
-        if not waiting or (not self.receiver.node.tries_together and self._are_taken_together(waiting)):
-            return
-        waiting = self._retry_exchanges(waiting)
+        if waiting and not self.receiver.node.tries_together:
+            waiting = [] if self._are_taken_together(waiting) else self._retry_exchanges(waiting)
         if not waiting:
             return
         parts = _by_article(waiting)
         try:
-            received = self._counted(parts, lambda: self._finish(self.receiver.receive(parts, Attempt.RETRY)))
+            self._end(parts, Attempt.RETRY)
         except RowsRefused:
-            received = self._retry_alone(parts)
-        self.refused = [refused for one in received for refused in one.refused]
+            self.refused = [refused for one in self._retry_alone(parts) for refused in one.refused]
 
     def _finish(self, received: list[Received]) -> list[Received]:
         """Give up what was refused, in the caller's transaction."""
@@ -295,21 +339,14 @@ def _by_article(waiting: Sequence[Waiting]) -> list[Part]:
     return list(parts.values())
 
 
-def transact(receiver: Receiver, work: Callable[[], Result]) -> Result:
-    """Run work at the receiver's node as `transact_at` does, if the session was not replaced.
-
-    Once it is known which rows are outside of the sender's partition, all is repeated without them.
-    """
+def transact(receiver: Receiver, work: Callable[[], Result], *, is_durable: bool = False) -> Result:
+    """Run work at the receiver's node as `transact_at` does, if the session was not replaced."""
 
     def checked() -> Result:
         receiver.check()
         return work()
 
-    receiver.outside.clear()
-    try:
-        return transact_at(receiver.node, checked)
-    except OutsideFound:
-        return transact_at(receiver.node, checked)
+    return transact_at(receiver.node, checked, is_durable=is_durable)
 
 
 def taken(change: RowChange, known: Known | None, origin: int, priority: float | None) -> Write:

@@ -5,7 +5,7 @@ A conflict is resolved once, at the hub, in the transaction that writes the outc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -30,7 +30,7 @@ from rowtide.merge.conflicts.resolution import (
     winner_of,
 )
 from rowtide.merge.conflicts.resolvers import find_resolver
-from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ParentNotThere, PartitionMoved, RowOutsidePartition
+from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ParentNotThere, PartitionMoved
 from rowtide.merge.handlers import ActionOnDataChange, Asked, find_handler
 from rowtide.merge.nodes.node import Refusal
 from rowtide.merge.partitions.filters import RowFilter
@@ -40,7 +40,6 @@ from rowtide.merge.session.directions import instead, overriding, uploaded
 from rowtide.merge.session.exchange import (
     Attempt,
     Counts,
-    OutsideFound,
     Part,
     Received,
     Refused,
@@ -106,20 +105,39 @@ class HubReceiver(NodeReceiver):
             return known
         return replace(known, priority=self.hub_priority)
 
-    def receive(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
+    @property
+    def bounds(self) -> Mapping[int, RowFilter]:
+        return {
+            nickname: each
+            for nickname, each in self.filters.items()
+            if not each.article.partition_options.is_overlapping
+        }
+
+    def receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
         self.seen.clear()
-        if attempt is not Attempt.RETRY:
+        if attempt in (Attempt.FIRST, Attempt.TOGETHER):
             return self._receive(parts, attempt)
         changes = [(article, change) for article, several in parts for change in several]
+        layers = layers_of(changes, self.articles)
+        if len(layers) < 2:
+            return self._receive(parts, attempt, late)
         found = {article.nickname: Received(Counts()) for article, _ in parts}
-        for layer in layers_of(changes, self.articles):
+        if attempt is Attempt.LAST:
+            early = _by_article([each for each in changes if each[1].rowguid not in late])
+            late = set(late)
+            for (article, _), received in zip(early, self._receive(early, Attempt.FIRST), strict=True):
+                found[article.nickname].counts.add(received.counts)
+                late.update(each.change.rowguid for each in received.refused)
+            changes = [each for each in changes if each[1].rowguid in late]
+            layers = layers_of(changes, self.articles)
+        for layer in layers:
             of_layer = _by_article([changes[place] for place in layer])
-            for (article, _), received in zip(of_layer, self._receive(of_layer, attempt), strict=True):
+            for (article, _), received in zip(of_layer, self._receive(of_layer, Attempt.RETRY), strict=True):
                 found[article.nickname].counts.add(received.counts)
                 found[article.nickname].refused.extend(received.refused)
         return [found[article.nickname] for article, _ in parts]
 
-    def _receive(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
+    def _receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
         known, keys = self.read(parts)
         coming = {
             (article.nickname, change.rowguid)
@@ -136,7 +154,6 @@ class HubReceiver(NodeReceiver):
             {
                 **hold_orphans(part, each, said.writes, self.articles),
                 **self._find_moved(part[0], said.writes),
-                **self._find_outside(part[0], said.writes),
             }
             for part, each, said in zip(parts, families, decided, strict=True)
         ]
@@ -147,13 +164,15 @@ class HubReceiver(NodeReceiver):
             for part, each, without in zip(parts, decided, held, strict=True)
         ]
         refused_of: list[dict[str, Refusal]] = [
-            {**without, **refusals} for without, refusals in zip(held, self.write(writes, attempt), strict=True)
+            {**without, **refusals} for without, refusals in zip(held, self.write(writes, attempt, late), strict=True)
         ]
         require_parents(families, writes, refused_of, self.articles)
         received = []
         for part, each, refusals in zip(parts, decided, refused_of, strict=True):
             article = part[0]
             accepted, refused = split(part, refusals)
+            for change in accepted:
+                self.seen.get(article.nickname, {}).pop(change.rowguid, None)
             for conflict in each.conflicts:
                 if conflict.rowguid not in refusals:
                     record(self.node.connection, conflict)
@@ -409,30 +428,10 @@ class HubReceiver(NodeReceiver):
         moved = find_moved(self.filters[article.nickname], updated, present)
         return {rowguid: Refusal(PartitionMoved(article.name, "RT-8040", reason), None) for rowguid, reason in moved}
 
-    def _find_outside(self, article: Article, writes: Sequence[Write]) -> dict[str, Refusal]:
-        """Return the rows that an undone transaction has found outside of the subscriber's partition."""
-        noted = self.outside.get(article.nickname, ())
-        return {
-            write.rowguid: Refusal(_outside(article, write.rowguid), None)
-            for write in writes
-            if write.row is not None and write.rowguid in noted
-        }
-
     def keep_partition(self, article: Article, changes: Sequence[RowChange]) -> None:
-        """Store which rows the subscriber has now; refuse rows that it may not move out of its partition.
-
-        Raises `OutsideFound` the first time, `RowOutsidePartition` for rows that were written again.
-        """
-        live = [change.rowguid for change in changes if change.row is not None]
-        if not article.partition_options.is_overlapping and live:
-            found = self.node.outside(self.filters[article.nickname], live)
-            noted = self.outside.setdefault(article.nickname, set())
-            if not noted.issuperset(found):
-                noted.update(found)
-                raise OutsideFound
-            if found:
-                raise _outside(article, found[0])
-        add_members(self.node.connection, self.source, article, [(rowguid, None) for rowguid in live], FROM_THERE)
+        """Store which rows the subscriber has now."""
+        live = [(change.rowguid, None) for change in changes if change.row is not None]
+        add_members(self.node.connection, self.source, article, live, FROM_THERE)
         gone = [change.rowguid for change in changes if change.row is None]
         remove_members(self.node.connection, self.source, article, gone)
 
@@ -573,10 +572,6 @@ def _by_article(changes: Sequence[tuple[Article, RowChange]]) -> list[Part]:
     for article, change in changes:
         parts.setdefault(article.nickname, (article, []))[1].append(change)
     return list(parts.values())
-
-
-def _outside(article: Article, rowguid: str) -> RowOutsidePartition:
-    return RowOutsidePartition(article.name, "RT-8027", f"{rowguid} is outside of the subscriber's partition")
 
 
 def _is_still_referenced(refused: Refused) -> bool:

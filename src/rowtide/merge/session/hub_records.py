@@ -86,7 +86,7 @@ class HubRecords(HubRecordDecisions):
         if not is_alone:
             raise OutcomeRefused
         if not outcome.is_held:
-            write_outcome(self.receiver.node, record.kind, outcome)
+            write_outcome(self.receiver, record.kind, outcome)
         self.accept([record], [outcome])
         return outcome, []
 

@@ -6,7 +6,7 @@ synchronisation, and the hub's decision comes back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Subscription
@@ -19,6 +19,7 @@ from rowtide.merge.conflicts.records import (
     settle_failures,
 )
 from rowtide.merge.nodes.node import Node, Refusal
+from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.progress import drop_retries, put_retry
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, alike, count_writes, taken_alike
@@ -45,11 +46,15 @@ class NodeReceiver:
     asking: set[tuple[int, str]] = field(init=False)
     locked: set[tuple[int, str]] = field(default_factory=set)
     seen: dict[int, dict[str, Known | None]] = field(default_factory=dict)
-    outside: dict[int, set[str]] = field(default_factory=dict)
     hub_priority: float = PUBLISHER_PRIORITY
 
     def __post_init__(self) -> None:
         self.asking = {(nickname, rowguid) for nickname, listed in self.again.items() for rowguid in listed}
+
+    @property
+    def bounds(self) -> Mapping[int, RowFilter]:
+        """See `Receiver`."""
+        return {}
 
     @property
     def has_refused(self) -> bool:
@@ -95,12 +100,18 @@ class NodeReceiver:
             settle_failures(self.node.connection, article, done)
             self.asking.difference_update((article.nickname, rowguid) for rowguid in done)
 
-    def write(self, parts: Sequence[tuple[Article, Sequence[Write]]], attempt: Attempt) -> list[Mapping[str, Refusal]]:
+    def write(
+        self, parts: Sequence[tuple[Article, Sequence[Write]]], attempt: Attempt, late: Set[str] = frozenset()
+    ) -> list[Mapping[str, Refusal]]:
         """Write rows; return those of each part that the node refuses. Raises `RowsRefused`."""
         if attempt is Attempt.TOGETHER:
-            self.node.write_together(parts)
+            self.node.write_together(parts, bounds=self.bounds)
             return [{} for _ in parts]
-        return self.node.write_each(parts, is_retry=attempt is Attempt.RETRY)
+        if attempt is Attempt.FIRST:
+            return self.node.write_each(parts, bounds=self.bounds)
+        if attempt is Attempt.RETRY:
+            late = {write.rowguid for _, writes in parts for write in writes}
+        return self.node.write_each(parts, bounds=self.bounds, late=late)
 
     def ask_again(self, refused: Refused, known: Known | None) -> None:
         """Record a refused change as failed, and request the row again in the next synchronisation."""
@@ -164,7 +175,7 @@ class SubscriberReceiver(NodeReceiver):
     staying: set[str] = field(default_factory=set)
     repeats: bool = False
 
-    def receive(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
+    def receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
         self.seen.clear()
         known = self.read_known(rowguids_of(parts))
         writes: list[tuple[Article, list[Write]]] = []
@@ -175,7 +186,7 @@ class SubscriberReceiver(NodeReceiver):
             ]
             writes.append((article, taken))
         received = []
-        for part, (_, taken), refusals in zip(parts, writes, self.write(writes, attempt), strict=True):
+        for part, (_, taken), refusals in zip(parts, writes, self.write(writes, attempt, late), strict=True):
             accepted, refused = split(part, refusals)
             self.forget_retries(part[0], accepted)
             written = [write for write in taken if write.rowguid not in refusals]

@@ -11,7 +11,7 @@ from typing import Protocol
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictRecord
 from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, RowsRefused
-from rowtide.merge.nodes.node import Node, Refusal
+from rowtide.merge.nodes.node import Refusal
 from rowtide.merge.partitions.links import RecordType
 from rowtide.merge.session.exchange import Counts, Receiver, Refused, transact
 from rowtide.merge.session.logical_records import LogicalRecord, group
@@ -250,7 +250,7 @@ class RecordTransfer:
                 raise _RecordsRefused(refusing)
             parts = [part for kind in kinds for part in _parts(kind, [outcome.writes for outcome in listed])]
             if parts:
-                self.receiver.node.write_together(parts)
+                self.receiver.node.write_together(parts, bounds=self.receiver.bounds)
         else:
             self._require_taken(kinds, listed)
         self.handling.accept(records, listed)
@@ -289,7 +289,8 @@ class RecordTransfer:
         refused: dict[int, list[RowRefused]] = {}
         for kind in kinds:
             for parts in _steps(kind, outcomes):
-                for (article, _), refusals in zip(parts, self.receiver.node.write_each(parts), strict=True):
+                written = self.receiver.node.write_each(parts, bounds=self.receiver.bounds)
+                for (article, _), refusals in zip(parts, written, strict=True):
                     for rowguid, refusal in refusals.items():
                         place = places[article.nickname, rowguid]
                         refused.setdefault(place, []).append(RowRefused(article, rowguid, refusal))
@@ -316,10 +317,11 @@ class _RecordsRefused(Exception):
         self.rows = rows
 
 
-def write_outcome(node: Node, kind: RecordType, outcome: Outcome) -> None:
+def write_outcome(receiver: Receiver, kind: RecordType, outcome: Outcome) -> None:
     """Write the outcome of one record, in the caller's transaction. Raises `OutcomeRefused`."""
-    if any(refusals for parts in _steps(kind, [outcome]) for refusals in node.write_each(parts)):
-        raise OutcomeRefused
+    for parts in _steps(kind, [outcome]):
+        if any(receiver.node.write_each(parts, bounds=receiver.bounds)):
+            raise OutcomeRefused
 
 
 def _steps(kind: RecordType, outcomes: Sequence[Outcome]) -> Iterator[list[tuple[Article, list[Write]]]]:

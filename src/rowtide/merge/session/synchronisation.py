@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from rowtide.merge.articles import Article, ExchangeType, Subscription, Waiting
 from rowtide.merge.conflicts.records import record, settle_failures
@@ -204,7 +205,8 @@ def _upload(
         _keep_bases(subscriber, pairing, outgoing)
         spool.bridges = carried
         records = hub_records(subscriber, receiver, replace(pairing, articles=tuple(received)), spool)
-        _transfer(spool, receiver, received, phase, tell, records)
+        store = partial(_put_received, receiver, generation, source)
+        is_concluded = _transfer(spool, receiver, received, phase, tell, records, store)
     while records is not None and records.wants_more:
         asked = records.request()
         with _read(subscriber, sent, generation, pairing.hub, asked, {}, watch=hashes.add) as (
@@ -218,8 +220,8 @@ def _upload(
     if records is not None and records.wanted:
         with _in_session(hub, pairing.at_hub):
             records.request_later()
-    if generation != pairing.at_hub.received or spool.changes:
-        _advance(receiver, received=generation, source=source)
+    if not is_concluded and (generation != pairing.at_hub.received or spool.changes):
+        _advance(receiver, partial(_put_received, receiver, generation, source))
     receiver.conclude()
     if generation != pairing.at_subscriber.sent:
         with _in_session(subscriber, pairing.at_subscriber):
@@ -256,9 +258,10 @@ def _download(
         marks = outgoing.marks
         _mark(hub, pairing, marks, generation)
         records = SubscriberRecords(receiver, uploaded.generation)
-        _transfer(spool, receiver, pairing.there, phase, _counting(on_progress, "download"), records)
-    if generation != pairing.at_subscriber.received or spool.changes:
-        _advance(receiver, received=generation, source=pairing.hub)
+        tell, store = _counting(on_progress, "download"), partial(_put_received, receiver, generation, pairing.hub)
+        is_concluded = _transfer(spool, receiver, pairing.there, phase, tell, records, store)
+    if not is_concluded and (generation != pairing.at_subscriber.received or spool.changes):
+        _advance(receiver, store)
     returned = {nickname: [rowguid for rowguid, _ in each.relinked] for nickname, each in marks.items()}
     return Downloaded(generation, _gone(marks, receiver, phase.refusals), returned, receiver)
 
@@ -322,8 +325,12 @@ def _transfer(
     phase: Phase,
     on_progress: Callable[[int, int], None],
     handling: RecordReceiver | None,
-) -> None:
-    """Transfer a spool to a node, and add to the phase's result; `handling` is for logical records."""
+    conclude: Callable[[], None] = lambda: None,
+) -> bool:
+    """Transfer a spool to a node, and add to the phase's result; `handling` is for logical records.
+
+    Return whether `conclude` was done, in the last transaction.
+    """
     began = time.monotonic()
     done = 0
 
@@ -332,7 +339,8 @@ def _transfer(
         done += changes
         on_progress(done, spool.changes)
 
-    transfer = Transfer(receiver, {article.nickname: article for article in articles}, tell, phase.articles)
+    known = {article.nickname: article for article in articles}
+    transfer = Transfer(receiver, known, tell, phase.articles, conclude=conclude)
     kinds = find_record_types(articles)
     if kinds and handling is not None:
         transfer.records = RecordTransfer(kinds, receiver, handling, transfer.count)
@@ -340,6 +348,7 @@ def _transfer(
     phase.refused += transfer.left
     phase.refusals += transfer.refused
     phase.seconds += time.monotonic() - began
+    return transfer.is_concluded
 
 
 def _keep_bases(subscriber: Node, pairing: Pairing, outgoing: Outgoing) -> None:
@@ -373,12 +382,17 @@ def _counting(on_progress: Progress, phase: str) -> Callable[[int, int], None]:
     return lambda done, all_: on_progress(phase, done, all_)
 
 
-def _advance(receiver: HubReceiver | SubscriberReceiver, *, received: int, source: int) -> None:
+def _advance(receiver: HubReceiver | SubscriberReceiver, store: Callable[[], None]) -> None:
     """Store that a generation was received completely; this commit also flushes everything received before it."""
     with receiver.node.transaction():
         receiver.check()
-        set_subscription(receiver.node.connection, receiver.subscription.subid, recgen=received)
-        put_received(receiver.node.connection, source, received)
+        store()
+
+
+def _put_received(receiver: HubReceiver | SubscriberReceiver, generation: int, source: int) -> None:
+    """Store that a generation was received completely, in the caller's transaction."""
+    set_subscription(receiver.node.connection, receiver.subscription.subid, recgen=generation)
+    put_received(receiver.node.connection, source, generation)
 
 
 def _part(

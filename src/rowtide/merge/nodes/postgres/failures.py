@@ -9,9 +9,9 @@ from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_
 from rowtide.merge.articles import Subscription
 from rowtide.merge.definitions import SCHEMA, subscriptions
 from rowtide.merge.errors.nodes import NodeBusy, SessionReplaced
-from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
+from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
+from rowtide.merge.nodes.postgres.refused_rows import NO_RIGHT, OF_ROWS, OUTSIDE
 from rowtide.merge.nodes.postgres.sending import UNKNOWN_LINES
-from rowtide.merge.nodes.postgres.writing import NO_RIGHT, OF_ROWS
 
 _BUSY = ("40001", "40P01", "55P03")
 """SQLSTATEs of conflicts with other sessions."""
@@ -34,6 +34,8 @@ def failure(error: Exception, subject: str, node: str) -> Exception:
         return SessionReplaced(error.diag.message_primary or "")
     if state == UNKNOWN_LINES:
         return UnexpectedLines()
+    if state == OUTSIDE:
+        return RowOutsidePartition.of(subject)
     if state in _BUSY or error.diag.schema_name == SCHEMA:
         # What is known of a row was removed before it is inserted: another has inserted it since.
         return NodeBusy(node, reason)

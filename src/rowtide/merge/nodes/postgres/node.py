@@ -25,7 +25,7 @@ from rowtide.merge.articles import Article, Subscription
 from rowtide.merge.catalogue import list_merged, read_nickname, read_purged, select_articles
 from rowtide.merge.definitions import SCHEMA, articles, genhistory, replinfo, subscriptions
 from rowtide.merge.errors.nodes import NodeBusy
-from rowtide.merge.errors.rows import RowsRefused
+from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.node import Refusal, Request
 from rowtide.merge.nodes.postgres import links, row_metadata, rows
 from rowtide.merge.nodes.postgres.apply import (
@@ -52,14 +52,13 @@ from rowtide.merge.nodes.postgres.identity import bounding, numbering_request
 from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
 from rowtide.merge.nodes.postgres.rebuilt_tables import PostgresRebuiltTables
+from rowtide.merge.nodes.postgres.refused_rows import INVALID, LOCKED, OUTSIDE, REFUSED
 from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, uuid_array
 from rowtide.merge.nodes.postgres.sending import APPLYING, Closing, PostgresSending, apply_alone
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG
 from rowtide.merge.nodes.postgres.tables import PostgresTables
 from rowtide.merge.nodes.postgres.triggers import AGENT_SETTING
 from rowtide.merge.nodes.postgres.writing import (
-    LOCKED,
-    REFUSED,
     Staged,
     StoredTable,
     fill,
@@ -68,6 +67,7 @@ from rowtide.merge.nodes.postgres.writing import (
     log_update,
     make_staging,
     read_table,
+    require_inside,
     require_sendable,
     stage,
     table_requests,
@@ -458,15 +458,26 @@ class PostgresNode:
                 self._session.execute("rollback to savepoint rowtide_rows")
                 raise
 
-    def write_together(self, parts: Sequence[tuple[Article, Sequence[Write]]]) -> None:
+    def write_together(
+        self,
+        parts: Sequence[tuple[Article, Sequence[Write]]],
+        *,
+        bounds: Mapping[int, RowFilter] = MappingProxyType({}),
+    ) -> None:
         self.defer_constraints()
         with self._refusing(parts[0][0].name):
-            for staged in self._stage([(article, writes) for article, writes in parts if writes]):
-                write(self._session, staged, is_deferred=True)
+            staged = self._stage([(article, writes) for article, writes in parts if writes], bounds)
+            for each in staged:
+                write(self._session, each, is_deferred=True)
+            require_inside(self._session, staged)
             self._session.flush()
 
     def write_each(
-        self, parts: Sequence[tuple[Article, Sequence[Write]]], *, is_retry: bool = False
+        self,
+        parts: Sequence[tuple[Article, Sequence[Write]]],
+        *,
+        bounds: Mapping[int, RowFilter] = MappingProxyType({}),
+        late: Collection[str] | None = None,
     ) -> list[Mapping[str, Refusal]]:
         unsendable = [self._find_unsendable(article, writes) for article, writes in parts]
         left = [
@@ -474,7 +485,7 @@ class PostgresNode:
             for (article, writes), without in zip(parts, unsendable, strict=True)
         ]
         filled = [(article, writes) for article, writes in left if writes]
-        refused = dict(self._write_each(filled, is_retry=is_retry)) if filled else {}
+        refused = dict(self._write_each(filled, bounds, late)) if filled else {}
         return [
             without | refused.get(article.nickname, {}) for (article, _), without in zip(parts, unsendable, strict=True)
         ]
@@ -492,28 +503,56 @@ class PostgresNode:
         return found
 
     def _write_each(
-        self, parts: Sequence[tuple[Article, Sequence[Write]]], *, is_retry: bool
+        self,
+        parts: Sequence[tuple[Article, Sequence[Write]]],
+        bounds: Mapping[int, RowFilter],
+        late: Collection[str] | None,
     ) -> Iterator[tuple[int, dict[str, Refusal]]]:
         """Yield the rows of each article that are refused."""
         with self._refusing(parts[0][0].name):
-            staged = self._stage(parts)
-            write_each(self._session, staged, is_retry=is_retry)
-            listed, *holders = self._session.read(
-                (f"select * from {REFUSED}", None),
-                *((holders_query(article), None) for article, _ in parts),
-                texts=True,
-            )
+            try:
+                staged, (listed, *holders) = self._write_staged(parts, bounds, late, is_tolerant=bool(late))
+            except (psycopg.DataError, psycopg.IntegrityError):
+                # While it was staged: a type does not take a value.
+                self._prepared.clear()
+                self._session.put("rollback to savepoint rowtide_stage")
+                staged, (listed, *holders) = self._write_staged(parts, bounds, late, is_tolerant=True)
         holding = {int(place): rowguid for rows in holders for place, rowguid in rows}
         said = {int(place): (state, message) for place, state, message in listed}
         for part in staged:
             found: dict[str, Refusal] = {}
             for place in sorted(set(said).intersection(range(part.first, part.first + len(part.writes)))):
-                error = RowsRefused(part.article.name, *said[place])
+                state, message = said[place]
+                name = part.article.name
+                error = RowOutsidePartition.of(name) if state == OUTSIDE else RowsRefused(name, state, message)
                 rowguid = part.writes[place - part.first].rowguid
                 found[rowguid] = Refusal(error, holding.get(place), is_locked=error.code == LOCKED)
             yield part.article.nickname, found
 
-    def _stage(self, parts: Sequence[tuple[Article, Sequence[Write]]]) -> list[Staged]:
+    def _write_staged(
+        self,
+        parts: Sequence[tuple[Article, Sequence[Write]]],
+        bounds: Mapping[int, RowFilter],
+        late: Collection[str] | None,
+        *,
+        is_tolerant: bool,
+    ) -> tuple[list[Staged], list[list[tuple[Any, ...]]]]:
+        """Return what is refused, and for each part the rows that have the primary keys of refused ones."""
+        self._session.put("savepoint rowtide_stage")
+        staged = self._stage(parts, bounds, is_tolerant=is_tolerant)
+        self._session.put("release savepoint rowtide_stage")
+        write_each(self._session, staged, late)
+        listed = f"select * from {REFUSED}{f' union all select * from {INVALID}' if is_tolerant else ''}"
+        holders = ((holders_query(article), None) for article, _ in parts)
+        return staged, self._session.read((listed, None), *holders, texts=True)
+
+    def _stage(
+        self,
+        parts: Sequence[tuple[Article, Sequence[Write]]],
+        bounds: Mapping[int, RowFilter] = MappingProxyType({}),
+        *,
+        is_tolerant: bool = False,
+    ) -> list[Staged]:
         staged, first = [], 0
         if self._stamp is None:
             self._stamp = int(self._read("select pg_current_xact_id()", [])[0][0])
@@ -524,8 +563,11 @@ class PostgresNode:
             if article.nickname not in self._prepared:
                 make_staging(self._session, article)
                 self._prepared.add(article.nickname)
-            staged.append(Staged(article, self._stored[article.nickname], writes, first))
-            stage(self._session, staged[-1], self._stamp)
+            bound = bounds.get(article.nickname)
+            staged.append(Staged(article, self._stored[article.nickname], writes, first, bound))
+            if is_tolerant and not first:
+                self._session.put(f"delete from {INVALID}")
+            stage(self._session, staged[-1], self._stamp, is_tolerant=is_tolerant)
             first += len(writes)
         return staged
 
@@ -548,9 +590,6 @@ class PostgresNode:
     def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
         is_later = window_since(self._generations, since)("stamp")
         return links.read_buried(self._session, article.nickname, is_later, source)
-
-    def outside(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:
-        return rows.outside(self._session, row_filter, rowguids)
 
     def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
         return row_metadata.lineages(self._session, nickname, self._snapshot_of(generation))

@@ -10,11 +10,9 @@ import psycopg
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.postgres.row_metadata import FILTERING, ROWGUIDS, escaped, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.row_metadata import ROWGUIDS, escaped, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.sequences import find_sequences, next_values
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
-from rowtide.merge.partitions.belonging import ROW, belongs
-from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row
 
 
@@ -63,15 +61,6 @@ def find_key_holder(session: BatchingConnection, article: Article, row: Row) -> 
     except psycopg.DataError:
         return None  # what the type does not have, no row has
     return found[0][0] if found else None
-
-
-def outside(session: BatchingConnection, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:
-    """See `Node.outside`."""
-    listed = f"{ROWGUID} = any(%s::uuid[]) and not "
-    query = f"select {ROWGUID} from {escaped(table_of(row_filter.article))} as {ROW} where {listed}"
-    # What the user wrote is no place for parameters of ours: a percent sign in it is itself.
-    condition = escaped(belongs(row_filter, FILTERING))
-    return [row[0] for row in _read(session, query + condition, [uuid_array(rowguids)])]
 
 
 def of_rowguids(sql_text: str) -> str:

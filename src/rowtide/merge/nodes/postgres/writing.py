@@ -1,8 +1,7 @@
 """Write received rows and their metadata to PostgreSQL tables.
 
 Rows travel as arrays of texts to temporary tables with the columns' own types, so that each value is parsed by its
-type; then one block on the server writes them by one statement per operation. If the database refuses that, the block
-halves the rows until it has found those that are to blame, and writes the others.
+type; then one block on the server writes them by one statement per operation, and finds those that are refused.
 """
 
 from __future__ import annotations
@@ -20,13 +19,24 @@ from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.copy_text import write_row
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.definitions import SCHEMA
+from rowtide.merge.errors.rows import OUTSIDE_REASON
 from rowtide.merge.nodes.postgres.key_moves import Referrer, moves_of_staged, read_referrers, referrers_request
-from rowtide.merge.nodes.postgres.row_metadata import escaped, table_of, uuid_array
+from rowtide.merge.nodes.postgres.refused_rows import (
+    INVALID,
+    OUTSIDE,
+    REFUSED,
+    WITHIN,
+    finding_refused,
+    in_retry,
+    retrying,
+)
+from rowtide.merge.nodes.postgres.row_metadata import FILTERING, escaped, table_of, uuid_array
 from rowtide.merge.nodes.postgres.sequences import advances, sequences_request
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
 from rowtide.merge.nodes.unique_swap import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, untyped_places
+from rowtide.merge.partitions.belonging import ROW, belongs
+from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.apply import Logged
 from rowtide.merge.versions.changes import Row, Write, number_alike
 
@@ -47,14 +57,6 @@ _ORDINAL = "rowtide_ordinal"
 """The place of a row among those that a statement brings, from 1."""
 _BETWEEN, _NULL = "\x1f", "\x02"
 """What separates the texts of a row in its checksum, and what stands there for NULL."""
-REFUSED = "rowtide_refused"
-"""The temporary table of the rows that the database refused, by their place."""
-OF_ROWS = ("22", "23", "42", "44", "0A", "P0", "38")
-"""SQLSTATE classes of errors about a row: its values, constraints, a user's trigger."""
-NO_RIGHT = "42501"
-"""Of the same class as errors about a row, but about the role."""
-LOCKED = "55P03"
-"""SQLSTATE of a row that another transaction has locked for too long."""
 _ZERO = "a text has a character 0"
 _PATIENCE = "1s"
 """How long a lock is waited for first; then only for a moment."""
@@ -62,13 +64,16 @@ _PATIENCE = "1s"
 
 @dataclass(frozen=True, slots=True)
 class StoredColumn:
-    """A column as the server has it: `base_type` is its type without a length; `is_given`: an update may not set it.
+    """A column as the server has it: `base_type` is its type without a length, `full_type` with it.
+
+    `is_given`: an update may not set it.
 
     `is_cast`: a text becomes the type by a function of its own, which does not take all that the type's input takes.
     """
 
     name: str
     base_type: str
+    full_type: str
     is_given: bool
     is_cast: bool
 
@@ -88,12 +93,16 @@ class StoredTable:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Writes of an article, the first of which has a place among all that are written together."""
+    """Writes of an article, the first of which has a place among all that are written together.
+
+    `bound` is the partition that the rows have to be in, if any.
+    """
 
     article: Article
     table: StoredTable
     writes: Sequence[Write]
     first: int
+    bound: RowFilter | None = None
 
 
 def table_requests(article: Article) -> tuple[tuple[str, Sequence[object]], ...]:
@@ -103,7 +112,8 @@ def table_requests(article: Article) -> tuple[tuple[str, Sequence[object]], ...]
 
 def _columns_request(article: Article) -> tuple[str, Sequence[object]]:
     listed = (
-        "select attname::text, format_type(atttypid, -1), attidentity = 'a', exists (select from pg_cast "
+        "select attname::text, format_type(atttypid, -1), format_type(atttypid, atttypmod), attidentity = 'a', "
+        "exists (select from pg_cast "
         "where castsource = 'text'::regtype and casttarget = atttypid and castmethod = 'f') from pg_attribute "
         "where attrelid = %s::regclass and attnum > 0 and not attisdropped"
     )
@@ -118,7 +128,8 @@ def read_table(
 ) -> StoredTable:
     """Return an article's table from the rows of `table_requests`, as texts."""
     found = {
-        name: StoredColumn(name, base, is_given == "t", is_cast == "t") for name, base, is_given, is_cast in columns
+        name: StoredColumn(name, base, full, is_given == "t", is_cast == "t")
+        for name, base, full, is_given, is_cast in columns
     }
     listed = [found[column.name] for column in article.columns]
     return StoredTable(listed, dict(sequences), read_referrers(referrers))
@@ -141,14 +152,17 @@ def make_staging(session: BatchingConnection, article: Article) -> None:
         f"create or replace temporary view {_staging(article)} as "
         f"select * from {_rows(article)} join {_known(article)} using (rowtide_number)"
     )
-    session.put(
-        f"create temporary table if not exists {REFUSED} (rowtide_place integer, state text, message text) "
-        "on commit delete rows"
-    )
+    for table in (REFUSED, INVALID):
+        session.put(
+            f"create temporary table if not exists {table} (rowtide_place integer, state text, message text) "
+            "on commit delete rows"
+        )
 
 
-def stage(session: BatchingConnection, staged: Staged, stamp: int) -> None:
+def stage(session: BatchingConnection, staged: Staged, stamp: int, *, is_tolerant: bool = False) -> None:
     """Send rows with their metadata to the staging tables, in the caller's transaction, in place of what was there.
+
+    With `is_tolerant`, rows with values that their columns' types do not take are listed in `INVALID` instead.
 
     Raises `ValueError` for a text that no server takes.
     """
@@ -169,15 +183,21 @@ def stage(session: BatchingConnection, staged: Staged, stamp: int) -> None:
     known = [(number, *_metadata(article, one, stamp)) for number, one in enumerate(firsts)]
     described = [array_of(map(_text, column)) for column in zip(*known, strict=True)]
     own = {f"v{place}": column.parse(f"v{place}") for place, column in enumerate(staged.table.columns)}
+    place = f"{staged.first - 1} + {_ORDINAL}"
     others = {
-        "rowtide_place": f"{staged.first - 1} + {_ORDINAL}",
+        "rowtide_place": place,
         "rowtide_number": number,
         "rowtide_sent": _digest_of([(name, name) for name in own]),
     }
     session.put(f"delete from {_rows(article)}")
     session.put(f"delete from {_known(article)}")
     unread = () if len(firsts) == 1 else ("number",)
-    session.put(_insertion(_rows(article), parsed | own, others, unread), rows)
+    condition = ""
+    if is_tolerant:
+        values_of = rows[1 : 1 + width]
+        session.put(_finding_invalid(staged.table.columns, place), values_of)
+        condition = f" where {place} not in (select rowtide_place from {INVALID})"
+    session.put(_insertion(_rows(article), parsed | own, others, unread) + condition, rows)
     session.put(_insertion(_known(article), {name: f"{name}::{kind}" for name, kind in _METADATA.items()}), described)
 
 
@@ -207,8 +227,8 @@ def _read_columns(session: psycopg.Connection[tuple[Any, ...]], article: Article
     query, parameters = _columns_request(article)
     flags = {True: "t", False: "f"}
     return [
-        (name, base, flags[is_given], flags[is_cast])
-        for name, base, is_given, is_cast in session.execute(sql.SQL(query), parameters)
+        (name, base, full, flags[is_given], flags[is_cast])
+        for name, base, full, is_given, is_cast in session.execute(sql.SQL(query), parameters)
     ]
 
 
@@ -259,22 +279,30 @@ def write(session: BatchingConnection, staged: Staged, *, is_deferred: bool = Fa
         session.put(statement)
 
 
-def write_each(session: BatchingConnection, parts: Sequence[Staged], *, is_retry: bool) -> None:
+def require_inside(session: BatchingConnection, parts: Sequence[Staged]) -> None:
+    """Let the transaction fail if rows that it has written are outside of their bound."""
+    for bounding in _bounding(parts, "true"):
+        session.put(f"do {quote_body(f'begin {bounding}; end')}")
+
+
+def write_each(session: BatchingConnection, parts: Sequence[Staged], late: Collection[str] | None) -> None:
     """Write those of the staged rows that the database takes, and list the others in `REFUSED`.
 
-    In a retry, all are tried together first, with deferred constraints and temporary values of unique columns, then
-    each for itself, again while others were taken.
+    With `late`, these rows are only retried, with those that are refused; see `retrying`.
     """
-    count = sum(len(part.writes) for part in parts)
-    within = "rowtide_place between rowtide_low and rowtide_high"
-    statements = [_in_block(statement) for part in parts for statement in _statements(part, within)]
-    if is_retry:
-        moves = [each for part in parts for each in _moves(part, within)]
-        temporary = [each for part in parts for each in _temporary(part, within)]
-        statements = ["set constraints all deferred", *moves, *temporary, *statements]
+    statements = [_in_block(statement) for part in parts for statement in _statements(part, WITHIN)]
+    statements += _bounding(parts, WITHIN)
+    rowguids = [one.rowguid for part in parts for one in part.writes]
+    if late is None:
+        block = finding_refused(statements, range(len(rowguids)))
+    else:
+        waiting = [place for place, rowguid in enumerate(rowguids) if rowguid in late]
+        early = sorted(set(range(len(rowguids))).difference(waiting))
+        retry = retrying(waiting, list(_exchanges(parts)))
+        block = finding_refused([_in_retry(parts), *statements], early, retry)
     session.put(f"delete from {REFUSED}")
     session.put(f"set local lock_timeout = '{_PATIENCE}'")
-    session.put(f"do {quote_body(_block(statements, count, is_retry=is_retry))}")
+    session.put(f"do {quote_body(block)}")
     session.put("set local lock_timeout = 0")
 
 
@@ -284,51 +312,46 @@ def _in_block(statement: str) -> str:
 
 def holders_query(article: Article) -> str:
     """Return the query of the rows that have the primary keys of refused rows: the place of each, and their rowguid."""
-    places = {column.name: place for place, column in enumerate(article.columns)}
-    same = " and ".join(f"t.{quote(column.name)} = i.v{places[column.name]}" for column in article.key_columns)
     return (
         f"select i.rowtide_place, t.{ROWGUID} from {REFUSED} r join {_rows(article)} i using (rowtide_place) "
-        f"join {table_of(article)} t on {same} where t.{ROWGUID} <> i.rowtide_guid"
+        f"join {table_of(article)} t on {_has_key_of_staged(article)} where t.{ROWGUID} <> i.rowtide_guid"
     )
 
 
-def _block(statements: Sequence[str], count: int, *, is_retry: bool) -> str:
-    """Return the block that runs statements for a range of places, halves it where they fail, and lists the rest."""
-    classes = ", ".join(map(quote_literal, OF_ROWS))
-    is_of_rows = f"(left(rowtide_state, 2) in ({classes}) and rowtide_state <> '{NO_RIGHT}')"
-    ours = f"rowtide_schema is distinct from {quote_literal(SCHEMA)}"
-    split = (
-        "rowtide_lows := rowtide_lows || array(select n from generate_series(rowtide_high, rowtide_low, -1) n); "
-        "rowtide_highs := rowtide_highs || array(select n from generate_series(rowtide_high, rowtide_low, -1) n); "
-        if is_retry
-        else "rowtide_middle := (rowtide_low + rowtide_high) / 2; "
-        "rowtide_lows := rowtide_lows || array[rowtide_middle + 1, rowtide_low]; "
-        "rowtide_highs := rowtide_highs || array[rowtide_high, rowtide_middle]; "
-    )
-    again = (
-        "if cardinality(rowtide_lows) = 0 and rowtide_taken then rowtide_taken := false; "
-        f"rowtide_lows := array(select rowtide_place from {REFUSED} order by 1 desc); rowtide_highs := rowtide_lows; "
-        f"delete from {REFUSED}; end if; "
-    )
-    return (
-        f"declare rowtide_lows int[] := array[0]; rowtide_highs int[] := array[{count - 1}]; rowtide_low int; "
-        "rowtide_high int; rowtide_middle int; rowtide_state text; rowtide_message text; rowtide_schema text; "
-        "rowtide_taken boolean := false; begin "
-        "while cardinality(rowtide_lows) > 0 loop "
-        "rowtide_low := rowtide_lows[cardinality(rowtide_lows)]; "
-        "rowtide_high := rowtide_highs[cardinality(rowtide_highs)]; "
-        "rowtide_lows := rowtide_lows[1:cardinality(rowtide_lows) - 1]; "
-        "rowtide_highs := rowtide_highs[1:cardinality(rowtide_highs) - 1]; "
-        f"begin {'; '.join(statements)}; set constraints all immediate; rowtide_taken := true; "
-        "exception when others then "
-        "get stacked diagnostics rowtide_state = returned_sqlstate, rowtide_message = message_text, "
-        "rowtide_schema = schema_name; "
-        f"if rowtide_state = '{LOCKED}' then perform set_config('lock_timeout', '50ms', true); "
-        f"elsif not ({is_of_rows} and {ours}) then raise; end if; "
-        f"if rowtide_low < rowtide_high then {split}"
-        f"else insert into {REFUSED} values (rowtide_low, rowtide_state, rowtide_message); end if; "
-        f"end; {again if is_retry else ''}end loop; end"
-    )
+def _has_key_of_staged(article: Article) -> str:
+    """Return the condition that a row `t` of the table has the primary key of a staged one, `i`."""
+    places = {column.name: place for place, column in enumerate(article.columns)}
+    return " and ".join(f"t.{quote(column.name)} = i.v{places[column.name]}" for column in article.key_columns)
+
+
+def _in_retry(parts: Sequence[Staged]) -> str:
+    """Return the statement of a block that prepares a retry of staged rows."""
+    moves = [each for part in parts for each in (*_moves(part, WITHIN), *_temporary(part, WITHIN))]
+    return in_retry(["set constraints all deferred", *moves])
+
+
+def _exchanges(parts: Sequence[Staged]) -> Iterator[str]:
+    """Yield the queries of staged removals of rows whose keys others take: the places of both."""
+    for staged in parts:
+        if {True, False} <= {one.row is None for one in staged.writes}:
+            staging = _staging(staged.article)
+            yield (
+                f"select d.rowtide_place, i.rowtide_place from {staging} i "
+                f"join {table_of(staged.article)} t on {_has_key_of_staged(staged.article)} "
+                f"join {staging} d on d.rowtide_guid = t.{ROWGUID} where d.rowtide_gone and not i.rowtide_gone"
+            )
+
+
+def _bounding(parts: Sequence[Staged], within: str) -> Iterator[str]:
+    """Yield the statements of a block that fail if staged rows, once written, are outside of their bound."""
+    for staged in parts:
+        if staged.bound is not None and any(one.row is not None for one in staged.writes):
+            written = _those(staged.article, f"not rowtide_gone and {within}")
+            outside = f"{ROW}.{written} and not {belongs(staged.bound, FILTERING)}"
+            yield (
+                f"if exists (select from {table_of(staged.article)} as {ROW} where {outside}) "
+                f"then raise exception using errcode = '{OUTSIDE}', message = {quote_literal(OUTSIDE_REASON)}; end if"
+            )
 
 
 def _moves(staged: Staged, within: str) -> Iterator[str]:
@@ -424,6 +447,20 @@ def _insertion(
     return (
         f"insert into {table} ({', '.join([*parsed, *others])}) select {', '.join([*values, *others.values()])} "
         f"from unnest({arrays}) with ordinality u ({', '.join([*names, _ORDINAL])})"
+    )
+
+
+def _finding_invalid(columns: Sequence[StoredColumn], place: str) -> str:
+    """Return the statement that lists rows in `INVALID`, from arrays of texts, one per column."""
+    names = [f"v{number}" for number in range(len(columns))]
+    types = (escaped(quote_literal(column.full_type)) for column in columns)
+    pairs = ", ".join(f"({name}, {type_})" for name, type_ in zip(names, types, strict=True))
+    return (
+        f"insert into {INVALID} select {place}, e.state, e.message "
+        f"from unnest({', '.join('%s::text[]' for _ in names)}) with ordinality u ({', '.join([*names, _ORDINAL])}) "
+        f"cross join lateral (select i.sql_error_code, i.message from (values {pairs}) c (value, kind) "
+        "cross join lateral pg_input_error_info(c.value, c.kind) i where i.message is not null limit 1) "
+        "e (state, message)"
     )
 
 

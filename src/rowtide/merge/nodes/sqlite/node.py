@@ -25,7 +25,7 @@ from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged
 from rowtide.merge.errors.nodes import HandlerFailed, NodeBusy, NodeOutdated
-from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
+from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
 from rowtide.merge.nodes.node import Refusal, Request
 from rowtide.merge.nodes.sqlite import completing, links, row_metadata
@@ -270,7 +270,12 @@ class SqliteNode:
         own = read_nickname(self.connection)
         return any(publication.publisher == own for publication in list_publications(self.connection))
 
-    def write_together(self, parts: Sequence[tuple[Article, Sequence[Write]]]) -> None:
+    def write_together(
+        self,
+        parts: Sequence[tuple[Article, Sequence[Write]]],
+        *,
+        bounds: Mapping[int, RowFilter] = MappingProxyType({}),
+    ) -> None:
         self.defer_constraints()
         for article, writes in parts:
             self._attempt(article, partial(move_received, self._session, article, writes))
@@ -278,28 +283,44 @@ class SqliteNode:
             temporary = temporary_values(article, updated)
             self._attempt(article, partial(write_temporary, self._session, article, temporary))
             self.write(article, writes)
+        for article, writes in parts:
+            self._require_inside(article, writes, bounds)
 
     def write_each(
-        self, parts: Sequence[tuple[Article, Sequence[Write]]], *, is_retry: bool = False
+        self,
+        parts: Sequence[tuple[Article, Sequence[Write]]],
+        *,
+        bounds: Mapping[int, RowFilter] = MappingProxyType({}),
+        late: Collection[str] | None = None,
     ) -> list[Mapping[str, Refusal]]:
-        if not is_retry:
-            return [dict(self._halve(article, writes)) for article, writes in parts]
-        found: list[dict[str, Refusal]] = [{} for _ in parts]
-        left = [(place, article, one) for place, (article, writes) in enumerate(parts) for one in writes]
+        early = [
+            (article, [one for one in writes if late is None or one.rowguid not in late]) for article, writes in parts
+        ]
+        found = [dict(self._halve(article, writes, bounds)) if writes else {} for article, writes in early]
+        left = [
+            (place, article, one)
+            for place, (article, writes) in enumerate(parts)
+            for one in writes
+            if late is not None and (one.rowguid in late or one.rowguid in found[place])
+        ]
         while left:
-            refused = [(one, dict(self._halve(one[1], [one[2]], moves_keys=True))) for one in left]
-            for (place, _, _), refusals in refused:
+            refused = [(one, dict(self._halve(one[1], [one[2]], bounds, moves_keys=True))) for one in left]
+            for (place, _, one), refusals in refused:
+                found[place].pop(one.rowguid, None)
                 found[place].update(refusals)
             still = [one for one, refusals in refused if refusals]
             if len(still) == len(left):
                 break
-            for place, _, taken in still:
-                del found[place][taken.rowguid]
             left = still
         return list(found)
 
     def _halve(
-        self, article: Article, writes: Sequence[Write], *, moves_keys: bool = False
+        self,
+        article: Article,
+        writes: Sequence[Write],
+        bounds: Mapping[int, RowFilter],
+        *,
+        moves_keys: bool = False,
     ) -> Iterator[tuple[str, Refusal]]:
         """Write rows, or each half where they are refused; yield those that are refused alone."""
         try:
@@ -307,14 +328,25 @@ class SqliteNode:
                 if moves_keys:
                     self._attempt(article, partial(move_received, self._session, article, writes))
                 self.write(article, writes)
+                self._require_inside(article, writes, bounds)
         except RowsRefused as error:
             if len(writes) > 1:
                 middle = len(writes) // 2
-                yield from self._halve(article, writes[:middle])
-                yield from self._halve(article, writes[middle:])
+                yield from self._halve(article, writes[:middle], bounds)
+                yield from self._halve(article, writes[middle:], bounds)
                 return
             row = writes[0].row
             yield writes[0].rowguid, Refusal(error, None if row is None else self.find_key_holder(article, row))
+
+    def _require_inside(self, article: Article, writes: Sequence[Write], bounds: Mapping[int, RowFilter]) -> None:
+        """Raise `RowOutsidePartition` if rows that were written are outside of their bound."""
+        if article.nickname in bounds:
+            belonging = belongs(bounds[article.nickname], FILTERING)
+            listed = f"{ROWGUID} in (select value from json_each(?)) and not {belonging}"
+            query = f"select 1 from {table_of(article)} as {ROW} where {listed} limit 1"
+            rowguids = [one.rowguid for one in writes if one.row is not None]
+            if self._session.execute(query, (json.dumps(rowguids),)).fetchone() is not None:
+                raise RowOutsidePartition.of(article.name)
 
     def _attempt(self, article: Article, work: Callable[[], None]) -> None:
         """Run in one savepoint: all or nothing."""
@@ -349,11 +381,6 @@ class SqliteNode:
 
     def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
         return links.read_buried(self._session, article.nickname, since, source)
-
-    def outside(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Sequence[str]:
-        listed = f"{ROWGUID} in (select value from json_each(?)) and not {belongs(row_filter, FILTERING)}"
-        query = f"select {ROWGUID} from {table_of(row_filter.article)} as {ROW} where {listed}"
-        return [row[0] for row in self._session.execute(query, (json.dumps(list(rowguids)),))]
 
     def lineages(self, nickname: int, generation: int) -> Iterable[bytes]:
         return row_metadata.lineages(self._session, nickname, generation)
