@@ -207,6 +207,12 @@ def read_purged(connection: Connection, nickname: int) -> bytes:
     return bytes(connection.execute(_PURGED, {"of_nickname": nickname}).scalar_one())
 
 
+def list_purged(connection: Connection) -> dict[int, bytes]:
+    """Return what `read_purged` does of all tables, by nickname."""
+    listed = connection.execute(select(articles.c.nickname, articles.c.purged_lineage))
+    return {nickname: bytes(lineage) for nickname, lineage in listed}
+
+
 _PURGED = select(articles.c.purged_lineage).where(articles.c.nickname == bindparam("of_nickname")).limit(1)
 
 

@@ -230,6 +230,28 @@ def test_children_of_a_locked_row_follow_it(network: SlowNetwork, merged: Merge)
     assert merged.conflicts() == []
 
 
+@pytest.mark.parametrize("tables", [2, 8])
+def test_a_schema_change_is_followed_in_a_few_trips(network: SlowNetwork, tmp_path: Path, tables: int) -> None:
+    """As many with many tables: the first to follow takes the change into the publication, too."""
+    with ExitStack() as opened:
+        hub = opened.enter_context(open_server_member(network.database_url))
+        device = opened.enter_context(open_file_member(tmp_path / "schema.db"))
+        merged = Merge(hub, [device])
+        names = [f"t{number}" for number in range(tables)]
+        merged.begin(
+            *(f"create table {name} (id bigint primary key)" for name in names), **{name: {} for name in names}
+        )
+        merged.merge = MergeReplication(network.url)
+        merged.sync()
+        hub.execute("alter table t1 add extra integer default 3")
+        network.reset()
+        merged.sync()
+
+        assert network.trips <= 90
+        assert device.execute("select count(*) from pragma_table_info('t1') where name = 'extra'") == [(1,)]
+        assert count(network, merged)[0] == EMPTY
+
+
 def test_other_threads_run_while_a_synchronisation_waits(network: SlowNetwork, merged: Merge) -> None:
     merged.hub.execute(insert(10_000, ROWS, "hub"))
     network.delay_s = 0.02

@@ -7,7 +7,8 @@ what a short task takes. What waits is sent in order, in libpq's pipeline mode, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
@@ -17,6 +18,7 @@ from psycopg import sql
 from psycopg.adapt import AdaptersMap
 from psycopg.pq import TransactionStatus
 from psycopg.types.string import TextLoader
+from sqlalchemy import text
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
@@ -24,6 +26,7 @@ from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_engine
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
+    from sqlalchemy.engine import Dialect
 
     from rowtide.databases.urls import DatabaseUrl
 
@@ -178,7 +181,8 @@ class BatchingDialect(PGDialect_psycopg):
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
         session = cursor.connection
         is_write = context is not None and (context.isinsert or context.isupdate or context.isdelete)
-        if is_write and session.is_open and not context.compiled.effective_returning:
+        waits = context is not None and context.execution_options.get(_WAITING)
+        if session.is_open and (waits or (is_write and not context.compiled.effective_returning)):
             session.put(statement, parameters)
         else:
             cursor.execute(statement, parameters)
@@ -207,6 +211,40 @@ def open_batching_engine(
     """Return an engine as `open_engine` does, whose connections are `BatchingConnection`."""
     logging.getLogger("psycopg").addFilter(_IS_OF_NEWS)
     return open_engine(url, application_name=application_name, settings=settings, driver="rowtide_batching")
+
+
+_WAITING = "rowtide_waits"
+WAITS = {_WAITING: True}
+"""Execution options of a statement without an answer that is no insert, update or delete: in a transaction it waits."""
+
+
+def execute_together(
+    connection: Connection, requests: Sequence[tuple[str, Mapping[str, Any]]]
+) -> list[Sequence[tuple[Any, ...]]]:
+    """Return the rows of queries with named parameters, as `text` takes them, in one round trip; rows have names."""
+    session = session_of(connection)
+    cursors = []
+    with session.sending(always=True):
+        for query, parameters in requests:
+            cursor = psycopg.Cursor(session)
+            cursors.append(cursor.execute(sql.SQL(_compiled(connection.dialect, query)), parameters))
+    return [_named(cursor) for cursor in cursors]
+
+
+@lru_cache(maxsize=100)
+def _compiled(dialect: Dialect, query: str) -> str:
+    return str(text(query).compile(dialect=dialect))
+
+
+def _named(cursor: psycopg.Cursor[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    make = _row_type(tuple(column.name for column in cursor.description or ()))
+    return [make(*row) for row in cursor]
+
+
+@lru_cache(maxsize=100)
+def _row_type(names: tuple[str, ...]) -> Callable[..., tuple[Any, ...]]:
+    # Expressions have no name of their own.
+    return namedtuple("Row", names, rename=True)
 
 
 def session_of(connection: Connection) -> BatchingConnection:

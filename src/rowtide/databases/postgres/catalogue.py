@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +24,15 @@ class TableNotFound(NotFound):
     fact = "there is no table {name} in this database"
     hint = "Write it as schema.table, quoted as in SQL where the name needs it."
     name: str
+
+
+Execution = Callable[[Connection, Sequence[tuple[str, Mapping[str, Any]]]], Sequence[Sequence[Any]]]
+"""What returns the rows of queries with their parameters."""
+
+
+def execute_each(connection: Connection, requests: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Sequence[Any]]:
+    """Return the rows of queries, one after the other."""
+    return [connection.execute(text(query), parameters).all() for query, parameters in requests]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +90,13 @@ def find_table(connection: Connection, name: str) -> SourceTable:
 
 def find_table_id(connection: Connection, name: str) -> int | None:
     """Return a table's oid by the name that a user gives, as SQL or literally; None if it does not exist."""
-    as_sql = name if _SQL_NAME.fullmatch(name) else None
-    found = connection.execute(text(_FIND_TABLE), {"name": name, "as_sql": as_sql}).scalar()
-    return None if found is None else int(found)
+    return find_table_ids(connection, [name])[0]
+
+
+def find_table_ids(connection: Connection, names: Sequence[str], execute: Execution = execute_each) -> list[int | None]:
+    """Return what `find_table_id` does for several names."""
+    requests = [(_FIND_TABLE, {"name": name, "as_sql": name if _SQL_NAME.fullmatch(name) else None}) for name in names]
+    return [int(rows[0][0]) if rows else None for rows in execute(connection, requests)]
 
 
 def read_table(connection: Connection, source_id: int) -> SourceTable:
@@ -99,13 +112,14 @@ def find_by_id(connection: Connection, source_id: int) -> SourceTable | None:
     return next(iter(read_tables(connection, [source_id])), None)
 
 
-def read_tables(connection: Connection, source_ids: Sequence[int]) -> tuple[SourceTable, ...]:
+def read_tables(
+    connection: Connection, source_ids: Sequence[int], execute: Execution = execute_each
+) -> tuple[SourceTable, ...]:
     """Return the existing tables with these oids, by schema and name."""
     chosen = {"source_ids": list(source_ids)}
-    rows = connection.execute(text(_TABLES), chosen).all()
-    columns = _by_table(connection.execute(text(_COLUMNS), chosen))
-    partitions = _by_table(connection.execute(text(_PARTITIONS), chosen))
-    indexes = _by_table(connection.execute(text(_INDEXES), chosen))
+    queries = (_TABLES, _COLUMNS, _PARTITIONS, _INDEXES)
+    rows, *others = execute(connection, [(query, chosen) for query in queries])
+    columns, partitions, indexes = map(_by_table, others)
     return tuple(
         SourceTable(
             source_id=row.source_id,

@@ -511,6 +511,9 @@ class NodeTables(Protocol):
     def describe(self, name: str) -> TableDescription:
         """Return a table by the name that a user gives. Raises `ArticleTableNotFound`."""
 
+    def describe_all(self, articles: Sequence[Article]) -> Mapping[Article, TableDescription]:
+        """Return articles' tables, in few round trips. Raises `ArticleTableNotFound`."""
+
     def find_damage(self, article: Article) -> str | None:
         """Describe the missing columns or triggers of an article's table; None if nothing is missing."""
 

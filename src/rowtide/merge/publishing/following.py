@@ -18,7 +18,7 @@ from rowtide.merge.catalogue import list_articles, list_publications, set_defini
 from rowtide.merge.definitions import schema_changes
 from rowtide.merge.errors.schema_changes import DefinitionsDiffer
 from rowtide.merge.errors.subscribing import SubscriberHasTable
-from rowtide.merge.nodes.node import Enumeration, Node, TableAlteration
+from rowtide.merge.nodes.node import Enumeration, Node, TableAlteration, TableDescription
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.partitions.filters import RowFilter
@@ -52,9 +52,9 @@ class _Following:
                 for nickname, article in known.items():
                     if nickname not in published:
                         drop_from(self.subscriber, pairing.publication, article)
-                for article in pairing.there:
-                    if article.nickname in known and known[article.nickname] != article:
-                        self._change(enumeration, known[article.nickname], article)
+                changed = [one for one in pairing.there if known.get(one.nickname, one) != one]
+                for article, described in hub.tables.describe_all(changed).items():
+                    self._change(enumeration, known[article.nickname], article, described)
                 added = [article for article in pairing.articles if article.nickname not in known]
                 kind = pairing.at_hub.subscriber_type
                 snapshot = Snapshot(enumeration, added, pairing.filters, subscriber_type=kind)
@@ -76,10 +76,9 @@ class _Following:
         for omission in fill_articles(self.hub, self.subscriber, publication, snapshot, present=present):
             self.on_omission(omission)
 
-    def _change(self, enumeration: Enumeration, before: Article, after: Article) -> None:
+    def _change(self, enumeration: Enumeration, before: Article, after: Article, described: TableDescription) -> None:
         """Bring an article's table and definition to what the publisher has."""
         subscriber, publication = self.subscriber, self.pairing.publication
-        described = self.hub.tables.describe(after.qualified_name)
         if described.fingerprint != after.fingerprint:
             raise DefinitionsDiffer(self.pairing.at_hub.subscriber, after.qualified_name)
         by_hand = list_by_hand(self.hub.connection, publication, after, self.pairing.at_subscriber.schema_version)

@@ -13,7 +13,7 @@ from rowtide.merge.nodes.node import Node, TableDescription
 def order_articles(hub: Node, publication: Publication) -> None:
     """Recompute the processing order and the references of all articles, in the caller's transaction."""
     articles = list_articles(hub.connection, publication.pubid)
-    described = {article: hub.tables.describe(article.qualified_name) for article in articles}
+    described = hub.tables.describe_all(articles)
     for place, article in enumerate(in_order(described)):
         references = _references(article, described)
         set_definition(

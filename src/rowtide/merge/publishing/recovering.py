@@ -99,8 +99,8 @@ def _make_absent(hub: Node, subscriber: Node, pairing: Pairing, present: Sequenc
     """Create the tables that are not there any more."""
     absent = [article for article in pairing.known if article not in present]
     if absent:
-        described = [(article, hub.tables.describe(article.qualified_name)) for article in pairing.known]
-        subscriber.tables.make(described, present=present)
+        described = hub.tables.describe_all(pairing.known)
+        subscriber.tables.make(list(described.items()), present=present)
         for article in absent:
             subscriber.tables.track(article)
 

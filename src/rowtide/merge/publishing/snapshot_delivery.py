@@ -124,7 +124,8 @@ def subscribe_from_snapshot(
                 remove_subscription(hub.connection, begun.subid)
         enter_partition(hub, articles, subscription)
     hold(hub, subscription.nickname, read_members(snapshot, articles), snapshot.generation)
-    restricted = [(article, restrict(article, hub.tables.describe(article.qualified_name))) for article in articles]
+    found = hub.tables.describe_all(articles)
+    restricted = [(article, restrict(article, found[article])) for article in articles]
     omissions = [omission for _, (_, unpublished) in restricted for omission in unpublished]
     omissions += delivery.run([(article, described) for article, (described, _) in restricted])
     # No purge has removed meanwhile what the first synchronisation is to send.

@@ -128,8 +128,9 @@ def fill_articles(
     Tables of `present` exist, and may be referenced. Return what the tables do not have of the publisher's.
     """
     articles = (*snapshot.articles, *present)
-    restricted = [(article, restrict(article, hub.tables.describe(article.qualified_name))) for article in articles]
-    tables = [(article, described) for article, (described, _) in restricted]
+    described = hub.tables.describe_all(articles)
+    restricted = [(article, restrict(article, described[article])) for article in articles]
+    tables = [(article, published) for article, (published, _) in restricted]
     made = [unpublished for article, (_, unpublished) in restricted if article not in present]
     omissions = [omission for unpublished in made for omission in unpublished]
     there = (*snapshot.shared, *snapshot.prepared, *present)

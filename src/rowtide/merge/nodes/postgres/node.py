@@ -22,7 +22,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import Article, Subscription
-from rowtide.merge.catalogue import list_merged, read_nickname, read_purged, select_articles
+from rowtide.merge.catalogue import list_merged, list_purged, read_nickname, select_articles
 from rowtide.merge.definitions import SCHEMA, articles, genhistory, replinfo, subscriptions
 from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
@@ -248,7 +248,7 @@ class PostgresNode:
     def enumerating(self) -> Iterator[PostgresEnumeration]:
         own = read_nickname(self.connection)
         merged = list_merged(self.connection)
-        purged = {article.nickname: read_purged(self.connection, article.nickname) for article in merged}
+        purged = list_purged(self.connection)
         self.apply_log()
         look_again(self._session, merged)
         with translated(), self._engine.connect() as reading:
@@ -270,7 +270,7 @@ class PostgresNode:
     def previewing(self) -> Iterator[PostgresEnumeration]:
         own = read_nickname(self.connection)
         merged = list_merged(self.connection)
-        purged = {article.nickname: read_purged(self.connection, article.nickname) for article in merged}
+        purged = list_purged(self.connection)
         with translated(), self._engine.connect() as reading:
             load_texts(reading)
             session = session_of(reading)

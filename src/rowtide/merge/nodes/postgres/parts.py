@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import Connection, text
 
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.quoting import quote
@@ -28,21 +27,27 @@ Session = psycopg.Connection[tuple[Any, ...]]
 _OF_SEQUENCE = "nextval("
 
 
-def list_parts(connection: Connection, table: int) -> Iterator[Part]:
-    """Yield the parts of the table with this oid."""
-    of_table = {"table": table}
-    for row in connection.execute(text(_COLUMNS), of_table):
+def parts_requests(table: int) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the queries of the parts of the table with an oid; `read_parts` reads their rows."""
+    return [(query, {"table": table}) for query in (_COLUMNS, _CONSTRAINTS, _INDEXES, _TRIGGERS)]
+
+
+def read_parts(
+    columns: Sequence[Any], constraints: Sequence[Any], indexes: Sequence[Any], triggers: Sequence[Any]
+) -> Iterator[Part]:
+    """Yield the parts of a table."""
+    for row in columns:
         yield from _of_column(row.name, row.expression, row.identity, row.generated, row.collation, row.type_text)
-    for row in connection.execute(text(_CONSTRAINTS), of_table):
+    for row in constraints:
         kind = PartKind.CHECK if row.kind == "c" else PartKind.EXCLUSION
         yield Part(kind, row.name, row.expression or "", statement=row.definition)
-    for row in connection.execute(text(_INDEXES), of_table):
+    for row in indexes:
         # An access method of its own has no counterpart in other databases.
         terms = tuple(row.terms) if row.method == "btree" else ()
         yield Part(
             PartKind.INDEX, row.name, terms=terms, where=row.where, is_unique=row.unique, statement=row.definition
         )
-    for (name,) in connection.execute(text(_TRIGGERS), of_table):
+    for (name,) in triggers:
         yield Part(PartKind.TRIGGER, name)
 
 

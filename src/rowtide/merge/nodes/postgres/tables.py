@@ -13,8 +13,8 @@ from sqlalchemy.exc import DBAPIError
 
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.alterations import Alterations
-from rowtide.databases.postgres.batching import BatchingConnection
-from rowtide.databases.postgres.catalogue import TableNotFound, find_table
+from rowtide.databases.postgres.batching import WAITS, BatchingConnection, execute_together
+from rowtide.databases.postgres.catalogue import find_table_ids, read_tables
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_made_here, is_uuid, make_rowguid
@@ -29,7 +29,7 @@ from rowtide.merge.nodes.postgres import completing, place, system_tables
 from rowtide.merge.nodes.postgres.altering import TableAlteration
 from rowtide.merge.nodes.postgres.identity import unbounding
 from rowtide.merge.nodes.postgres.new_partitions import take_in_partitions
-from rowtide.merge.nodes.postgres.parts import collation_of, list_parts, make_parts
+from rowtide.merge.nodes.postgres.parts import collation_of, make_parts, parts_requests, read_parts
 from rowtide.merge.nodes.postgres.procedures import require_procedure
 from rowtide.merge.nodes.postgres.row_metadata import table_of
 from rowtide.merge.nodes.postgres.sequences import advance_sequences, find_sequences, highest_in_table
@@ -104,41 +104,26 @@ class PostgresTables:
         system_tables.drop(self._connection)
 
     def describe(self, name: str) -> TableDescription:
-        table = self._find(name)
-        primary = {column.name for column in table.key_columns}
-        listed = {"table": table.source_id}
-        unique = [tuple(row.columns) for row in self._connection.execute(text(_UNIQUE), listed)]
-        return TableDescription(
-            kind=DatabaseKind.POSTGRESQL,
-            name=table.qualified_name,
-            schema=table.schema,
-            table=table.name,
-            columns=tuple(
-                ArticleColumn(
-                    column.name,
-                    column.value_type_text,
-                    column.is_nullable,
-                    column.key_ordinal,
-                    attnum=column.number,
-                )
-                for column in table.columns
-                if not (column.is_generated or column.name == ROWGUID or column.name.startswith(_SYSTEM))
-            ),
-            unique_keys=tuple(key for key in unique if set(key) != primary and key != (ROWGUID,)),
-            references=tuple(
-                Reference(
-                    tuple(row.columns),
-                    row.referenced,
-                    tuple(row.referenced_columns),
-                    _ACTIONS[row.on_delete],
-                    _ACTIONS[row.on_update],
-                )
-                for row in self._connection.execute(text(_REFERENCES), listed)
-            ),
-            parts=tuple(list_parts(self._connection, table.source_id)),
-            table_id=str(table.source_id),
-            fingerprint=str(self._connection.execute(text(f"select {_FINGERPRINT}"), listed).scalar()),
-        )
+        return self._describe([name])[0]
+
+    def describe_all(self, articles: Sequence[Article]) -> Mapping[Article, TableDescription]:
+        found = self._describe([article.qualified_name for article in articles])
+        return dict(zip(articles, found, strict=True))
+
+    def _describe(self, names: Sequence[str]) -> Sequence[TableDescription]:
+        ids = find_table_ids(self._connection, names, execute_together)
+        for name, table_id in zip(names, ids, strict=True):
+            if table_id is None:
+                raise ArticleTableNotFound(name)
+        known = [table_id for table_id in ids if table_id is not None]
+        tables = {table.source_id: table for table in read_tables(self._connection, known, execute_together)}
+        requests = [request for table_id in known for request in _description_requests(table_id)]
+        answers = execute_together(self._connection, requests) if requests else []
+        width = len(answers) // max(1, len(known))
+        return [
+            _description(tables[table_id], *answers[place * width : (place + 1) * width])
+            for place, table_id in enumerate(known)
+        ]
 
     def find_damage(self, article: Article) -> str | None:
         return self._find_damages([article]).get(article.nickname)
@@ -164,7 +149,7 @@ class PostgresTables:
 
     def lock(self, article: Article) -> None:
         self._session.put(f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'")
-        self._session.execute(sql.SQL(f"lock table {table_of(article)} in share row exclusive mode"))
+        self._session.put(f"lock table {table_of(article)} in share row exclusive mode")
 
     def find_renames(self, article: Article, description: TableDescription) -> Mapping[str, str]:
         if article.table_id != description.table_id:
@@ -277,13 +262,15 @@ class PostgresTables:
 
     def track(self, article: Article) -> None:
         # A table with checks to come cannot be altered.
-        self._run("set constraints all immediate")
-        self._drop_triggers(article)
-        for trigger in trigger_statements(article, self._find(article.qualified_name)):
-            self._run(trigger)
+        table = self._find(article.qualified_name)
+        waiting = ("set constraints all immediate", *removal_statements(article), *trigger_statements(article, table))
+        for each in waiting:
+            self._connection.execute(statement(each), execution_options=WAITS)
+        self._session.flush()
 
     def untrack(self, article: Article) -> None:
-        self._drop_triggers(article)
+        for removal in removal_statements(article):
+            self._run(removal)
         if article.identity_range:
             self._run(unbounding(article))
         system_tables.forget(self._connection, article.nickname)
@@ -294,18 +281,63 @@ class PostgresTables:
             if not self._connection.execute(found, {"type": server_type(column)}).scalar():
                 raise UnsupportedColumnType(article.qualified_name, column.name, column.type_text)
 
-    def _drop_triggers(self, article: Article) -> None:
-        for removal in removal_statements(article):
-            self._run(removal)
-
     def _find(self, name: str) -> SourceTable:
-        try:
-            return find_table(self._connection, name)
-        except TableNotFound as error:
-            raise ArticleTableNotFound(name) from error
+        (table_id,) = find_table_ids(self._connection, [name])
+        found = () if table_id is None else read_tables(self._connection, [table_id], execute_together)
+        if not found:
+            raise ArticleTableNotFound(name)
+        return found[0]
 
     def _run(self, each: str) -> None:
         self._connection.execute(statement(each))
+
+
+def _description_requests(table_id: int) -> list[tuple[str, Mapping[str, Any]]]:
+    listed = [(query, {"table": table_id}) for query in (_UNIQUE, _REFERENCES, f"select {_FINGERPRINT}")]
+    return [*listed, *parts_requests(table_id)]
+
+
+def _description(
+    table: SourceTable,
+    unique: Sequence[Any],
+    references: Sequence[Any],
+    fingerprint: Sequence[Any],
+    *parts: Sequence[Any],
+) -> TableDescription:
+    """Return a table from the rows of `_description_requests`."""
+    primary = {column.name for column in table.key_columns}
+    keys = [tuple(row.columns) for row in unique]
+    return TableDescription(
+        kind=DatabaseKind.POSTGRESQL,
+        name=table.qualified_name,
+        schema=table.schema,
+        table=table.name,
+        columns=tuple(
+            ArticleColumn(
+                column.name,
+                column.value_type_text,
+                column.is_nullable,
+                column.key_ordinal,
+                attnum=column.number,
+            )
+            for column in table.columns
+            if not (column.is_generated or column.name == ROWGUID or column.name.startswith(_SYSTEM))
+        ),
+        unique_keys=tuple(key for key in keys if set(key) != primary and key != (ROWGUID,)),
+        references=tuple(
+            Reference(
+                tuple(row.columns),
+                row.referenced,
+                tuple(row.referenced_columns),
+                _ACTIONS[row.on_delete],
+                _ACTIONS[row.on_update],
+            )
+            for row in references
+        ),
+        parts=tuple(read_parts(*parts)),
+        table_id=str(table.source_id),
+        fingerprint=str(fingerprint[0][0]),
+    )
 
 
 def _parts_request(article: Article) -> tuple[str, Sequence[object]]:

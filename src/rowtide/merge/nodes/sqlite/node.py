@@ -23,7 +23,7 @@ from rowtide.databases.sqlite.guarding import writing
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.urls import DatabaseUrl
 from rowtide.merge.articles import ROWGUID, Article, Subscription
-from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged
+from rowtide.merge.catalogue import list_merged, list_publications, list_purged, read_nickname, read_purged
 from rowtide.merge.errors.nodes import HandlerFailed, NodeBusy, NodeOutdated
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
@@ -182,7 +182,7 @@ class SqliteNode:
         own = read_nickname(self.connection)
         with self._closing(own) as (reader, generation):
             merged = list_merged(self.connection)
-            purged = {article.nickname: read_purged(self.connection, article.nickname) for article in merged}
+            purged = list_purged(self.connection)
             is_beside = is_logged(reader)
             reader.execute(_CACHE)
             reader.text_factory = decode
@@ -195,7 +195,7 @@ class SqliteNode:
         own = read_nickname(self.connection)
         with clock.snapshot(self._session) as reader, _undone(reader):
             merged = list_merged(self.connection)
-            purged = {article.nickname: read_purged(self.connection, article.nickname) for article in merged}
+            purged = list_purged(self.connection)
             is_beside, generation = is_logged(reader), clock.read(reader)
             reader.execute(_CACHE)
             reader.text_factory = decode

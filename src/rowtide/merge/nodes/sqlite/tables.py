@@ -89,6 +89,9 @@ class SqliteTables:
         completing.drop_views(self._session)
         system_tables.drop(self._connection, self._session)
 
+    def describe_all(self, articles: Sequence[Article]) -> Mapping[Article, TableDescription]:
+        return {article: self.describe(article.qualified_name) for article in articles}
+
     def describe(self, name: str) -> TableDescription:
         table = self._find(name)
         columns = tuple(_published(column) for column in table.columns if _is_published(column))
