@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
-from rowtide.merge.articles import Partition
+from rowtide.merge.articles import FilterType, Partition
 from rowtide.merge.nodes.connecting import address
 from rowtide.merge.session.pending import PendingChanges
 
@@ -67,6 +67,72 @@ def test_a_dry_run_names_what_would_conflict(merged: Merge) -> None:
     assert upload.conflicts == 3
     assert [metadata(member) for member in merged.members] == before
     assert merged.sync(0).upload.total.conflicts == 3
+
+
+SMALL = "create table item (id integer primary key, name varchar(20), qty integer)"
+CHECKS = {
+    "ServerMember": ["alter table item add constraint small check (qty < 100 and pg_backend_pid() > 0)"],
+    "FileMember": [
+        "create trigger small before insert on item when new.qty >= 100 begin select raise(abort, 'too many'); end"
+    ],
+}
+"""What the hub refuses rows by that a subscriber takes."""
+
+
+def test_a_dry_run_names_what_the_hub_would_refuse(merged: Merge) -> None:
+    merged.begin(SMALL, ROWS, item={})
+    device = merged.subscribers[0]
+    merged.settle(1)
+    merged.hub.execute(*CHECKS[type(merged.hub).__name__])
+    merged.settle(1)
+    merged.hub.execute("insert into item (id, name) values (7, 'hub')")
+    device.execute(
+        "insert into item (id, name, qty) values (8, 'refused', 100), (9, 'taken', 1)",
+        "insert into item (id, name) values (7, 'device')",
+    )
+    before = [metadata(member) for member in merged.members]
+    rows = merged.hub.rows("item")
+    upload = merged.merge.list_pending(PUBLICATION, device.url, finds_conflicts=True)[0]
+
+    assert (upload.pending_ins_and_upd, upload.conflicts, upload.refused) == (3, 1, 1)
+    assert sorted(row.conflict or "" for row in upload.rows) == ["", "", "insert-insert"]
+    assert [row.rowguid for row in upload.rows if row.refusal is not None] == [device.rowguid("item", 8)]
+    assert [metadata(member) for member in merged.members] == before
+    assert merged.hub.rows("item") == rows
+    total = merged.sync(0).upload.total
+    assert (total.conflicts, total.refused, total.inserts) == (1, 1, 1)
+
+
+ORDERS = "create table orders (id integer primary key, customer varchar(20))"
+LINES = "create table lines (id integer primary key, order_id integer references orders (id), qty integer)"
+
+
+def test_a_dry_run_counts_conflicts_of_records(merged: Merge) -> None:
+    """Neither row conflicts by itself: the hub has changed another row of the order than the subscriber."""
+    hub, device = merged.hub, merged.subscribers[0]
+    hub.execute(
+        ORDERS,
+        LINES,
+        "insert into orders values (1, 'a'), (2, 'b')",
+        "insert into lines values (1, 1, 1), (2, 1, 1), (3, 2, 1)",
+    )
+    merged.merge.add_publication(PUBLICATION)
+    merged.merge.add_article(PUBLICATION, "orders", record_conflict_detection=True, record_conflict_resolution=True)
+    merged.merge.add_article(PUBLICATION, "lines")
+    merged.merge.add_filter(PUBLICATION, "lines", "orders", "lines.order_id = orders.id", filter_type=FilterType.RECORD)
+    for subscriber in merged.subscribers:
+        merged.merge.add_subscription(PUBLICATION, subscriber.url)
+    merged.settle(1)
+    hub.execute("update lines set qty = 5 where id = 1")
+    device.execute("update lines set qty = 7 where id in (2, 3)")
+    before = [metadata(member) for member in merged.members]
+    listed = merged.merge.list_pending(PUBLICATION, device.url, finds_conflicts=True)
+    upload = next(each for each in listed if each.direction == "upload")
+
+    kinds = {row.rowguid: row.conflict for row in upload.rows}
+    assert kinds == {device.rowguid("lines", 2): "record", device.rowguid("lines", 3): None}
+    assert [metadata(member) for member in merged.members] == before
+    assert merged.sync(0).upload.total.conflicts == upload.conflicts == 1
 
 
 def test_pending_changes_are_those_of_the_partition(merged: Merge) -> None:

@@ -46,6 +46,7 @@ _PENDING = {
     "pending_ins_and_upd": "pending_ins_and_upd",
     "pending_deletes": "pending_deletes",
     "conflicts": "conflicts",
+    "refused": "refused",
 }
 
 
@@ -76,7 +77,7 @@ def sync(
     ] = False,
     workers: Annotated[int, typer.Option(help="--all: subscribers at a time.", min=1, max=1000)] = 4,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what would be sent, and what would conflict; change nothing.")
+        bool, typer.Option("--dry-run", help="List what would be sent, conflict and be refused; change nothing.")
     ] = False,
     exchange_type: Annotated[
         Exchange, typer.Option(help="upload or download alone; the retention asks for both within its days.")
@@ -216,13 +217,16 @@ def pending(
     form: ListingFormat = Format.TABLE,
     *,
     rows: Annotated[bool, typer.Option("--rows", help="List the rows instead of counting them.")] = False,
+    conflicts: Annotated[
+        bool, typer.Option("--conflicts", help="Count what would conflict and be refused; --rows does so, too.")
+    ] = False,
     wide: Wide = False,
 ) -> None:
     """List what the next synchronisation will send, of one subscriber or all (SQL Server: sp_showpendingchanges).
 
     Nothing is changed. Of a subscriber that cannot be reached, only what the publisher has for it is listed.
     """
-    listed = _ask_pending(db, publication, subscriber, finds_conflicts=rows)
+    listed = _ask_pending(db, publication, subscriber, finds_conflicts=rows or conflicts)
     if rows:
         _print_rows(listed, form)
     else:
@@ -248,9 +252,9 @@ def _print_pending(listed: Sequence[PendingChanges], form: Format, *, wide: bool
 
 
 def _print_rows(listed: Sequence[PendingChanges], form: Format) -> None:
-    names = ["subscriber", "direction", "article", "rowguid", "is_delete", "conflict"]
+    names = ["subscriber", "direction", "article", "rowguid", "is_delete", "conflict", "refusal"]
     rows = (
-        [each.subscriber, each.direction, row.article, row.rowguid, row.is_delete, row.conflict]
+        [each.subscriber, each.direction, row.article, row.rowguid, row.is_delete, row.conflict, row.refusal]
         for each in listed
         for row in each.rows
     )

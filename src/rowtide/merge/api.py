@@ -463,9 +463,9 @@ class MergeReplication(MergePublishing, MergeInspection):
     ) -> Sequence[PendingChanges]:
         """Return what a synchronisation would send, by article and direction (SQL Server: sp_showpendingchanges).
 
-        Nothing is written at either end. With `finds_conflicts`, uploads are compared with the hub's rows as in a
-        synchronisation; conflicts over keys are found only when rows are written. Without `subscriber`, all are asked;
-        of one that cannot be, only what the hub has for it is returned, and `on_unreachable` called. Raises
+        Nothing is written at either end. With `finds_conflicts`, the hub takes the upload in a transaction, and undoes
+        it: rows are locked meanwhile, and programs' triggers fire. Without `subscriber`, all are asked; of one that
+        cannot be, only what the hub has for it is returned, and `on_unreachable` called. Raises
         `MergePublicationUnknown`, and of one subscriber `MergeSubscriptionUnknown`, `NodeCopied`, `NodeRestored`,
         `SubscriptionExpired`, `DefinitionsDiffer`.
         """

@@ -151,6 +151,9 @@ class Enumeration(Protocol):
     def generation(self) -> int:
         """The generation closed last: everything sent belongs to it or to an earlier one."""
 
+    def naming_parents(self, parents: Mapping[int, Article]) -> Enumeration:
+        """Return what reads the same with the rows that foreign keys to these articles, by nickname, reference."""
+
     def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
         """Yield batches of the rows inserted or updated after a generation, by rowguid.
 
@@ -258,6 +261,9 @@ class Node(Protocol):
 
     def rehearsing(self, statements: list[str]) -> AbstractContextManager[None]:
         """Roll back at the end; the statements that would alter tables are appended to a list."""
+
+    def trying(self) -> AbstractContextManager[None]:
+        """Open a transaction, with the log applied, that is rolled back at the end; `transaction` is a part of it."""
 
     def enumerating(self) -> AbstractContextManager[Enumeration]:
         """Close the open generation, if it has changes, and yield its reader (SQL Server: sp_MSmakegeneration).
@@ -374,10 +380,7 @@ class Node(Protocol):
         """Return the rowguids of the rows that have any of some parents, each with its parent's."""
 
     def find_parents(self, link: Link, rows: Sequence[Row]) -> Sequence[str | None]:
-        """Return for each row, as it travels, the rowguid of the local row that its foreign key references, if any.
-
-        Not within a transaction.
-        """
+        """Return for each row, as it travels, the rowguid of the local row that its foreign key references, if any."""
 
     def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
         """Return the rowguids of tombstones after a generation that came not from a node.

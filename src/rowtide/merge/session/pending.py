@@ -1,6 +1,7 @@
 """What a synchronisation would send, and what of it would conflict (SQL Server: sp_showpendingchanges).
 
-Nothing is written. Both ends are read as a synchronisation reads them, and versions are compared in the same way.
+Nothing is written. Both ends are read as a synchronisation reads them; what would conflict or be refused is found by
+an upload that the hub undoes.
 """
 
 from __future__ import annotations
@@ -10,35 +11,39 @@ from dataclasses import dataclass, field
 
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import get_publication, list_articles
-from rowtide.merge.handlers import find_handler
+from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
 from rowtide.merge.nodes.node import Enumeration, Node, Request
 from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.progress import list_retries, list_subscriptions
+from rowtide.merge.session.exchange import Counts
 from rowtide.merge.session.pairing import Pairing, require_in_step
+from rowtide.merge.session.rehearsal import Rehearsed, rehearse_upload
 from rowtide.merge.session.spooling import Outgoing
 from rowtide.merge.versions.changes import RowChange
-from rowtide.merge.versions.comparison import Conflict, compare
 
 
 @dataclass(frozen=True, slots=True)
 class PendingRow:
     """A row that is to be sent; `conflict` is the kind of conflict that it would meet at the hub, if any.
 
-    The kind's first word is what the subscriber did: update-update, update-delete, delete-update.
+    The kind's first word is what the subscriber did: update-update, update-delete, delete-update, insert-insert; that
+    of a logical record that conflicts as a whole is record. `refusal` is why the hub would refuse the row.
     """
 
     article: str
     rowguid: str
     is_delete: bool
     conflict: str | None = None
+    refusal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PendingChanges:
     """What one end has to send of an article; `direction` is upload or download.
 
-    `conflicts` is None if they were not looked for, and of downloads: conflicts are found at the hub.
+    `conflicts` and `refused` are the numbers that a synchronisation would count; None if they were not looked for, and
+    of downloads: the hub decides.
     """
 
     publication: str
@@ -48,6 +53,7 @@ class PendingChanges:
     pending_deletes: int
     pending_ins_and_upd: int
     conflicts: int | None
+    refused: int | None
     rows: tuple[PendingRow, ...] = field(repr=False)
 
 
@@ -74,7 +80,8 @@ def list_pending(
 ) -> list[PendingChanges]:
     """Return what a synchronisation would send in each direction; uploads first.
 
-    What the hub would make of uploaded conflicts is not counted as a download. Raises `NodeCopied`, `NodeRestored`,
+    What the hub would make of uploaded conflicts is not counted as a download. With `finds_conflicts`, also raises
+    `NodeBusy`. Raises `NodeCopied`, `NodeRestored`,
     `SubscriptionExpired`, `DefinitionsDiffer`.
     """
     require_in_step(hub, subscriber, pairing)
@@ -85,39 +92,22 @@ def list_pending(
     uploads = Request(pairing.articles, up, pairing.hub, again, {})
     again = list_retries(subscriber.connection, pairing.hub)
     downloads = Request(pairing.going_down, down, pairing.at_hub.nickname, again, pairing.filters)
-    with hub.previewing() as ours, subscriber.previewing() as theirs:
-        sent = _read(theirs, uploads)
-        if finds_conflicts:
-            sent = _judged(sent, ours)
-        found = _counted(*names, "upload", pairing.articles, sent, finds_conflicts=finds_conflicts)
-        return [*found, *_counted(*names, "download", pairing.going_down, _read(ours, downloads))]
+    with hub.previewing() as ours:
+        down_there = list(_counted(*names, "download", pairing.going_down, _read(ours, downloads)))
+    with subscriber.previewing() as theirs:
+        rehearsed = rehearse_upload(hub, subscriber, pairing, theirs) if finds_conflicts else None
+        return [*_counted(*names, "upload", pairing.articles, _read(theirs, uploads), rehearsed), *down_there]
 
 
-Batches = Iterator[tuple[Article, Sequence[tuple[RowChange, str | None]]]]
-"""Changes of articles, each with the kind of its conflict."""
+Batches = Iterator[tuple[Article, Sequence[RowChange]]]
+"""Changes of articles."""
 
 
 def _read(sender: Enumeration, request: Request) -> Batches:
     articles = {article.nickname: article for article in request.articles}
     with Outgoing(EnumeratedSending(sender, request), request).spool() as spool:
         for nickname, changes in spool.batches():
-            yield articles[nickname], [(change, None) for change in changes]
-
-
-def _judged(batches: Batches, hub: Enumeration) -> Batches:
-    for article, changes in batches:
-        there = {change.rowguid: change for change in hub.again(article, [change.rowguid for change, _ in changes])}
-        yield article, [(change, _conflict(article, change, there.get(change.rowguid))) for change, _ in changes]
-
-
-def _conflict(article: Article, sent: RowChange, there: RowChange | None) -> str | None:
-    if there is None:
-        return None
-    said = compare(sent.version, there.version)
-    if not isinstance(said, Conflict):
-        return None
-    is_choosing = article.additive_column is None and find_handler(article) is None
-    return None if sent.row == there.row and is_choosing else said.kind.value
+            yield articles[nickname], changes
 
 
 def _counted(
@@ -126,18 +116,57 @@ def _counted(
     direction: str,
     articles: Sequence[Article],
     batches: Batches,
-    *,
-    finds_conflicts: bool = False,
+    rehearsed: Rehearsed | None = None,
 ) -> Iterator[PendingChanges]:
     """Yield the articles that have changes."""
     rows: dict[str, list[PendingRow]] = {article.name: [] for article in articles}
     for article, changes in batches:
-        rows[article.name] += [
-            PendingRow(article.name, change.rowguid, change.row is None, conflict) for change, conflict in changes
-        ]
+        rows[article.name] += [_pending_row(article, change, rehearsed) for change in changes]
     for name, listed in rows.items():
         if listed:
             deletes = sum(row.is_delete for row in listed)
-            conflicts = sum(row.conflict is not None for row in listed) if finds_conflicts else None
-            upserts = len(listed) - deletes
-            yield PendingChanges(publication, subscriber, direction, name, deletes, upserts, conflicts, tuple(listed))
+            counts = None if rehearsed is None else rehearsed.counts.get(name, Counts())
+            yield PendingChanges(
+                publication,
+                subscriber,
+                direction,
+                name,
+                deletes,
+                len(listed) - deletes,
+                None if counts is None else counts.conflicts,
+                None if counts is None else counts.refused,
+                tuple(listed),
+            )
+
+
+def _pending_row(article: Article, change: RowChange, rehearsed: Rehearsed | None) -> PendingRow:
+    place, is_delete = (article.nickname, change.rowguid), change.row is None
+    if rehearsed is None:
+        return PendingRow(article.name, change.rowguid, is_delete)
+    refusal, conflict_type = rehearsed.refusals.get(place), rehearsed.conflicts.get(place)
+    if refusal is not None and refusal.holder is not None:
+        return PendingRow(article.name, change.rowguid, is_delete, "insert-insert")
+    if refusal is not None:
+        return PendingRow(
+            article.name, change.rowguid, is_delete, refusal=f"{refusal.error.code}: {refusal.error.reason}"
+        )
+    kind = None if conflict_type is None else _kind_of(conflict_type, is_delete=is_delete)
+    return PendingRow(article.name, change.rowguid, is_delete, kind)
+
+
+def _kind_of(conflict_type: ConflictType, *, is_delete: bool) -> str:
+    if conflict_type in _OF_RECORDS:
+        return "record"
+    if conflict_type is ConflictType.UPLOAD_INSERT_FAILED:
+        # In records it is not among the refusals.
+        return "insert-insert"
+    if conflict_type in (ConflictType.UPDATE_CONFLICT, ConflictType.COLUMN_UPDATE_CONFLICT):
+        return "update-update"
+    return "delete-update" if is_delete else "update-delete"
+
+
+_OF_RECORDS = (
+    ConflictType.RECORD_DELETE_WINS_CONFLICT,
+    ConflictType.RECORD_UPDATE_CONFLICT,
+    ConflictType.RECORD_UPDATE_WINS_CONFLICT,
+)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -19,7 +19,6 @@ from rowtide.merge.conflicts.records import record, settle_failures
 from rowtide.merge.errors.subscribing import UploadNotComparable
 from rowtide.merge.nodes.node import Node, Request
 from rowtide.merge.partitions.candidates import Marks
-from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import find_record_types
 from rowtide.merge.partitions.partition_membership import confirm_members, mark, remove_members
 from rowtide.merge.progress import (
@@ -180,12 +179,36 @@ def _upload(
     hub: Node, subscriber: Node, pairing: Pairing, state: HubState, phase: Phase, on_progress: Progress
 ) -> Uploaded:
     """Upload the subscriber's changes."""
-    source = pairing.at_hub.nickname
-    again = state.again
-    receiver = HubReceiver(
+    source, hashes = pairing.at_hub.nickname, _SentHashes()
+    receiver = receive_at_hub(hub, pairing, state.again)
+
+    @contextmanager
+    def reading(request: Request) -> Iterator[tuple[int, Spool]]:
+        with _read(subscriber, request, hashes.add) as (generation, outgoing, spool):
+            _keep_bases(subscriber, pairing, outgoing)
+            yield generation, spool
+
+    def store(generation: int) -> None:
+        _put_received(receiver, generation, source)
+
+    tell = _counting(on_progress, "upload")
+    generation, changes, is_stored = bring_up(subscriber, receiver, pairing, reading, phase, tell, store)
+    if not is_stored and (generation != pairing.at_hub.received or changes):
+        _advance(receiver, partial(store, generation))
+    receiver.conclude()
+    if generation != pairing.at_subscriber.sent:
+        with _in_session(subscriber, pairing.at_subscriber):
+            set_subscription(subscriber.connection, pairing.at_hub.subid, sentgen=generation)
+            hashes.put(subscriber, phase.refusals)
+    return Uploaded(generation, receiver.has_refused)
+
+
+def receive_at_hub(hub: Node, pairing: Pairing, again: dict[int, list[str]]) -> HubReceiver:
+    """Return what receives an upload; `again` are the rows to request once more."""
+    return HubReceiver(
         hub,
         pairing.at_hub,
-        source,
+        pairing.at_hub.nickname,
         pairing.at_hub.subscriber,
         again,
         is_upload=True,
@@ -194,40 +217,45 @@ def _upload(
         filters=pairing.filters,
         articles={article.nickname: article for article in pairing.articles},
     )
-    since, hashes = min(pairing.at_subscriber.sent, pairing.at_hub.received), _SentHashes()
-    tell, bridges = _counting(on_progress, "upload"), pairing.bridges
+
+
+def bring_up(
+    subscriber: Node,
+    receiver: HubReceiver,
+    pairing: Pairing,
+    reading: Reading,
+    phase: Phase,
+    tell: Callable[[int, int], None],
+    store: Callable[[int], None] = lambda _generation: None,
+) -> tuple[int, int, bool]:
+    """Transfer what a subscriber has for the hub; `store` is called with the generation that has come completely.
+
+    Return the generation, the number of changes, and whether `store` was called, in the last transaction.
+    """
+    bridges = pairing.bridges
     received = [one.receiver for one in bridges.values()]
     # The hub's references, by whose places the parents are read there.
     sent = [replace(one.sender, references=one.receiver.references) for one in bridges.values()]
     carried = {nickname: one for nickname, one in bridges.items() if one.is_needed}
-    reading = _read(subscriber, sent, since, pairing.hub, again, {}, names_parents=True, watch=hashes.add)
-    with reading as (generation, outgoing, spool):
-        _keep_bases(subscriber, pairing, outgoing)
+    since = min(pairing.at_subscriber.sent, pairing.at_hub.received)
+    with reading(Request(sent, since, pairing.hub, receiver.again, {}, names_parents=True)) as (generation, spool):
         spool.bridges = carried
         records = hub_records(subscriber, receiver, replace(pairing, articles=tuple(received)), spool)
-        store = partial(_put_received, receiver, generation, source)
-        is_concluded = _transfer(spool, receiver, received, phase, tell, records, store)
+        is_stored = _transfer(spool, receiver, received, phase, tell, records, partial(store, generation))
+        changes = spool.changes
     while records is not None and records.wants_more:
-        asked = records.request()
-        with _read(subscriber, sent, generation, pairing.hub, asked, {}, watch=hashes.add) as (
-            generation,
-            outgoing,
-            spool,
-        ):
-            _keep_bases(subscriber, pairing, outgoing)
+        with reading(Request(sent, generation, pairing.hub, records.request(), {})) as (generation, spool):
             spool.bridges = carried
             _transfer(spool, receiver, received, phase, tell, records)
+            changes += spool.changes
     if records is not None and records.wanted:
-        with _in_session(hub, pairing.at_hub):
+        with _in_session(receiver.node, pairing.at_hub):
             records.request_later()
-    if not is_concluded and (generation != pairing.at_hub.received or spool.changes):
-        _advance(receiver, partial(_put_received, receiver, generation, source))
-    receiver.conclude()
-    if generation != pairing.at_subscriber.sent:
-        with _in_session(subscriber, pairing.at_subscriber):
-            set_subscription(subscriber.connection, pairing.at_hub.subid, sentgen=generation)
-            hashes.put(subscriber, phase.refusals)
-    return Uploaded(generation, receiver.has_refused)
+    return generation, changes, is_stored
+
+
+Reading = Callable[[Request], AbstractContextManager[tuple[int, Spool]]]
+"""What reads a node's changes: the generation read up to, and a spool of them."""
 
 
 def _download(
@@ -254,7 +282,8 @@ def _download(
     since = min(pairing.at_hub.sent, pairing.at_subscriber.received)
     since = since if repeat_from is None else min(since, repeat_from)
     destination = pairing.at_hub.nickname
-    with _read(hub, pairing.going_down, since, destination, again, pairing.filters) as (generation, outgoing, spool):
+    request = Request(pairing.going_down, since, destination, again, pairing.filters)
+    with _read(hub, request) as (generation, outgoing, spool):
         marks = outgoing.marks
         _mark(hub, pairing, marks, generation)
         records = SubscriberRecords(receiver, uploaded.generation)
@@ -281,17 +310,10 @@ def _tell_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[Articl
 @contextmanager
 def _read(
     sender: Node,
-    articles: Sequence[Article],
-    since: int,
-    destination: int,
-    again: dict[int, list[str]],
-    filters: dict[int, RowFilter],
-    *,
-    names_parents: bool = False,
+    request: Request,
     watch: Callable[[Article, Sequence[RowChange]], None] = lambda _article, _changes: None,
 ) -> Iterator[tuple[int, Outgoing, Spool]]:
     """Yield a node's changes after a generation, the generation read up to, and what to store before sending."""
-    request = Request(articles, since, destination, again, filters, names_parents=names_parents)
     with sender.sending(request) as sending:
         outgoing = Outgoing(sending, request, watch)
         spool, generation = outgoing.spool(), sending.generation

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
@@ -44,10 +44,14 @@ class PostgresEnumeration:
     generations: Generations
     purged: dict[int, bytes]
     is_beside: bool = field(kw_only=True)
+    parents: Mapping[int, Article] = field(default_factory=dict, kw_only=True)
 
     @property
     def generation(self) -> int:
         return self.generations.last
+
+    def naming_parents(self, parents: Mapping[int, Article]) -> PostgresEnumeration:
+        return replace(self, parents=parents)
 
     def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
         return self._window(article, CONTENTS, since, destination, is_live=True)
@@ -94,7 +98,8 @@ class PostgresEnumeration:
 
     def _reading(self, article: Article) -> MetadataReader:
         composer = Composer(article, self.own, self.purged[article.nickname])
-        return MetadataReader(article, composer, PostgresReader(self.generations), is_beside=self.is_beside)
+        reader = PostgresReader(self.generations)
+        return MetadataReader(article, composer, reader, is_beside=self.is_beside, parents=self.parents)
 
     def _window(
         self, article: Article, table: str, since: int, destination: int, *, is_live: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import psycopg
 
@@ -29,7 +30,8 @@ def read_children(session: BatchingConnection, link: Link, parents: Sequence[str
 def find_parents(session: BatchingConnection, link: Link, rows: Sequence[Row]) -> list[str | None]:
     """See `Node.find_parents`."""
     try:
-        return _find_parents(session, link, rows)
+        with session.transaction() if session.is_in_transaction else nullcontext():
+            return _find_parents(session, link, rows)
     except (psycopg.DataError, UnicodeError, ValueError):
         # What the type does not have, no row has.
         return [None] if len(rows) == 1 else [each for row in rows for each in find_parents(session, link, [row])]

@@ -245,6 +245,19 @@ class PostgresNode:
                     self.tables.alterations = committing
 
     @contextmanager
+    def trying(self) -> Iterator[None]:
+        with self._failing("the rehearsal"):
+            self._stamp = None
+            self._session.begin(*_BEGIN)
+            try:
+                self._apply()
+                yield
+            finally:
+                self._prepared.clear()
+                self._session.roll_back()
+                self._forget_log()
+
+    @contextmanager
     def enumerating(self) -> Iterator[PostgresEnumeration]:
         own = read_nickname(self.connection)
         merged = list_merged(self.connection)
@@ -337,6 +350,9 @@ class PostgresNode:
             self._session.execute(sql.SQL(f"select pg_advisory_unlock({APPLYING})"))
 
     def apply_log(self) -> None:
+        if self._session.is_in_transaction:
+            # It was applied as that began.
+            return
         if not self._is_log_known:
             self.read_ahead()
         if self._logged:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -75,6 +75,9 @@ class SqliteEnumeration:
     purged: dict[int, bytes]
     is_beside: bool = field(kw_only=True)
     parents: Mapping[int, Article] = field(default_factory=dict, kw_only=True)
+
+    def naming_parents(self, parents: Mapping[int, Article]) -> SqliteEnumeration:
+        return replace(self, parents=parents)
 
     def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
         return self._window(article, CONTENTS, since, destination, is_live=True)

@@ -7,7 +7,6 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Self
@@ -178,6 +177,12 @@ class SqliteNode:
             raise NodeBusy(self.path, str(error)) from error
 
     @contextmanager
+    def trying(self) -> Iterator[None]:
+        with self.rehearsing([]):
+            self._apply()
+            yield
+
+    @contextmanager
     def enumerating(self) -> Iterator[SqliteEnumeration]:
         own = read_nickname(self.connection)
         with self._closing(own) as (reader, generation):
@@ -206,7 +211,7 @@ class SqliteNode:
     @contextmanager
     def sending(self, request: Request) -> Iterator[EnumeratedSending]:
         with self.enumerating() as enumeration:
-            yield EnumeratedSending(replace(enumeration, parents=request.parents), request)
+            yield EnumeratedSending(enumeration.naming_parents(request.parents), request)
 
     def apply_log(self) -> None:
         if is_logged(self._session):
