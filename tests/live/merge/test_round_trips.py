@@ -119,6 +119,7 @@ def test_refused_rows_take_three_round_trips(network: SlowNetwork, merged: Merge
     assert (len(summary.upload.refused), summary.upload.total.inserts) == (rows, 99)
     assert (len(repeated.upload.refused), repeated.upload.total.retried) == (rows, rows)
     assert (len(both.upload.refused), both.upload.total.inserts) == (2 * rows, 99)
+    assert both.upload.total.retried == 2 * rows
     assert max(first, again, mixed) - EMPTY <= 3
     assert merged.hub.execute("select count(*) from item where id > 10000") == [(2 * 99,)]
 
@@ -313,5 +314,6 @@ def test_refused_rows_of_partitions_take_no_more(network: SlowNetwork, tmp_path:
 
         assert hub.execute("select count(*) from item") == [(99,)]
         assert (len(summary.upload.refused), len(repeated.upload.refused)) == (100, 100)
-        assert first - EMPTY <= 4
+        assert repeated.upload.total.retried == 100
+        assert first - EMPTY <= 5  # with rows that are taken, which are noted as the partition's
         assert again - EMPTY <= 4

@@ -222,7 +222,8 @@ class Transfer:
         except RowsRefused:
             self._bring(article, changes)
             return
-        for each in [*(each for each, _ in waiting), *(each.article for each in self.refused)]:
+        retried = [(each.article, each.change) for each in self.refused if each.change.rowguid not in late]
+        for each, _ in [*waiting, *retried]:
             self.count(each, Counts(retried=1))
         self._waiting = {}
 
