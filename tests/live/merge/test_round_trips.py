@@ -231,6 +231,35 @@ def test_children_of_a_locked_row_follow_it(network: SlowNetwork, merged: Merge)
     assert merged.conflicts() == []
 
 
+MANY_GENERATIONS = """
+insert into rowtide_merge."MSmerge_stored_genhistory" (nickname, generation, guidsrc, genstatus, snapshot)
+select g.nickname, g.generation + n, gen_random_uuid()::text, 1, pg_current_snapshot()::text
+from (select nickname, max(generation) as generation from rowtide_merge."MSmerge_stored_genhistory"
+      where snapshot is not null group by 1) g, generate_series(1, 5000) n
+"""
+
+
+def test_only_new_generations_are_read(network: SlowNetwork, merged: Merge) -> None:
+    """Rows of a generation long ago are compared as before; that costs a round trip."""
+    hub, device = merged.hub, merged.subscribers[0]
+    hub.execute("update item set name = 'hub' where id <= 20")
+    merged.settle(2)
+    count(network, merged)
+    few = network.received
+    hub.execute(MANY_GENERATIONS)
+    merged.settle(1)
+    empty, _ = count(network, merged)
+    many = network.received
+    hub.execute("update item set name = 'hub again' where id <= 5")
+    device.execute("update item set name = 'device' where id <= 10")
+    trips, summary = count(network, merged)
+
+    assert (empty, few <= many <= few + 500) == (EMPTY, True)
+    assert (summary.upload.total.conflicts, summary.upload.total.updates) == (5, 5)
+    assert trips <= EMPTY + 6
+    merged.require_equal("item", columns="id, name, qty")
+
+
 @pytest.mark.parametrize("tables", [2, 8])
 def test_a_schema_change_is_followed_in_a_few_trips(network: SlowNetwork, tmp_path: Path, tables: int) -> None:
     """As many with many tables: the first to follow takes the change into the publication, too."""

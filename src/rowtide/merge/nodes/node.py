@@ -237,7 +237,8 @@ class Node(Protocol):
     ) -> Sequence[Sequence[Mapping[str, Any]]]:
         """Return the rows of queries as `read_together` does.
 
-        A server is asked, in the same round trip, what the exchange that follows needs to know of all tables.
+        A server is asked, in the same round trip, what the exchange that follows needs to know of all tables, and of
+        its generations from the one that the other end has, the value `since_generation`.
         """
 
     def require_session(self, subscription: Subscription) -> None:

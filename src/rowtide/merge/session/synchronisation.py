@@ -69,7 +69,9 @@ def synchronise(
     """
     unsent = require_ready(hub, subscriber, pairing)
     began, clock = datetime.now(UTC), time.monotonic()
-    pairing, state = _begin(hub, subscriber, pairing)
+    since = min(pairing.at_hub.sent, pairing.at_subscriber.received)
+    since = since if repeat_from is None else min(since, repeat_from)
+    pairing, state = _begin(hub, subscriber, pairing, since)
     summary = Summary(pairing.at_hub.subscriber, unsent=unsent)
     with recorded(hub, pairing.at_hub.subid, summary, began, clock) as history:
         uploaded = Uploaded(pairing.at_subscriber.sent, has_refused=bool(state.again))
@@ -77,7 +79,10 @@ def synchronise(
             uploaded = _upload(hub, subscriber, pairing, state, summary.upload, on_progress)
         give_ranges(hub, subscriber, pairing.publication, pairing.articles, pairing.at_hub)
         if exchange.downloads:
-            downloaded = _download(hub, subscriber, pairing, uploaded, summary.download, on_progress, repeat_from)
+            is_repeated = repeat_from is not None
+            downloaded = _download(
+                hub, subscriber, pairing, uploaded, summary.download, on_progress, since, repeats=is_repeated
+            )
             if are_overtaken(subscriber, pairing.articles, pairing.at_subscriber):
                 give_ranges(hub, subscriber, pairing.publication, pairing.articles, pairing.at_hub)
             _part(hub, subscriber, pairing, state, uploaded, downloaded, history, exchange)
@@ -102,7 +107,7 @@ def upload(
     if pairing.at_hub.settled < read_purge(hub.connection).generation:
         raise UploadNotComparable(subscriber_name, "the publisher has purged metadata that it had not got")
     began, clock = datetime.now(UTC), time.monotonic()
-    pairing, state = _begin(hub, subscriber, pairing)
+    pairing, state = _begin(hub, subscriber, pairing, min(pairing.at_hub.sent, pairing.at_subscriber.received))
     summary = Summary(subscriber_name)
     with recorded(hub, pairing.at_hub.subid, summary, began, clock) as history:
         _upload(hub, subscriber, pairing, state, summary.upload, on_progress)
@@ -140,10 +145,11 @@ class Downloaded:
     receiver: SubscriberReceiver
 
 
-def _begin(hub: Node, subscriber: Node, pairing: Pairing) -> tuple[Pairing, HubState]:
+def _begin(hub: Node, subscriber: Node, pairing: Pairing, since: int) -> tuple[Pairing, HubState]:
     """Replace any other synchronisation of the subscription, and choose the mark that this one leaves.
 
-    One that has begun since the pairing was read continues: the pairing is outdated then. Returns what the hub has.
+    One that has begun since the pairing was read continues: the pairing is outdated then. `since` is the hub's
+    generation after which the subscriber is sent changes. Returns what the hub has.
     """
     subid, mark = pairing.at_hub.subid, secrets.token_hex(16)
     session = max(pairing.at_hub.session, pairing.at_subscriber.session) + 1
@@ -162,7 +168,8 @@ def _begin(hub: Node, subscriber: Node, pairing: Pairing) -> tuple[Pairing, HubS
     with _in_session(subscriber, pairing.at_subscriber):
         set_subscription(subscriber.connection, subid, session=session)
     at_hub = replace(pairing.at_hub, session=session, state=pairing.at_subscriber.state, next_state=mark)
-    (node,), refused = hub.read_ahead(SELECT_NODE, SELECT_RETRIES, values={"of_source": pairing.at_hub.nickname})
+    values = {"of_source": pairing.at_hub.nickname, "since_generation": since}
+    (node,), refused = hub.read_ahead(SELECT_NODE, SELECT_RETRIES, values=values)
     begun = replace(pairing, at_hub=at_hub, at_subscriber=replace(pairing.at_subscriber, session=session))
     return begun, HubState(purge_of(node), group_retries(refused))
 
@@ -265,9 +272,11 @@ def _download(
     uploaded: Uploaded,
     phase: Phase,
     on_progress: Progress,
-    repeat_from: int | None,
+    since: int,
+    *,
+    repeats: bool,
 ) -> Downloaded:
-    """Download the hub's changes."""
+    """Download the hub's changes after a generation."""
     again = list_retries(subscriber.connection, pairing.hub)
     receiver = SubscriberReceiver(
         subscriber,
@@ -276,11 +285,9 @@ def _download(
         pairing.publication.name,
         again,
         is_upload=False,
-        repeats=repeat_from is not None,
+        repeats=repeats,
         hub_priority=pairing.hub_priority,
     )
-    since = min(pairing.at_hub.sent, pairing.at_subscriber.received)
-    since = since if repeat_from is None else min(since, repeat_from)
     destination = pairing.at_hub.nickname
     request = Request(pairing.going_down, since, destination, again, pairing.filters)
     with _read(hub, request) as (generation, outgoing, spool):

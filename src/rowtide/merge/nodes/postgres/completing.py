@@ -40,6 +40,7 @@ def form() -> str:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     tables = [str(CreateTable(table).compile(dialect=dialect)) for table in metadata.sorted_tables]
     raw = [f"{table} {columns}" for table, columns in system_tables.COLUMN_DEFINITIONS.items()]
+    raw.append(system_tables.GENERATIONS_INDEX)
     return f"rowtide merge {sha256(chr(10).join([*tables, *raw, *view_statements()]).encode()).hexdigest()[:16]}"
 
 

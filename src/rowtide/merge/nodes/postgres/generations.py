@@ -7,20 +7,18 @@ transaction ids, and a row belongs to the first generation whose snapshot sees i
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, insert, select, text
+from sqlalchemy import Connection, Select, bindparam, func, insert, select, text
 
 from rowtide.databases.postgres.clock import unseen_by
-from rowtide.databases.postgres.quoting import quote_qualified, statement
-from rowtide.merge.definitions import SCHEMA, genhistory
-from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, OF_TABLE, TOMBSTONE
-
-GENHISTORY = quote_qualified(SCHEMA, genhistory.name)
+from rowtide.databases.postgres.quoting import statement
+from rowtide.merge.definitions import genhistory, replinfo
+from rowtide.merge.nodes.postgres.system_tables import CONTENTS, GENHISTORY, LOG, OF_TABLE, SEEN, TOMBSTONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +42,18 @@ class Snapshot:
 
 
 class Generations:
-    """The node's closed generations, as far as they were read."""
+    """The node's closed generations, as far as they were read: from one on to the last.
+
+    A busy hub closes one for each synchronisation, and keeps them until they are purged. Those before the first that is
+    known are asked for by the transactions that belong to them: `unknown` names these, `learn` takes the answer.
+    """
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
         self._snapshots: list[str] = []
         self._known: dict[int, int] = {}
+        self._earlier: dict[int, int] = {}
+        self._is_whole = False
 
     @property
     def last(self) -> int:
@@ -57,11 +61,15 @@ class Generations:
         return self._numbers[-1] if self._numbers else 0
 
     def refresh(self, connection: Connection, own: int) -> None:
-        """Read the generations closed since, as the caller's snapshot sees them."""
+        """Read the generations closed since, as the caller's snapshot sees them, and all before that are not known."""
+        if not self._has_all():
+            self._numbers.clear()
+            self._snapshots.clear()
         newer = (genhistory.c.nickname == own) & (genhistory.c.generation > self.last)
         found = select(genhistory.c.generation, genhistory.c.snapshot).where(newer)
         for number, written in connection.execute(found.order_by(genhistory.c.generation)):
             self.add(number, written)
+        self._is_whole = True
 
     def add(self, number: int, snapshot: str) -> None:
         """Append the next generation."""
@@ -69,16 +77,39 @@ class Generations:
         self._snapshots.append(snapshot)
         self._known.clear()
 
+    def has(self, number: int) -> bool:
+        """Whether `snapshot_of` knows the snapshot of a generation."""
+        return self._has_all() or self._numbers[0] <= number
+
     def snapshot_of(self, number: int) -> str | None:
         """Return the snapshot of the last generation up to a number; None if there is no such generation."""
+        assert self.has(number), number
         place = bisect_left(self._numbers, number + 1)
         return self._snapshots[place - 1] if place else None
 
     def number_of(self, stamp: int) -> int:
         """Return the generation of a transaction; the next generation if no closed one sees it."""
-        found = self._known.get(stamp)
+        found = self._find(stamp)
+        assert found is not None, stamp
+        return found
+
+    def unknown(self, stamps: Iterable[int]) -> list[int]:
+        """Return the transactions that belong to generations which are not known."""
+        return [] if self._has_all() else [stamp for stamp in set(stamps) if self._find(stamp) is None]
+
+    def learn(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Take the rows of `numbers_request`."""
+        self._earlier.update((int(stamp), int(number)) for stamp, number in rows)
+
+    def _has_all(self) -> bool:
+        return self._is_whole or not self._numbers or self._numbers[0] == 1
+
+    def _find(self, stamp: int) -> int | None:
+        found = self._known.get(stamp, self._earlier.get(stamp))
         if found is None:
             place = bisect_left(self._snapshots, 1, key=lambda written: _read(written).sees(stamp))
+            if not place and not self._has_all():
+                return None
             found = self._numbers[place] if place < len(self._numbers) else self.last + 1
             self._known[stamp] = found
         return found
@@ -88,6 +119,35 @@ class Generations:
 def _read(written: str) -> Snapshot:
     """Read a snapshot; of the generations of a busy node, few are looked into."""
     return Snapshot(written)
+
+
+def numbers_request(own: int, stamps: Sequence[int]) -> tuple[str, Sequence[object]]:
+    """Return the query of the generations of a node's transactions; `Generations.learn` takes its rows."""
+    sees = f"{SEEN} > s.stamp and pg_visible_in_snapshot(s.stamp::text::xid8, snapshot::pg_snapshot)"
+    first = (
+        f"select generation from {GENHISTORY} where snapshot is not null and nickname = {own} and {sees} "
+        f"order by {SEEN}, generation limit 1"
+    )
+    return f"select s.stamp, ({first}) from unnest(%s::bigint[]) s (stamp)", [list(stamps)]
+
+
+_GENERATION = genhistory.alias()
+_OWN = select(replinfo.c.nickname).scalar_subquery()
+_BEFORE = (
+    select(func.max(_GENERATION.c.generation))
+    .where((_GENERATION.c.nickname == _OWN) & (_GENERATION.c.generation <= bindparam("since_generation")))
+    .scalar_subquery()
+)
+SELECT_CLOSED: Select[Any] = (
+    select(genhistory.c.nickname, genhistory.c.generation, genhistory.c.snapshot)
+    .where(
+        (genhistory.c.generation > bindparam("known_generation"))
+        & (genhistory.c.generation >= func.coalesce(_BEFORE, 0))
+        & (genhistory.c.nickname == _OWN)
+    )
+    .order_by(genhistory.c.generation)
+)
+"""The query of the node's generations after the last that is known, from `since_generation` on."""
 
 
 def newer_generations(generations: Generations) -> str:

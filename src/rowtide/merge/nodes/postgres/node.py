@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import Connection, Engine, Select, bindparam, literal_column, select, text, true
+from sqlalchemy import Connection, Engine, Select, literal_column, select, text, true
 from sqlalchemy.exc import DBAPIError
 
 from rowtide.core.failpoints import failpoint
@@ -23,7 +23,7 @@ from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import Article, Subscription
 from rowtide.merge.catalogue import list_merged, list_purged, read_nickname, select_articles
-from rowtide.merge.definitions import SCHEMA, articles, genhistory, replinfo, subscriptions
+from rowtide.merge.definitions import SCHEMA, articles, replinfo, subscriptions
 from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.node import Refusal, Request
@@ -42,9 +42,11 @@ from rowtide.merge.nodes.postgres.completing import FORM, form
 from rowtide.merge.nodes.postgres.enumeration import PostgresEnumeration
 from rowtide.merge.nodes.postgres.failures import UnexpectedLines, failure, require_session
 from rowtide.merge.nodes.postgres.generations import (
+    SELECT_CLOSED,
     Generations,
     close_generation,
     newer_generations,
+    numbers_request,
     take_generations,
     window_since,
 )
@@ -53,7 +55,7 @@ from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_req
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
 from rowtide.merge.nodes.postgres.rebuilt_tables import PostgresRebuiltTables
 from rowtide.merge.nodes.postgres.refused_rows import INVALID, LOCKED, OUTSIDE, REFUSED
-from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, uuid_array
+from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, stamps_of, uuid_array
 from rowtide.merge.nodes.postgres.sending import APPLYING, Closing, PostgresSending, apply_alone
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG
 from rowtide.merge.nodes.postgres.tables import PostgresTables
@@ -93,11 +95,6 @@ SUBSCRIPTIONS, REPLINFO, ARTICLES = (
     quote_qualified(SCHEMA, table.name) for table in (subscriptions, replinfo, articles)
 )
 _LOGGED: Select[Any] = select(literal_column("tablenick")).select_from(text(LOG)).distinct()
-_CLOSED = (
-    select(genhistory.c.nickname, genhistory.c.generation, genhistory.c.snapshot)
-    .where((genhistory.c.generation > bindparam("known_generation")) & genhistory.c.snapshot.is_not(None))
-    .order_by(genhistory.c.generation)
-)
 _MERGED = select_articles(true())
 
 
@@ -185,8 +182,8 @@ class PostgresNode:
             SELECT_NODE,
             _MERGED,
             _LOGGED,
-            _CLOSED,
-            values={**values, "known_generation": self._generations.last},
+            SELECT_CLOSED,
+            values={"since_generation": 0, **values, "known_generation": self._generations.last},
         )
         self._own = int(node["nickname"])
         found = [Article.decode(row["definition"]) for row in listed]
@@ -301,14 +298,15 @@ class PostgresNode:
     @contextmanager
     def sending(self, request: Request) -> Iterator[PostgresSending]:
         if not self._is_ahead:
-            self.read_ahead()
+            self.read_ahead(values={"since_generation": request.since})
         self._is_ahead = False
         with self._failing(self.name):
             sending = retry_busy(partial(self._send, request))
         yield sending
 
     def _send(self, request: Request) -> PostgresSending:
-        sending = PostgresSending(request, self._own, self._generations)
+        self._know_generation(request.since)
+        sending = PostgresSending(request, self._own, self._generations, self._look_up)
         queries = sending.queries()
         closing = Closing(self._session, self._own, self._merged, self._logged, self._generations, sending.purged)
         try:
@@ -316,7 +314,7 @@ class PostgresNode:
                 cursors = closing.run(_BEGIN, list(queries.values()))
         except UnexpectedLines:
             # Other tables were changed meanwhile, or published.
-            self.read_ahead()
+            self.read_ahead(values={"since_generation": request.since})
             self._logged = self._merged
             return self._send(request)
         self._logged = ()
@@ -420,6 +418,7 @@ class PostgresNode:
         purged = {int(nickname): bytes.fromhex(lineage[2:]) for nickname, lineage in lineages}
         found = []
         answers = rest[3 * len(unread) :]
+        self._look_up(metadata for groups in answers[: len(asked)] for _, *metadata in groups)
         for (article, _), groups in zip(asked, answers, strict=False):
             composer = Composer(article, self._own, purged[article.nickname])
             found.append(MetadataReader(article, composer, reader).known(groups))
@@ -604,6 +603,7 @@ class PostgresNode:
         return links.find_parents(self._session, link, rows)
 
     def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
+        self._know_generation(since)
         is_later = window_since(self._generations, since)("stamp")
         return links.read_buried(self._session, article.nickname, is_later, source)
 
@@ -648,6 +648,17 @@ class PostgresNode:
 
     def defer_constraints(self) -> None:
         self._session.put("set constraints all deferred")
+
+    def _know_generation(self, generation: int) -> None:
+        """Read all generations if it is not among those that are known."""
+        if not self._generations.has(generation):
+            self._generations.refresh(self.connection, self._own)
+
+    def _look_up(self, metadata: Iterable[Sequence[str | None]]) -> None:
+        """Ask for the generations of rows' metadata that are not known."""
+        unknown = self._generations.unknown(stamp for each in metadata for stamp in stamps_of(each))
+        if unknown:
+            self._generations.learn(self._session.read(numbers_request(self._own, unknown))[0])
 
     def _snapshot_of(self, generation: int) -> str:
         self._generations.refresh(self.connection, read_nickname(self.connection))

@@ -16,7 +16,7 @@ from rowtide.merge.nodes.postgres.generations import Generations
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, TABLES, TOMBSTONE
 from rowtide.merge.nodes.untyped_values import as_read_from_server, untyped_places
 from rowtide.merge.partitions.belonging import FilterDialect
-from rowtide.merge.versions.apply import Tables
+from rowtide.merge.versions.apply import CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Tables
 from rowtide.merge.versions.changes import Row, TombstoneType
 from rowtide.merge.versions.composition import Contents, Tombstone
 from rowtide.merge.versions.lineage import in_all_columns, move_columns
@@ -104,6 +104,22 @@ class PostgresReader:
             return {}
         stamps = enumerate(array.strip("{}").split(","))
         return {place: self.generations.number_of(int(stamp)) for place, stamp in stamps if stamp != "NULL"}
+
+
+def stamps_of(metadata: Sequence[str | None]) -> Iterator[int]:
+    """Yield the transactions that a row's metadata names, as the queries of `MetadataReader` return them."""
+    for stamp in (metadata[_CONTENTS_STAMP], metadata[_TOMBSTONE_STAMP]):
+        if stamp is not None:
+            yield int(stamp)
+    own = metadata[_OWN_COLUMNS]
+    if own is not None:
+        yield from (int(stamp) for stamp in own.strip("{}").split(",") if stamp != "NULL")
+
+
+_CONTENTS_STAMP = 1 + CONTENTS_COLUMNS.index("stamp")
+_OWN_COLUMNS = 1 + CONTENTS_COLUMNS.index("own_columns")
+_TOMBSTONE_STAMP = 1 + len(CONTENTS_COLUMNS) + TOMBSTONE_COLUMNS.index("stamp")
+"""Places in the metadata of a row, whose first says whether the row is there."""
 
 
 def _integer(text: str | None) -> int | None:

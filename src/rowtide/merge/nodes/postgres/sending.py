@@ -7,7 +7,7 @@ open meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -24,14 +24,13 @@ from rowtide.merge.definitions import SCHEMA, articles, partition_mappings
 from rowtide.merge.nodes.node import Request
 from rowtide.merge.nodes.postgres.apply import apply_statements, emptying
 from rowtide.merge.nodes.postgres.generations import (
-    GENHISTORY,
     Generations,
     newer_generations,
     take_generations,
     window_since,
 )
 from rowtide.merge.nodes.postgres.row_metadata import FILTERING, PostgresReader, uuid_array
-from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, OF_TABLE, TOMBSTONE
+from rowtide.merge.nodes.postgres.system_tables import CONTENTS, GENHISTORY, LOG, OF_TABLE, TOMBSTONE
 from rowtide.merge.partitions.candidates import CANDIDATE_COLUMNS, Candidate
 from rowtide.merge.partitions.descent import Names, candidates
 from rowtide.merge.versions.changes import RowChange
@@ -191,11 +190,12 @@ class Closing:
 
 @dataclass(slots=True)
 class PostgresSending:
-    """See `Sending`."""
+    """See `Sending`; `look_up` asks for the generations of rows' metadata that are not known."""
 
     request: Request
     own: int
     generations: Generations
+    look_up: Callable[[Iterable[Sequence[str | None]]], None]
     purged: dict[int, bytes] = field(default_factory=dict)
     _cursors: dict[tuple[str, int], Cursor] = field(default_factory=dict)
 
@@ -240,7 +240,7 @@ class PostgresSending:
 
     def entering(self, article: Article) -> Iterator[Sequence[tuple[Candidate, RowChange | None]]]:
         reading, width = self._reading(article), len(CANDIDATE_COLUMNS)
-        for batch in map(_unpacked, self._cursors["entering", article.nickname].batches()):
+        for batch in map(self._unpacked, self._cursors["entering", article.nickname].batches()):
             changes = {change.rowguid: change for change in reading.changes(row[:-width] for row in batch)}
             found = [Candidate.read((row[0], *row[-width:])) for row in batch]
             yield [(candidate, changes.get(candidate.rowguid)) for candidate in found]
@@ -249,7 +249,12 @@ class PostgresSending:
         cursor = self._cursors.get((part, article.nickname))
         reading = self._reading(article)
         for batch in () if cursor is None else cursor.batches():
-            yield reading.changes(_unpacked(batch))
+            yield reading.changes(self._unpacked(batch))
+
+    def _unpacked(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Return rows of a packed query with the columns that the query had."""
+        self.look_up(map(_metadata, {packed for _, packed, *_ in rows}))
+        return [(rowguid, *_metadata(packed), *values) for rowguid, packed, *values in rows]
 
     def _packed(self, query: str, article: Article, more: int = 0) -> str:
         """Return a query with its columns of metadata in one: each column takes four bytes of every row, also if null.
@@ -284,11 +289,6 @@ class PostgresSending:
 
     def _is_new(self, stamp: str) -> str:
         return window_since(self.generations, self.request.since)(stamp)
-
-
-def _unpacked(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return rows of a packed query with the columns that the query had."""
-    return [(rowguid, *_metadata(packed), *values) for rowguid, packed, *values in rows]
 
 
 @lru_cache(maxsize=1 << 12)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, insert, select, text
 
-from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.merge import definitions
 from rowtide.merge.catalogue import new_nickname
-from rowtide.merge.definitions import SCHEMA, metadata, replinfo, row_hashes
+from rowtide.merge.definitions import SCHEMA, genhistory, metadata, replinfo, row_hashes
 from rowtide.merge.nodes.postgres.place import read_place
 from rowtide.merge.versions.apply import Tables
 
@@ -34,6 +34,15 @@ _REMOVAL = (
 # Here a recursive query may be named once in itself.
 _STEPS = ("select rowtide_step.* from {name} {row} cross join lateral ({steps}) rowtide_step", " union all ")
 TABLES = Tables(CONTENTS, TOMBSTONE, LOG, _LOOKUP, _REMOVAL, "(select) rowtide_one", _STEPS, "string_agg({}, ',')")
+
+GENHISTORY = quote_qualified(SCHEMA, genhistory.name)
+SEEN = "(split_part(snapshot, ':', 2)::bigint)"
+"""The transaction from which on a generation's snapshot sees nothing."""
+GENERATIONS_INDEX = (
+    f'create index if not exists "MSmerge_genhistory_seen" on {GENHISTORY} ({SEEN}, generation) '
+    "where snapshot is not null"
+)
+"""The statement of the index by which a transaction's generation is found."""
 
 # `origin` is the node that a version came from, null for a change of this one's.
 _COLUMNS = {
@@ -72,6 +81,7 @@ def create(connection: Connection) -> None:
         )
     )
     connection.execute(text(f"create sequence if not exists {LOG_ORDER}"))
+    connection.execute(statement(GENERATIONS_INDEX))
     if connection.execute(select(replinfo.c.nickname)).first() is None:
         connection.execute(insert(replinfo).values(nickname=new_nickname(), place=read_place(connection)))
 
