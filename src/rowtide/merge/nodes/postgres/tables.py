@@ -149,7 +149,7 @@ class PostgresTables:
 
     def lock(self, article: Article) -> None:
         self._session.put(f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'")
-        self._session.put(f"lock table {table_of(article)} in share row exclusive mode")
+        self._session.execute(sql.SQL(f"lock table {table_of(article)} in share row exclusive mode"))
 
     def find_renames(self, article: Article, description: TableDescription) -> Mapping[str, str]:
         if article.table_id != description.table_id:
