@@ -44,8 +44,9 @@ class Snapshot:
 class Generations:
     """The node's closed generations, as far as they were read: from one on to the last.
 
-    A busy hub closes one for each synchronisation, and keeps them until they are purged. Those before the first that is
-    known are asked for by the transactions that belong to them: `unknown` names these, `learn` takes the answer.
+    A busy hub closes one for each synchronisation, and keeps them until they are purged. With `is_tail` there are some
+    before the first that is known: they are asked for by the transactions that belong to them, which `unknown` names,
+    and `learn` takes the answer.
     """
 
     def __init__(self) -> None:
@@ -53,7 +54,7 @@ class Generations:
         self._snapshots: list[str] = []
         self._known: dict[int, int] = {}
         self._earlier: dict[int, int] = {}
-        self._is_whole = False
+        self.is_tail = False
 
     @property
     def last(self) -> int:
@@ -62,14 +63,14 @@ class Generations:
 
     def refresh(self, connection: Connection, own: int) -> None:
         """Read the generations closed since, as the caller's snapshot sees them, and all before that are not known."""
-        if not self._has_all():
+        if self.is_tail:
             self._numbers.clear()
             self._snapshots.clear()
         newer = (genhistory.c.nickname == own) & (genhistory.c.generation > self.last)
         found = select(genhistory.c.generation, genhistory.c.snapshot).where(newer)
         for number, written in connection.execute(found.order_by(genhistory.c.generation)):
             self.add(number, written)
-        self._is_whole = True
+        self.is_tail = False
 
     def add(self, number: int, snapshot: str) -> None:
         """Append the next generation."""
@@ -79,7 +80,7 @@ class Generations:
 
     def has(self, number: int) -> bool:
         """Whether `snapshot_of` knows the snapshot of a generation."""
-        return self._has_all() or self._numbers[0] <= number
+        return not self.is_tail or (bool(self._numbers) and self._numbers[0] <= number)
 
     def snapshot_of(self, number: int) -> str | None:
         """Return the snapshot of the last generation up to a number; None if there is no such generation."""
@@ -95,20 +96,17 @@ class Generations:
 
     def unknown(self, stamps: Iterable[int]) -> list[int]:
         """Return the transactions that belong to generations which are not known."""
-        return [] if self._has_all() else [stamp for stamp in set(stamps) if self._find(stamp) is None]
+        return [] if not self.is_tail else [stamp for stamp in set(stamps) if self._find(stamp) is None]
 
     def learn(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Take the rows of `numbers_request`."""
         self._earlier.update((int(stamp), int(number)) for stamp, number in rows)
 
-    def _has_all(self) -> bool:
-        return self._is_whole or not self._numbers or self._numbers[0] == 1
-
     def _find(self, stamp: int) -> int | None:
         found = self._known.get(stamp, self._earlier.get(stamp))
         if found is None:
             place = bisect_left(self._snapshots, 1, key=lambda written: _read(written).sees(stamp))
-            if not place and not self._has_all():
+            if not place and self._numbers and self.is_tail:
                 return None
             found = self._numbers[place] if place < len(self._numbers) else self.last + 1
             self._known[stamp] = found

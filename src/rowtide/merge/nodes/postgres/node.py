@@ -189,6 +189,8 @@ class PostgresNode:
         found = [Article.decode(row["definition"]) for row in listed]
         self._merged = tuple({article.nickname: article for article in found}.values())
         nicknames = {row["tablenick"] for row in lines}
+        if not self._generations.last:
+            self._generations.is_tail = bool(values.get("since_generation"))
         self._is_log_known = True
         self._logged = tuple(article for article in self._merged if article.nickname in nicknames)
         take_generations(

@@ -59,6 +59,19 @@ def test_changes_of_purged_generations_are_in_the_oldest_left() -> None:
     assert [left.snapshot_of(number) for number in (4, 5, 6, 9)] == [None, "30:30:", "40:40:", "40:40:"]
 
 
+def test_generations_before_the_first_known_are_asked_for() -> None:
+    tail = generations("30:30:", "40:40:", first=5)
+    tail.is_tail = True
+    assert (tail.has(5), tail.has(4)) == (True, False)
+    assert sorted(tail.unknown([3, 8, 35, 50])) == [3, 8]
+
+    tail.learn([("3", "2"), ("8", "5")])
+    assert tail.unknown([3, 8, 35, 50]) == []
+    assert [tail.number_of(stamp) for stamp in (3, 8, 35, 50)] == [2, 5, 6, 7]
+    tail.add(7, "60:60:")
+    assert [tail.number_of(stamp) for stamp in (3, 50)] == [2, 7]
+
+
 @dataclass
 class Server:
     """Transactions that begin and end, and generations that are closed between; `expected` is that of each commit."""
