@@ -195,9 +195,9 @@ class Transfer:
         self._waiting.pop(key, None)
         self._waiting[key] = (article, change)
 
-    def _bring(self, article: Article, changes: Sequence[RowChange]) -> None:
+    def _bring(self, article: Article, changes: Sequence[RowChange], *, is_last: bool = False) -> None:
         try:
-            (received,) = self._attempt([(article, changes)], Attempt.FIRST)
+            (received,) = self._attempt([(article, changes)], Attempt.FIRST, is_last=is_last)
         except RowsRefused:
             if len(changes) == 1:
                 self._wait(article, changes[0])
@@ -212,8 +212,8 @@ class Transfer:
     def _bring_last(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Bring the last batch, in one transaction with what waits; if that fails, batch by batch as others."""
         waiting = list(self._waiting.values())
-        if waiting and not self.receiver.node.tries_together:
-            self._bring(article, changes)
+        if not self.receiver.node.tries_together:
+            self._bring(article, changes, is_last=not waiting)
             return
         late = frozenset(change.rowguid for _, change in waiting)
         parts = _by_article([*waiting, *((article, change) for change in changes)])
@@ -239,8 +239,18 @@ class Transfer:
         self.refused = [refused for one in received for refused in one.refused]
         self.is_concluded = True
 
-    def _attempt(self, parts: Sequence[Part], attempt: Attempt) -> list[Received]:
-        return self._counted(parts, lambda: self.receiver.receive(parts, attempt))
+    def _attempt(self, parts: Sequence[Part], attempt: Attempt, *, is_last: bool = False) -> list[Received]:
+        """Write parts; if they are the last and nothing is refused, that is all."""
+
+        def work() -> list[Received]:
+            received = self.receiver.receive(parts, attempt)
+            if is_last and not any(one.refused for one in received):
+                self.conclude()
+            return received
+
+        done = self._counted(parts, work, is_durable=is_last)
+        self.is_concluded = is_last and not any(one.refused for one in done)
+        return done
 
     def _counted(
         self, parts: Sequence[Part], work: Callable[[], list[Received]], *, is_durable: bool = False
