@@ -268,9 +268,11 @@ def test_a_schema_change_is_followed_in_a_few_trips(network: SlowNetwork, tmp_pa
         device = opened.enter_context(open_file_member(tmp_path / "schema.db"))
         merged = Merge(hub, [device])
         names = [f"t{number}" for number in range(tables)]
-        merged.begin(
-            *(f"create table {name} (id bigint primary key)" for name in names), **{name: {} for name in names}
-        )
+        hub.execute(*(f"create table {name} (id bigint primary key)" for name in names))
+        merged.merge.add_publication(PUBLICATION)
+        for name in names:
+            merged.merge.add_article(PUBLICATION, name)
+        merged.merge.add_subscription(PUBLICATION, device.url)
         merged.merge = MergeReplication(network.url)
         merged.sync()
         hub.execute("alter table t1 add extra integer default 3")
