@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from rowtide.databases.postgres.quoting import quote_body, quote_literal
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.postgres.row_metadata import table_of
 from rowtide.merge.nodes.postgres.system_tables import LOG, TABLES
@@ -88,19 +89,19 @@ def tidy(session: Session) -> None:
     session.execute(sql.SQL(f"analyze (skip_locked) {TABLES.contents}, {TABLES.tombstone}"))
 
 
-def look_again(session: Session, articles: Iterable[Article]) -> None:
-    """Analyze joined tables that the planner believes empty, outside of transactions.
+def looking_again(articles: Sequence[Article]) -> str:
+    """Return the statement that analyzes joined tables that the planner believes empty, for outside of transactions.
 
     Join conditions are the user's own: the planner chooses how to evaluate them.
     """
     joined = {name for each in articles for join in each.join_filters for name in (each.name, join.parent)}
-    tables = [table_of(article) for article in articles if article.name in joined]
-    believed_empty = (
-        "select oid::regclass::text from pg_class where oid = any(%s::regclass[]) and reltuples = 0 "
-        "and pg_relation_size(oid) > 0"
+    tables = ", ".join(f"to_regclass({quote_literal(table_of(each))})" for each in articles if each.name in joined)
+    body = (
+        "declare name text; begin for name in select oid::regclass::text from pg_class "
+        f"where oid = any (array[{tables}]::oid[]) and reltuples = 0 and pg_relation_size(oid) > 0 "
+        "loop execute 'analyze (skip_locked) ' || name; end loop; end"
     )
-    for (table,) in session.execute(believed_empty, [tables]).fetchall() if tables else ():
-        session.execute(sql.SQL(f"analyze (skip_locked) {table}"))
+    return f"do {quote_body(body)}"
 
 
 def apply_beside(session: Session, articles: Iterable[Article]) -> None:

@@ -34,7 +34,7 @@ from rowtide.merge.nodes.postgres.apply import (
     apply_statements,
     emptying,
     is_logged,
-    look_again,
+    looking_again,
     tidy,
 )
 from rowtide.merge.nodes.postgres.compiled import compile_query
@@ -262,7 +262,7 @@ class PostgresNode:
         merged = list_merged(self.connection)
         purged = list_purged(self.connection)
         self.apply_log()
-        look_again(self._session, merged)
+        self._session.execute(sql.SQL(looking_again(merged)))
         with translated(), self._engine.connect() as reading:
             with self._applying():
                 retry_busy(partial(self._close, own, merged, reading))

@@ -22,7 +22,7 @@ from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import SCHEMA, articles, partition_mappings
 from rowtide.merge.nodes.node import Request
-from rowtide.merge.nodes.postgres.apply import apply_statements, emptying
+from rowtide.merge.nodes.postgres.apply import apply_statements, emptying, looking_again
 from rowtide.merge.nodes.postgres.generations import (
     Generations,
     newer_generations,
@@ -132,7 +132,8 @@ class Closing:
         apply = apply_statements(self.logged) if self.logged else []
         try:
             with self.session.sending(always=True):
-                self._send("close all", "begin", _LOCK, "commit", *begin, self._require_known_lines(), *apply)
+                self._send("close all", "begin", _LOCK, looking_again(self.merged), "commit", *begin)
+                self._send(self._require_known_lines(), *apply)
                 emptied = self._ask(emptying(self.logged))
                 self._send(self._close())
                 newer = self._ask(newer_generations(self.generations))
