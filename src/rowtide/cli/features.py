@@ -54,9 +54,13 @@ class FeatureCommands(Mapping[str, Any]):
 
     def __init__(self, feature: str) -> None:
         self._modules = {name: module for module, names in COMMANDS[feature].items() for name in names}
+        self._made: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        return get_group(import_module(f"rowtide.cli.{self._modules[name]}").app).commands[name]
+        module = self._modules[name]
+        if name not in self._made:
+            self._made |= get_group(import_module(f"rowtide.cli.{module}").app).commands
+        return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._modules)
