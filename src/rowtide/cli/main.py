@@ -8,7 +8,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import version
 from types import TracebackType
 from typing import Annotated
 
@@ -24,7 +23,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.extras import leave_out_pandas, naming_extras
 from rowtide.core.secrets import MASK, redact
 
-_OBJECTS_BETWEEN_COLLECTIONS = 50_000
+_OBJECTS_BETWEEN_COLLECTIONS = 200_000
 _FEATURES = {
     "cdc": "Change data capture: changes in Delta tables, queryable by LSN.",
     "lake": "Copy a lake and its log store, from disk to a bucket and back, and move them.",
@@ -54,6 +53,8 @@ app.command(epilog="Example: rowtide demo --keep /tmp/rowtide-demo")(demo)
 def print_version(*, wanted: bool) -> None:
     """Print the version and exit."""
     if wanted:
+        from importlib.metadata import version
+
         print(f"rowtide {version('rowtide')}")
         raise typer.Exit
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
 
 from rowtide.core.errors import ExtraMissing
 
@@ -21,8 +20,11 @@ _EXTRAS = {
 """Extras by imported package."""
 
 
-class _WithoutPandas(MetaPathFinder):
-    """Finds that there is no pandas."""
+class _WithoutPandas:
+    """Finds that there is no pandas.
+
+    A finder by its method: its base class would import modules that no command needs.
+    """
 
     def find_spec(self, fullname: str, _path: object = None, _target: object = None) -> None:
         if fullname == "pandas":
