@@ -52,7 +52,8 @@ def test_transaction_larger_than_a_batch_is_atomic_when_killed(
     logged.execute("create table item (id int)")
     logged.enable("item")
     logged.execute("insert into item values (0)", "insert into item select generate_series(1, 2500)")
-    failpoints = ("segment_sync.before@3", "segment_sync.after@2", "manifest_entry.before", "manifest_entry.after")
+    parts = ("segment_sync.before@3", "segment_sync.after@2", "part_entry.before@2", "part_entry.after@2")
+    failpoints = (*parts, "manifest_entry.before", "manifest_entry.after")
     for failpoint in failpoints:
         with log_reader(logged, ROWTIDE_FAILPOINT=failpoint) as reader:
             assert reader.wait(60) == -9

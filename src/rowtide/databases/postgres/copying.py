@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -15,6 +16,8 @@ from psycopg import pq
 from psycopg.errors import error_from_result
 
 _BLOCK_BYTES = 1 << 18
+_SENT_BYTES = 1 << 16
+"""Bytes given to libpq at once, which it sends before more are given."""
 
 
 def copy_out(connection: psycopg.Connection[Any], statement: str) -> Iterator[bytes]:
@@ -25,8 +28,7 @@ def copy_out(connection: psycopg.Connection[Any], statement: str) -> Iterator[by
     """
     libpq = connection.pgconn
     libpq.send_query(statement.encode())
-    while libpq.flush():
-        _await(libpq, select.POLLOUT)
+    _await_sent(libpq)
     _require(_next_result(libpq), pq.ExecStatus.COPY_OUT)
     has_more = True
     while has_more:
@@ -39,19 +41,78 @@ def copy_out(connection: psycopg.Connection[Any], statement: str) -> Iterator[by
     _require(final, pq.ExecStatus.COMMAND_OK)
 
 
-def put_copy_data(libpq: pq.abc.PGconn, block: bytes) -> None:
-    """Send a block of a statement `copy … from stdin`, whose first result is read; return when it is on its way.
+def begin_copy_in(libpq: pq.abc.PGconn, statement: str) -> pq.abc.PGresult | None:
+    """Execute a statement `copy … from stdin`; return the server's refusal, None where it takes rows.
 
     Raises psycopg's errors.
     """
+    with _nonblocking(libpq):
+        libpq.send_query(statement.encode())
+        return _await_answer(libpq, pq.ExecStatus.COPY_IN)
+
+
+def put_copy_data(libpq: pq.abc.PGconn, block: bytes) -> None:
+    """Send a block of rows after `begin_copy_in`; return when it is on its way. Raises psycopg's errors."""
+    with _nonblocking(libpq):
+        for start in range(0, len(block), _SENT_BYTES):
+            piece = block[start : start + _SENT_BYTES]
+            while not libpq.put_copy_data(piece):
+                await_socket(libpq, is_sending=True)
+            _await_sent(libpq)
+
+
+def end_copy_in(libpq: pq.abc.PGconn) -> pq.abc.PGresult | None:
+    """End the rows after `begin_copy_in`; return the server's refusal, None where it has them. Raises psycopg's
+    errors.
+    """
+    with _nonblocking(libpq):
+        while not libpq.put_copy_end():
+            await_socket(libpq, is_sending=True)
+        return _await_answer(libpq, pq.ExecStatus.COMMAND_OK)
+
+
+def await_socket(libpq: pq.abc.PGconn, *, is_sending: bool) -> None:
+    """Wait until more can be read, or with `is_sending` sent, and read what has arrived. Raises psycopg's errors.
+
+    Who sends must not look again whether there is still something: what was the rest may just have been sent, and the
+    server answers only when it is asked to.
+    """
+    poll = select.poll()
+    poll.register(libpq.socket, select.POLLIN | (select.POLLOUT if is_sending else 0))
+    poll.poll()
+    libpq.consume_input()
+
+
+def _await_sent(libpq: pq.abc.PGconn) -> None:
+    while libpq.flush():
+        # The server may have to say something before it takes more.
+        await_socket(libpq, is_sending=True)
+
+
+def _await_answer(libpq: pq.abc.PGconn, wanted: pq.ExecStatus) -> pq.abc.PGresult | None:
+    """Wait for a status, or for all results of a refusal, of which the first is returned."""
+    _await_sent(libpq)
+    refused: pq.abc.PGresult | None = None
+    is_reached = False
+    while (result := _next_result(libpq)) is not None:
+        is_reached |= result.status == wanted
+        if result.status == pq.ExecStatus.COPY_IN:
+            break
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            refused = refused or result
+    if refused is None and not is_reached:
+        raise psycopg.OperationalError("the server closed the connection")
+    return refused
+
+
+@contextmanager
+def _nonblocking(libpq: pq.abc.PGconn) -> Iterator[None]:
+    before = libpq.nonblocking
     libpq.nonblocking = 1
     try:
-        while not libpq.put_copy_data(block):
-            _await(libpq, select.POLLOUT)
-        while libpq.flush():
-            _await(libpq, select.POLLOUT)
+        yield
     finally:
-        libpq.nonblocking = 0
+        libpq.nonblocking = before
 
 
 def _read_block(libpq: pq.abc.PGconn) -> tuple[bytes, bool]:
@@ -63,7 +124,7 @@ def _read_block(libpq: pq.abc.PGconn) -> tuple[bytes, bool]:
         if read < 0:
             return b"".join(rows), False
         if read == 0:
-            _await_input(libpq)
+            await_socket(libpq, is_sending=False)
             continue
         rows.append(bytes(data))
         size += read
@@ -73,19 +134,8 @@ def _read_block(libpq: pq.abc.PGconn) -> tuple[bytes, bool]:
 def _next_result(libpq: pq.abc.PGconn) -> pq.abc.PGresult | None:
     """Return the next result of the statement, None after the last."""
     while libpq.is_busy():
-        _await_input(libpq)
+        await_socket(libpq, is_sending=False)
     return libpq.get_result()
-
-
-def _await_input(libpq: pq.abc.PGconn) -> None:
-    _await(libpq, select.POLLIN)
-    libpq.consume_input()
-
-
-def _await(libpq: pq.abc.PGconn, events: int) -> None:
-    poll = select.poll()
-    poll.register(libpq.socket, events)
-    poll.poll()
 
 
 def _require(result: pq.abc.PGresult | None, status: pq.ExecStatus) -> None:

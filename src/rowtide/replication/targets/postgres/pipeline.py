@@ -5,7 +5,6 @@ Results arrive in order. After an error the server skips the following statement
 
 from __future__ import annotations
 
-import select
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,12 +13,11 @@ import psycopg
 from psycopg import pq
 from psycopg.pq import abc
 
+from rowtide.databases.postgres.copying import await_socket, begin_copy_in, end_copy_in, put_copy_data
 from rowtide.databases.postgres.errors import ConnectionFailed
 
 _SENT_BETWEEN_LOOKS = 256
 """Number of statements sent before results are read, so that neither side's buffer fills up."""
-_COPIED_BYTES = 1 << 16
-"""Bytes of a COPY given to libpq at once, which it sends before more are given."""
 _ENDED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 
@@ -92,48 +90,17 @@ class Pipeline:
         """
         with _connected():
             self._libpq.exit_pipeline_mode()
-            self._libpq.send_query(statement.encode())
-            refused = self._await_copy(pq.ExecStatus.COPY_IN)
+            refused = begin_copy_in(self._libpq, statement)
             if refused is None:
                 for piece in pieces:
-                    for start in range(0, len(piece), _COPIED_BYTES):
-                        self._put(piece[start : start + _COPIED_BYTES])
-                self._put_end()
-                refused = self._await_copy(pq.ExecStatus.COMMAND_OK)
+                    put_copy_data(self._libpq, piece)
+                refused = end_copy_in(self._libpq)
             self._libpq.enter_pipeline_mode()
-            return refused
+        return None if refused is None else _refused(0, refused)
 
     def close(self) -> None:
         """Close the connection; uncommitted work is rolled back."""
         self._connection.close()
-
-    def _put(self, data: bytes) -> None:
-        while self._libpq.put_copy_data(data) == 0:
-            self._look(is_sending=True)
-        self._wait_copied()
-
-    def _put_end(self) -> None:
-        while self._libpq.put_copy_end() == 0:
-            self._look(is_sending=True)
-        self._wait_copied()
-
-    def _wait_copied(self) -> None:
-        while self._flush():
-            self._look(is_sending=True)
-
-    def _await_copy(self, wanted: int) -> Refused | None:
-        """Wait for a COPY to begin or end, up to when nothing more is awaited unless it begins."""
-        refused: Refused | None = None
-        while True:
-            while self._flush() or self._libpq.is_busy():
-                self._wait()
-            result = self._libpq.get_result()
-            if result is None:
-                return refused
-            if result.status == pq.ExecStatus.COPY_IN and wanted == pq.ExecStatus.COPY_IN:
-                return None
-            if result.status != pq.ExecStatus.COMMAND_OK and refused is None:
-                refused = _refused(0, result)
 
     def _note_sent(self) -> None:
         self._sent += 1
@@ -150,15 +117,8 @@ class Pipeline:
         self._look(is_sending=self._flush())
 
     def _look(self, *, is_sending: bool) -> None:
-        """Read what has arrived, once the socket can be read; `is_sending`: or written.
-
-        Who sends must not look again whether there is still something: what was the rest may just have been sent, and
-        the server answers only when it is asked to.
-        """
-        socket = [self._libpq.socket]
-        select.select(socket, socket if is_sending else [], [])
         with _connected():
-            self._libpq.consume_input()
+            await_socket(self._libpq, is_sending=is_sending)
 
     def _flush(self) -> bool:
         with _connected():

@@ -14,7 +14,7 @@ from rowtide.copying.chunks import Chunk, CopiedChunk
 from rowtide.copying.visibility import format_snapshot, parse_snapshot
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
-from rowtide.databases.postgres.copying import put_copy_data
+from rowtide.databases.postgres.copying import begin_copy_in, end_copy_in, put_copy_data
 from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, find_outage, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified
@@ -213,7 +213,9 @@ def _begin_copy(
     columns = ", ".join(quote(column.name) for column in article.columns)
     libpq = connection.pgconn
     statement = f"copy {_table(article)} ({columns}) from stdin{form.value}"
-    _require(article, libpq.exec_(statement.encode()), pq.ExecStatus.COPY_IN)
+    with translated():
+        refused = begin_copy_in(libpq, statement)
+    _require(article, refused)
 
     def write(block: bytes) -> None:
         watch.look(block)
@@ -224,19 +226,14 @@ def _begin_copy(
 
 
 def _end_copy(connection: _Connection, article: Article) -> None:
-    libpq = connection.pgconn
     with translated():
-        libpq.put_copy_end()
-    result = libpq.get_result()
+        refused = end_copy_in(connection.pgconn)
+    _require(article, refused)
+
+
+def _require(article: Article, result: pq.abc.PGresult | None) -> None:
+    """Raise the refusal of a COPY, if there is one."""
     if result is None:
-        raise ConnectionFailed(libpq.get_error_message())
-    _require(article, result, pq.ExecStatus.COMMAND_OK)
-    # The end of the answers: without it the connection takes no other statement.
-    libpq.get_result()
-
-
-def _require(article: Article, result: pq.abc.PGresult, status: pq.ExecStatus) -> None:
-    if result.status == status:
         return
     sqlstate = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
     reason = " ".join(result.error_message.decode(errors="replace").split())
