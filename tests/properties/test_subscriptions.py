@@ -8,7 +8,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from builders.subscription_machines import Subscriptions
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.replication.distribution import agent
+from rowtide.replication.distribution import reader_entry
 
 
 @pytest.mark.timeout(5400)
@@ -23,7 +23,7 @@ from rowtide.replication.distribution import agent
 def test_nothing_that_an_agent_lives_through_ends_it(
     name: str, examples: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent, "_ADVANCE_S", 0.0)
+    monkeypatch.setattr(reader_entry, "_ADVANCE_S", 0.0)
     server: EmbeddedServer = request.getfixturevalue(name)
     machine = type("SubscriptionsThere", (Subscriptions,), {"server": server})
     # A step takes a second: what it finds is told as it is.

@@ -13,7 +13,7 @@ from itertools import chain, islice
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.log.entries import ReaderAdvanced, TransactionLeftOut
+from rowtide.log.entries import TransactionLeftOut
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Traced
 from rowtide.log.replay import require_here
@@ -33,19 +33,17 @@ from rowtide.replication.distribution.delivery import (
     Delivery,
     JoiningArticle,
     JoiningMoved,
-    resume_position,
 )
 from rowtide.replication.distribution.early_delivery import EarlyDelivery
 from rowtide.replication.distribution.events import find_dropped, find_gap, find_token
 from rowtide.replication.distribution.log_calls import LogCalls, find_versions
+from rowtide.replication.distribution.reader_entry import ReaderEntry
 from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand
 from rowtide.replication.errors.delivery import (
     ArticleEnded,
     ArticleSuspended,
     ChangesLost,
     SchemaChanged,
-    SubscriberAhead,
-    SubscriberBehind,
     SubscriptionDeactivated,
 )
 from rowtide.replication.errors.publishing import ChangeRefused
@@ -54,7 +52,6 @@ from rowtide.replication.snapshot.copies import HandOver
 from rowtide.replication.tracers import record_arrival
 
 _RESTARTED = "the log was restarted"
-_ADVANCE_S = 10.0
 _MAX_STEP_ROWS = 500_000
 
 
@@ -84,9 +81,8 @@ class DistributionAgent:
         self._hand_over = hand_over
         self._complete = complete
         self._early = EarlyDelivery(delivery, articles, self._open_calls)
-        self._next_advance = 0.0
-        self._position = self._starting_position(manifest.refresh())
-        self._advanced: Position | None = None
+        self._entry = ReaderEntry(manifest, subscription)
+        self._position = self._entry.find_start(manifest.refresh(), delivery.progress, articles)
         self._has_altered = False
         self._opened_at = delivery.progress.position
         self._next_stop: Position | None = None
@@ -191,7 +187,7 @@ class DistributionAgent:
         state = self._manifest.refresh()
         require_here(state)
         gap = self._find_bridged(state)
-        self._require_kept(state, self._position)
+        self._entry.require_kept(state, self._position)
         if self._end_hand_over():
             return True
         last = gap.after if gap is not None else state.position
@@ -275,17 +271,10 @@ class DistributionAgent:
 
     def advance(self) -> None:
         """Let the log store remove what was delivered, and what was not for this subscription."""
-        self._next_advance = time.monotonic() + _ADVANCE_S
-        self._advanced = self._position
-        if self._subscription.reader not in self._manifest.refresh().readers:
-            # Deactivated or dropped meanwhile: an entry would register it again.
-            return
-        position = min(self._position, self._manifest.state.position)
-        self._confirm(self._manifest.state)
-        held = self._delivery.progress.position
-        failpoint("reader_advance.before")
-        self._manifest.append(ReaderAdvanced(self._subscription.reader, position, idle_from=held))
-        failpoint("reader_advance.after")
+        self._entry.note(self._position)
+        if self._entry.is_registered():
+            self._confirm(self._manifest.state)
+            self._entry.advance(self._position, self._delivery.progress.position)
 
     def _confirm(self, state: ManifestState) -> None:
         """Where commit times decide, tell the subscriber how far everything is delivered, though there was nothing.
@@ -299,8 +288,7 @@ class DistributionAgent:
             self._delivery.end(self._position)
 
     def _advance_now_and_then(self) -> None:
-        """Advance rarely: each time writes a manifest entry that every reader reads."""
-        if self._position != self._advanced and time.monotonic() >= self._next_advance:
+        if self._entry.is_due(self._position):
             self.advance()
 
     def _deliver(self, state: ManifestState, end: Position) -> bool:
@@ -323,7 +311,7 @@ class DistributionAgent:
     def _suspend(self, call: Call, reason: str) -> None:
         """Record from which transaction on the subscriber lacks an article, before anything later is delivered."""
         lsn, article = CommitLsn(call.lsn), call.article
-        if self._subscription.reader not in self._manifest.refresh().readers:
+        if not self._entry.is_registered():
             raise SubscriptionDeactivated(self._subscription.publication, self._subscription.subscriber)
         failpoint("article_suspension.before")
         self._manifest.append(TransactionLeftOut(self._subscription.reader, article.article_id, lsn, reason))
@@ -443,24 +431,6 @@ class DistributionAgent:
     def _open_calls(self) -> LogCalls:
         copies = None if self._hand_over is None else self._hand_over.copies
         return LogCalls(self._manifest, self._subscription, copies)
-
-    def _starting_position(self, state: ManifestState) -> Position:
-        """Return the subscriber's position in the log, past what it recorded if the log had nothing for it."""
-        progress, reader = self._delivery.progress, state.readers.get(self._subscription.reader)
-        if reader is None:
-            raise SubscriptionDeactivated(self._subscription.publication, self._subscription.subscriber)
-        if progress.batch and progress.position > state.position:
-            # Before the first batch it is where the subscription begins, which may not be read yet.
-            raise SubscriberAhead(self._subscription.subscriber, str(progress.position), str(state.position))
-        joined_at = max((article.joined_at for article in self._articles), default=0)
-        start = resume_position(progress, reader, joined_at)
-        self._require_kept(state, start)
-        return start
-
-    def _require_kept(self, state: ManifestState, position: Position) -> None:
-        """Raise `SubscriberBehind` if a restored subscriber needs changes that the log store has removed."""
-        if position < state.low:
-            raise SubscriberBehind(self._subscription.subscriber, str(position), str(state.low))
 
 
 def _count(call: Call | Block) -> int:

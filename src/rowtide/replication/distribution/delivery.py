@@ -28,6 +28,10 @@ class Progress:
     batch: int
     epoch: int
 
+    def after_batch(self, reached: Position) -> Progress:
+        """Return the progress once a batch is committed that reaches a position."""
+        return Progress(reached, self.batch + 1, self.epoch)
+
 
 class BatchUndone(Exception):
     """A batch was refused and rolled back, and has to be delivered row by row."""

@@ -5,10 +5,11 @@ Columns get no default there: their values come from the publisher.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import assert_never
 
+from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.replication.articles import Article, PublishedColumn, encode_article
 from rowtide.replication.schema_changes import (
@@ -25,6 +26,19 @@ from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
 
 _KINDS = (procedures, array_procedures)
+
+
+def within_batch(statements: Iterable[str]) -> Sequence[str]:
+    """Return statements that alter tables as they are run in a batch, between its calls."""
+    return (
+        # The server alters no table with checks that wait.
+        "set constraints all immediate",
+        # Readers of the table would wait behind this session for as long as it waits.
+        f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'",
+        *statements,
+        "set local lock_timeout = 0",
+        "set constraints all deferred",
+    )
 
 
 def alter(table: tuple[str, str], change: SchemaChange) -> Iterator[str]:

@@ -9,7 +9,7 @@ import psycopg
 
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
-from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, LOCK_TIMEOUT_S
+from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Block, Call
@@ -31,14 +31,6 @@ from rowtide.replication.targets.postgres.subscriber_constraints import read_cas
 from rowtide.replication.targets.postgres.table_relations import SubscriberTables, plan_sets
 
 log = logging.getLogger("rowtide.replication")
-
-_ALTERING = (
-    # The server alters no table with checks that wait.
-    "set constraints all immediate",
-    # Readers of the table would wait behind this session for as long as it waits.
-    f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'",
-)
-_ALTERED = ("set constraints all deferred", "set local lock_timeout = 0")
 
 
 class PostgresDelivery:
@@ -139,7 +131,7 @@ class PostgresDelivery:
 
     def _run_alone(self, statements: Sequence[str]) -> Refused | None:
         """Run statements that alter tables. Raises `SubscriberTableInUse`."""
-        refused = self._sender.alter([*_ALTERING, *statements, *_ALTERED])
+        refused = self._sender.alter(alterations.within_batch(statements))
         if refused is not None and refused.sqlstate == LOCK_NOT_AVAILABLE:
             raise SubscriberTableInUse(self._subscriber, refused.message)
         if refused is not None and refused.sqlstate == MOVED:
@@ -164,7 +156,7 @@ class PostgresDelivery:
     def end(self, reached: Position) -> Sequence[CommandError]:
         skipped = self._mode.flush()
         self._sender.commit(self._guid, reached)
-        self._progress = Progress(reached, self._progress.batch + 1, self._progress.epoch)
+        self._progress = self._progress.after_batch(reached)
         return skipped
 
     def close(self) -> None:

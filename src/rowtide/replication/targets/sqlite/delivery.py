@@ -159,7 +159,7 @@ class SqliteDelivery:
         with self._file.undone_by_errors():
             progress.advance(self._file.connection, self._guid, reached)
             self._file.commit()
-        self._progress = Progress(reached, self._progress.batch + 1, self._progress.epoch)
+        self._progress = self._progress.after_batch(reached)
         return self._skipped
 
     def close(self) -> None:

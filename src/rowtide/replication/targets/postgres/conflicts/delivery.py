@@ -16,7 +16,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import UnexpectedSqlError, find_outage, translated
-from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, LOCK_TIMEOUT_S
+from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.conflicts import ConflictKind, Found, PresentRow, Resolution, Resolver, Version, decide
@@ -213,13 +213,8 @@ class ConflictDelivery:
         """Run statements that alter tables; one that is refused ends the batch. Raises `UnexpectedSqlError`."""
         try:
             with translated():
-                # The server alters no table with checks that wait.
-                self._connection.execute("set constraints all immediate")
-                self._connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'")
-                for statement in altering:
+                for statement in alterations.within_batch(altering):
                     self._connection.execute(sql.SQL(statement))
-                self._connection.execute("set local lock_timeout = 0")
-                self._connection.execute("set constraints all deferred")
         except UnexpectedSqlError as error:
             self._connection.execute("rollback")
             if error.sqlstate == MOVED:
@@ -245,7 +240,7 @@ class ConflictDelivery:
         except UnexpectedSqlError as error:
             raise find_outage(error.sqlstate, error.reason) or BatchRefused(error.sqlstate, error.reason) from error
         failpoint("subscriber_commit.after")
-        self._progress = Progress(reached, self._progress.batch + 1, self._progress.epoch)
+        self._progress = self._progress.after_batch(reached)
         if self._versions is not None:
             self._versions.forget_deleted()
         return ()

@@ -1,0 +1,71 @@
+"""A subscription's entry in the log store: from where delivery goes on, and what may be removed behind it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from rowtide.core.failpoints import failpoint
+from rowtide.core.lsn import Position
+from rowtide.log.entries import ReaderAdvanced
+from rowtide.log.manifest import Manifest
+from rowtide.log.state import ManifestState
+from rowtide.replication.articles import Article
+from rowtide.replication.definitions import Subscription
+from rowtide.replication.distribution.delivery import Progress, resume_position
+from rowtide.replication.errors.delivery import SubscriberAhead, SubscriberBehind, SubscriptionDeactivated
+
+_ADVANCE_S = 10.0
+
+
+class ReaderEntry:
+    """The entry of one subscription, which its agent moves."""
+
+    def __init__(self, manifest: Manifest, subscription: Subscription) -> None:
+        self._manifest = manifest
+        self._subscription = subscription
+        self._advanced: Position | None = None
+        self._next_advance = 0.0
+
+    def find_start(self, state: ManifestState, progress: Progress, articles: Iterable[Article]) -> Position:
+        """Return the subscriber's position in the log, past what it recorded if the log had nothing for it.
+
+        Raises `SubscriptionDeactivated`, `SubscriberAhead`, `SubscriberBehind`.
+        """
+        reader = state.readers.get(self._subscription.reader)
+        if reader is None:
+            raise SubscriptionDeactivated(self._subscription.publication, self._subscription.subscriber)
+        if progress.batch and progress.position > state.position:
+            # Before the first batch it is where the subscription begins, which may not be read yet.
+            raise SubscriberAhead(self._subscription.subscriber, str(progress.position), str(state.position))
+        joined_at = max((article.joined_at for article in articles), default=0)
+        start = resume_position(progress, reader, joined_at)
+        self.require_kept(state, start)
+        return start
+
+    def require_kept(self, state: ManifestState, position: Position) -> None:
+        """Raise `SubscriberBehind` if a restored subscriber needs changes that the log store has removed."""
+        if position < state.low:
+            raise SubscriberBehind(self._subscription.subscriber, str(position), str(state.low))
+
+    def is_registered(self) -> bool:
+        """Whether there is one: it may be deactivated or dropped, and to advance it would register it again."""
+        return self._subscription.reader in self._manifest.refresh().readers
+
+    def is_due(self, position: Position) -> bool:
+        """Whether to advance to a position: rarely, because each time writes an entry that every reader reads."""
+        return position != self._advanced and time.monotonic() >= self._next_advance
+
+    def note(self, position: Position) -> None:
+        """Take a position as that of the last time, whether or not it could be recorded."""
+        self._next_advance = time.monotonic() + _ADVANCE_S
+        self._advanced = position
+
+    def advance(self, position: Position, held: Position) -> None:
+        """Let the log store remove what was delivered, and what was not for this subscription, which has recorded
+        `held`.
+        """
+        position = min(position, self._manifest.state.position)
+        failpoint("reader_advance.before")
+        self._manifest.append(ReaderAdvanced(self._subscription.reader, position, idle_from=held))
+        failpoint("reader_advance.after")
