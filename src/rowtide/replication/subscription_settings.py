@@ -9,8 +9,8 @@ from typing import TypedDict, Unpack
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.subscribing import SettingOutOfRange
 
-MOST_IN_BATCH = 10_000
-"""The largest `commit_batch_size` and `commit_batch_threshold`, as in SQL Server."""
+MOST_IN_BATCH = 100_000
+"""The largest `commit_batch_size` and `commit_batch_threshold`: the larger of their defaults."""
 
 MOST_STREAMS = 64
 """The most streams, as in SQL Server."""
