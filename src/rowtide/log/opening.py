@@ -47,7 +47,7 @@ def open_log_reader(url: str, stop: SelectableEvent | None = None) -> Iterator[L
             verify_provenance(lease.connection, manifest)
             verify_slot_on(timeline, lease.connection, definition.slot, manifest.state)
             control.ensure_made(lease.connection)
-        table_publications.ensure_made(engine)
+        table_publications.ensure_made(engine, lease.connection)
         token = manifest.take_lease("log", describe_holder())
         # Whoever has the lease by now may have moved the log store before it heard of this token.
         lease.verify()

@@ -90,7 +90,7 @@ main.main()
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_run_imports_neither_files_nor_lakes_that_it_may_not_need() -> None:
+def test_a_run_imports_no_kind_of_subscriber_beforehand() -> None:
     others = {"sqlite3", "sqlalchemy.dialects.sqlite.base", "rowtide.delta.snapshot", "duckdb", "pydantic"}
     program = f"import sys, rowtide.replication.running.run; print(*({others} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

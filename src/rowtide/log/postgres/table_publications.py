@@ -108,13 +108,15 @@ def drop_steps(connection: Connection, publication: str) -> list[Executable]:
     return [_drop_step(name) for name in names if is_of_table(name, publication)]
 
 
-def ensure_made(engine: Engine) -> None:
+def ensure_made(engine: Engine, connection: Connection) -> None:
     """Create the publications that an earlier build did not, and drop those of dropped tables.
+
+    What is missing is read on a connection that is there; each alteration is a transaction of its own.
 
     As when a table joins, no writer of it may be open. A table that is in use, or another role's, waits for the next
     time: until then, a change of any table that the server cannot send stops the log reader.
     """
-    with translated(), engine.connect() as connection:
+    with translated():
         source = find_source(connection)
         if source is None:
             return
