@@ -16,21 +16,27 @@ SOAK = [pytest.mark.soak, pytest.mark.timeout(7200)]
 PLACES = {"server hubs": (0, 1), "server devices": (2, 3)}
 """Which of hub, regional hub, file that comes prepared, and device are databases of a server."""
 
+NUMBERED = pytest.mark.parametrize("numbered", [False, True], ids=["keys stay", "numbered anew"])
+
 
 @pytest.mark.parametrize(
     ("examples", "steps"),
     [(1, 6), pytest.param(10, 30, marks=pytest.mark.exhaustive), pytest.param(300, 40, marks=SOAK)],
 )
-def test_levels_of_files_have_what_the_model_says(examples: int, steps: int) -> None:
-    run_machine(MergingLevels, open_files, examples, steps)
+@NUMBERED
+def test_levels_of_files_have_what_the_model_says(examples: int, steps: int, *, numbered: bool) -> None:
+    run_machine(MergingLevels, open_files, examples, steps, numbered=numbered)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.live
 @pytest.mark.parametrize("examples", [3, pytest.param(60, marks=SOAK)])
 @pytest.mark.parametrize("servers_are", PLACES)
-def test_levels_of_both_kinds_have_it(examples: int, servers_are: str, server: EmbeddedServer) -> None:
+@NUMBERED
+def test_levels_of_both_kinds_have_it(
+    examples: int, servers_are: str, server: EmbeddedServer, *, numbered: bool
+) -> None:
     def opening(opened: ExitStack) -> Sequence[Member]:
         return open_mixed(opened, server, PLACES[servers_are])
 
-    run_machine(MergingLevels, opening, examples, 30)
+    run_machine(MergingLevels, opening, examples, 30, numbered=numbered)
