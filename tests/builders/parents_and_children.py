@@ -133,10 +133,12 @@ class Family:
 
 
 @contextmanager
-def families(folder: Path, record: dict[str, Any] | None, **options: Any) -> Iterator[FamilyMaker]:
+def families(
+    folder: Path, record: dict[str, Any] | None, *, child: dict[str, Any] | None = None, **options: Any
+) -> Iterator[FamilyMaker]:
     """Yield what opens the same three files in their first state, again and again.
 
-    `record` has the options of the record of parent and child, if they are one.
+    `record` has the options of the record of parent and child, if they are one; `child` those of the child alone.
     """
     with ExitStack() as opened:
         members = [
@@ -147,7 +149,7 @@ def families(folder: Path, record: dict[str, Any] | None, **options: Any) -> Ite
         merge.merge.add_publication(PUBLICATION)
         options = {"compensate_for_errors": True, **options}
         merge.merge.add_article(PUBLICATION, "parent", **options, **(record or {}))
-        merge.merge.add_article(PUBLICATION, "child", **options)
+        merge.merge.add_article(PUBLICATION, "child", **options | (child or {}))
         if record is not None:
             merge.merge.add_filter(PUBLICATION, "child", "parent", LINK, filter_type=FilterType.RECORD)
         for subscriber in merge.subscribers:

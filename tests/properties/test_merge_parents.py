@@ -75,3 +75,32 @@ def test_any_few_steps_come_to_rest(
     steps = (anything(seed, 8) for seed in range(runs))
 
     require_rest_after_all(tmp_path, steps, record, resolver=resolver, **tracked_by)
+
+
+OTHERS = (
+    ("download-only", "priority"),
+    ("priority", "download-only"),
+    ("download-only", "download-only"),
+    ("later-wins:value", "earlier-wins:value"),
+    ("publisher-wins", "later-wins:value"),
+    ("merge-text:value", "merge-text:value:;"),
+)
+"""Resolvers of the parent and of the child."""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("runs", [10, pytest.param(1000, marks=SOAK)])
+@pytest.mark.parametrize(("parent", "child"), OTHERS)
+def test_other_resolvers_come_to_rest(tmp_path: Path, parent: str, child: str, runs: int) -> None:
+    steps = (anything(seed, 8) for seed in range(runs))
+
+    require_rest_after_all(tmp_path, steps, None, resolver=parent, child={"resolver": child}, column_tracking=True)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("part", [32, pytest.param(1, marks=SOAK)])
+@pytest.mark.parametrize(("parent", "child"), OTHERS[:3])
+def test_one_operation_each_may_be_taken_back(tmp_path: Path, parent: str, child: str, part: int) -> None:
+    chosen = islice(histories(1), part // 2, None, part)
+
+    require_rest_after_all(tmp_path, chosen, None, resolver=parent, child={"resolver": child})
