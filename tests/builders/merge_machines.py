@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
@@ -54,13 +55,15 @@ class Merging(MergeMachine):
 
     resolvers: ClassVar[dict[str, str]] = {}
     """Of some tables."""
+    functions: ClassVar[Sequence[str]] = ()
+    """Statements that make the functions that resolvers name, once the tables are there."""
 
     def begin(self) -> None:
         shared = {"compensate_for_errors": True} | self.options
         articles: dict[str, Any] = {
             table: shared | {"resolver": self.resolvers.get(table, "priority")} for table in TABLES
         }
-        self.merge.begin(*DEFINITIONS, **articles)
+        self.merge.begin(*DEFINITIONS, *self.functions, **articles)
 
     @rule(member=MEMBERS, key=KEYS, name=TEXTS, verb=st.sampled_from(VERBS))
     def insert_region(self, member: int, key: int, name: str | None, verb: str) -> None:

@@ -34,7 +34,7 @@ def test_files_come_to_rest(machine: type[RuleBasedStateMachine], tracked_by: di
 COMPARING = {
     "region": "later-wins:name",
     "customer": "earlier-wins:note",
-    "orders": "minimum:qty",
+    "orders": "maximum:qty",
     "item": "download-only",
 }
 COMBINING = {
@@ -59,6 +59,43 @@ def test_files_come_to_rest_with_any_resolver(
 ) -> None:
     steps = 25 if examples > 1 else 6
     run_machine(Merging, open_files, examples, steps, options=options, resolvers=resolvers)
+
+
+DECIDING = """
+create function decide(owner text, name text, id uuid, subscriber text, publisher_row {table}, subscriber_row {table})
+returns {table} language plpgsql as $$
+begin
+    if subscriber_row.{column} is null then
+        return null;
+    elsif publisher_row.{column} is null or subscriber_row.{column} > publisher_row.{column} then
+        return subscriber_row;
+    end if;
+    publisher_row.{other} := subscriber_row.{other};
+    publisher_row.{column} := {made};
+    return publisher_row;
+end $$
+"""
+FUNCTIONS = (
+    DECIDING.format(table="customer", column="note", other="name", made="subscriber_row.note || '!'"),
+    DECIDING.format(table="orders", column="qty", other="before_id", made="publisher_row.qty + subscriber_row.qty"),
+)
+DECIDED = {
+    "region": "earlier-wins:name",
+    "customer": "procedure:public.decide",
+    "orders": "procedure:public.decide",
+    "item": "merge-text:label",
+}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.live
+@pytest.mark.parametrize("examples", [3, pytest.param(40, marks=SOAK)])
+def test_a_servers_functions_come_to_rest(examples: int, server: EmbeddedServer) -> None:
+    def opening(opened: ExitStack) -> Sequence[Member]:
+        return open_mixed(opened, server, (0, 2))
+
+    options = {"column_tracking": True}
+    run_machine(Merging, opening, examples, options=options, resolvers=DECIDED, functions=FUNCTIONS)
 
 
 @pytest.mark.exhaustive
