@@ -199,3 +199,23 @@ def test_values_swapped_under_a_unique_index_arrive(merged: Merge) -> None:
     merged.require_equal("thing", columns="id, name")
     assert merged.conflicts() == []
     assert all(summary.is_quiet and not summary.refused for summary in merged.settle())
+
+
+def test_a_generated_column_may_be_unique(merged: Merge) -> None:
+    merged.begin(
+        "create table item (id integer primary key, name varchar(9), "
+        "code varchar(9) generated always as (upper(name)) stored unique)",
+        "insert into item (id, name) values (1, 'a'), (2, 'b')",
+        item={"compensate_for_errors": True},
+    )
+    first, second = merged.subscribers
+    first.execute("insert into item (id, name) values (3, 'c')")
+    second.execute("insert into item (id, name) values (4, 'C')")
+    merged.settle(3)
+
+    assert merged.hub.rows("item", "id, name, code") == [(1, "a", "A"), (2, "b", "B"), (3, "c", "C")]
+    merged.require_equal("item", columns="id, name")
+    assert all(summary.is_quiet and not summary.refused for summary in merged.settle())
+    if isinstance(second, ServerMember) and isinstance(merged.hub, ServerMember):
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            second.execute("insert into item (id, name) values (5, 'B')")

@@ -69,15 +69,31 @@ def make_parts(session: Session, article: Article, description: TableDescription
     for part in description.parts:
         if part.kind is PartKind.COLLATION and description.kind is DatabaseKind.POSTGRESQL:
             continue  # made with the column
-        statement, reason = part_statement(article, description.kind, part)
-        if statement is not None:
-            try:
-                with session.transaction():
-                    session.execute(sql.SQL(statement))
-                continue
-            except psycopg.Error as error:
-                reason = error.diag.message_primary or str(error)
-        yield Omission(description.name, part, reason)
+        statement, difference = part_statement(article, description.kind, part)
+        reason = difference if statement is None else _refusal(session, statement)
+        if reason is not None:
+            yield Omission(description.name, part, reason)
+    for key in keys_of_parts(article, description):
+        columns = ", ".join(map(quote, key))
+        reason = _refusal(session, f"alter table {table_of(article)} add unique ({columns})")
+        if reason is not None:
+            yield Omission(description.name, Part(PartKind.INDEX, columns, is_unique=True), reason)
+
+
+def keys_of_parts(article: Article, description: TableDescription) -> Sequence[tuple[str, ...]]:
+    """Return the unique keys that have generated columns, which are made after the table."""
+    names = {column.name for column in article.columns}
+    return [key for key in description.unique_keys if not names.issuperset(key)]
+
+
+def _refusal(session: Session, statement: str) -> str | None:
+    """Run a statement; return why the database refuses it, None if it does not."""
+    try:
+        with session.transaction():
+            session.execute(sql.SQL(statement))
+    except psycopg.Error as error:
+        return error.diag.message_primary or str(error)
+    return None
 
 
 def part_statement(article: Article, kind: DatabaseKind, part: Part) -> tuple[str | None, str]:

@@ -29,7 +29,7 @@ from rowtide.merge.nodes.postgres import completing, place, system_tables
 from rowtide.merge.nodes.postgres.altering import TableAlteration
 from rowtide.merge.nodes.postgres.identity import unbounding
 from rowtide.merge.nodes.postgres.new_partitions import take_in_partitions
-from rowtide.merge.nodes.postgres.parts import collation_of, make_parts, parts_requests, read_parts
+from rowtide.merge.nodes.postgres.parts import collation_of, keys_of_parts, make_parts, parts_requests, read_parts
 from rowtide.merge.nodes.postgres.procedures import require_procedure
 from rowtide.merge.nodes.postgres.row_metadata import table_of
 from rowtide.merge.nodes.postgres.sequences import advance_sequences, find_sequences, highest_in_table
@@ -376,7 +376,8 @@ def _creation(article: Article, description: TableDescription) -> str:
         f"{ROWGUID} uuid not null unique default {NEW_ROWGUID}",
         f"primary key ({_names(column.name for column in article.key_columns)})",
     ]
-    lines += [f"unique ({_names(key)})" for key in description.unique_keys]
+    later = keys_of_parts(article, description)
+    lines += [f"unique ({_names(key)})" for key in description.unique_keys if key not in later]
     return f"create table {table_of(article)} (\n    " + ",\n    ".join(lines) + "\n)"
 
 
