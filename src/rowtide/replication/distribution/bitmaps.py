@@ -30,9 +30,10 @@ def pack_bitmaps(changed: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
 def bitmap_texts(changed: npt.NDArray[np.bool_]) -> list[bytes]:
     """Return each row's bitmap as PostgreSQL writes bytes, `\\x` and hexadecimal digits."""
     packed = pack_bitmaps(changed)
-    patterns, places = np.unique(packed, axis=0, return_inverse=True)
-    texts = [b"\\x" + pattern.tobytes().hex().encode() for pattern in patterns]
-    return [texts[place] for place in places.reshape(-1).tolist()]
+    patterns: list[bytes] = packed.view(f"V{packed.shape[1]}").reshape(-1).tolist()
+    # Of thousands of updates there are few, which a sort would take long to find.
+    texts = {pattern: b"\\x" + pattern.hex().encode() for pattern in set(patterns)}
+    return [texts[pattern] for pattern in patterns]
 
 
 @lru_cache

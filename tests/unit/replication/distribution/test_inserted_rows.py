@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rowtide.replication.distribution.encoding import filtered
 from rowtide.replication.distribution.inserted_rows import InsertedRows
 
 Row = tuple[str | None, str | None, str | None]
@@ -62,3 +66,19 @@ def test_a_part_has_its_own_rows(rows: list[Row], start: int, count: int) -> Non
 @given(ROWS)
 def test_columns_are_taken_in_the_articles_order(rows: list[Row]) -> None:
     assert read_copy(inserted(rows, (2, 0)).as_copy_text()) == [[row[2], row[0]] for row in rows]
+
+
+@pytest.mark.parametrize("chosen", [[False, True, True, False], [True, False, False, True], [False] * 4])
+def test_rows_that_follow_each_other_are_taken_without_copying(chosen: list[bool]) -> None:
+    rows = [["1", "a"], ["2", "b"], ["3", None], ["4", "d"]]
+    images: Any = pa.chunked_array([pa.array(rows, pa.list_(pa.string()))])
+    lines = ["1\ta\n", "2\tb\n", "3\t\\N\n", "4\td\n"]
+    records = pa.table({"after": images})
+    found: Any = filtered(records, np.array(chosen))["after"]
+
+    assert found.to_pylist() == [row for row, is_chosen in zip(rows, chosen, strict=True) if is_chosen]
+    if any(chosen):
+        expected = "".join(line for line, is_chosen in zip(lines, chosen, strict=True) if is_chosen)
+        assert InsertedRows.of(found, [0, 1]).as_copy_text() == expected.encode()
+    if chosen[1]:
+        assert found.chunk(0).buffers()[1].address == images.chunk(0).buffers()[1].address
