@@ -59,8 +59,9 @@ class Alteration:
 
     `statement` is the whole text that the client sent, which may hold several statements. `rewrites_values`: the server
     rewrote the values of a column, which leaves no change rows. `is_inherited`: the statement altered a table or type
-    from which this table has columns. `renames`: no event trigger recorded the statement, which was inferred from these
-    pairs of old and new names.
+    from which this table has columns. `is_inferred`: no event trigger recorded the statement; what the log describes
+    and the catalogue has later tell the columns, with the pairs of old and new names in `renames`, but not what became
+    of values or constraints.
     """
 
     source_id: int
@@ -72,6 +73,12 @@ class Alteration:
     columns: tuple[AlteredColumn, ...]
     is_inherited: bool = False
     renames: tuple[tuple[str, str], ...] = ()
+    is_inferred: bool = False
+
+    @property
+    def is_unreported(self) -> bool:
+        """Whether it was inferred, if only renames, as by an earlier build."""
+        return self.is_inferred or bool(self.renames)
 
     @property
     def casts_alone(self) -> bool:

@@ -111,11 +111,15 @@ class Upgraded:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A change of a member's table is not in the log store: the member has this transaction at most in part."""
+    """A change of a member's table is not in the log store: the member has this transaction at most in part.
+
+    `is_unclear`: the change could be read, but not which columns are the member's.
+    """
 
     commit_lsn: CommitLsn
     member_id: str
     reason: str
+    is_unclear: bool = False
 
 
 Event = Enabled | Disabled | Reshaped | Altered | Heartbeat | Traced | Upgraded | LeftOut

@@ -238,6 +238,9 @@ def _apply_to_incomplete(incomplete: tuple[Incomplete, ...], events: tuple[Event
     listed = list(incomplete)
     for event in events:
         match event:
+            case Enabled():
+                # Once more: what had its table copied it for that.
+                listed = [one for one in listed if one.member_id != event.member.member_id]
             case Disabled():
                 listed = [one for one in listed if one.member_id != event.member_id]
             case LeftOut(lsn, member_id, reason):

@@ -62,11 +62,15 @@ class PublishedColumn:
 
 @dataclass(frozen=True, slots=True)
 class LeftOutColumn:
-    """A column that was added to a published table and is not published, and why; `number` None: it is not known."""
+    """A column that was added to a published table and is not published, and why; `number` None: it is not known.
+
+    `is_kept`: it was dropped from the published table, and the subscriber still has it.
+    """
 
     number: int | None
     name: str
     reason: str
+    is_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,8 @@ class Article:
     is_partitioned: bool = False
     key_updates: KeyUpdates = KeyUpdates.UPDATE
     left_out: tuple[LeftOutColumn, ...] = ()
-    """What was added to the table since and is missing from the article, which was to have all columns."""
+    """What was added to the table since and is missing from the article, which was to have all columns; and what was
+    dropped and a subscriber keeps."""
     defined_at: int = 0
     """The log position at which the table has these columns: earlier schema changes are in them."""
     joined_at: int = 0

@@ -7,8 +7,9 @@ indexes and defaults are the subscriber's own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from rowtide.databases.postgres.widening import is_cast_alike, is_wider_number
 from rowtide.databases.source_table import SourceTable
@@ -18,6 +19,7 @@ from rowtide.replication.filters import as_sql, columns_of, renamed
 
 NOT_REPLICATED = "the publication does not replicate schema changes"
 NOT_REPORTED = "no event trigger reported it"
+NAME_KEPT = "the subscriber keeps a dropped column of this name"
 NOT_READ = "the article was published by an earlier version, and the log has none of its columns"
 """Why a column is left out."""
 
@@ -113,22 +115,44 @@ class Followed:
         kept = tuple(each for each in self.changes if not (isinstance(each, ColumnAdded) and each.column == column))
         return replace(self, article=changed, changes=kept)
 
+    def keeping(self, column: PublishedColumn, reason: str) -> Followed:
+        """Return it with a dropped column kept by the subscriber, null in new rows."""
+        kept = LeftOutColumn(column.number, column.name, reason, is_kept=True)
+        instead = () if column.is_nullable else (NullsChanged(replace(column, is_nullable=True)),)
+        changes: list[SchemaChange] = []
+        for each in self.changes:
+            changes += instead if each == ColumnDropped(column) else (each,)
+        article = replace(self.article, left_out=(*self.article.left_out, kept))
+        return replace(self, article=article, changes=tuple(changes))
+
 
 class Unfollowed(Exception):
     """An alteration that subscribers cannot be brought through: the article has to be copied again."""
 
 
+HasValues = Callable[[int, int], bool]
+"""Whether rows of a table (its oid) have values in a column (its number) that were there when it was added."""
+
+
 def follow(
-    article: Article, alteration: Alteration, *, adds_none_since: str | None, has_no_rows: bool = False
+    article: Article,
+    alteration: Alteration,
+    *,
+    adds_none_since: str | None,
+    has_no_rows: bool = False,
+    has_values: HasValues = lambda _source_id, _number: True,
 ) -> Followed:
     """Return what an alteration of an article's table changes.
 
     `adds_none_since` is why no column is added, None if columns are. `has_no_rows`: the subscriber's rows are copied
-    after it, so that no value of earlier ones matters. Raises `Unfollowed`.
+    after it, so that no value of earlier ones matters. `has_values` is asked where an alteration was inferred. Raises
+    `Unfollowed`.
     """
     now = {column.number: column for column in alteration.columns}
-    if alteration.renames and _is_renamed(article, alteration):
-        raise Unfollowed(f"{_tell_renames(article, alteration)}, and {NOT_REPORTED}")
+    if alteration.is_unreported:
+        # What the catalogue says of nulls is of later.
+        now = {number: _as_before(column, article) for number, column in now.items()}
+        alteration = replace(alteration, columns=tuple(now.values()))
     kept = [column for column in article.columns if column.number in now]
     renamed = replace(
         article, schema=alteration.schema, table=alteration.table, columns=tuple(_as_now(each, now) for each in kept)
@@ -149,7 +173,7 @@ def follow(
             changes.append(NullsChanged(after))
     renamed = replace(renamed, filter_clause=_filter_after(article, now), left_out=_left_out_now(article, now))
     followed = Followed(article, renamed, tuple(changes))
-    return _with_added(followed, alteration, adds_none_since, has_no_rows=has_no_rows)
+    return _with_added(followed, alteration, adds_none_since, has_values=None if has_no_rows else has_values)
 
 
 def bound(held: Article, known: Article) -> Article:
@@ -180,9 +204,9 @@ def as_alteration(table: SourceTable) -> Alteration:
     return Alteration(table.source_id, table.schema, table.name, "", "", rewrites_values=False, columns=columns)
 
 
-def leave_out_added(article: Article, names: Sequence[str]) -> Article:
-    """Return an article whose table has more columns than it, which no event trigger reported."""
-    added = tuple(LeftOutColumn(None, name, NOT_REPORTED) for name in names)
+def leave_out_added(article: Article, names: Sequence[str], reason: str) -> Article:
+    """Return an article whose table has more columns than it."""
+    added = tuple(LeftOutColumn(None, name, reason) for name in names)
     return replace(article, left_out=(*article.left_out, *added))
 
 
@@ -199,20 +223,34 @@ def _as_now(column: PublishedColumn, now: Mapping[int, AlteredColumn]) -> Publis
     )
 
 
-def _is_renamed(article: Article, alteration: Alteration) -> bool:
-    return any(old in {column.name for column in article.columns} for old, _ in alteration.renames)
+def _as_before(column: AlteredColumn, article: Article) -> AlteredColumn:
+    """Return a column with nothing of the catalogue that may be of later than the log.
 
-
-def _tell_renames(article: Article, alteration: Alteration) -> str:
-    names = {column.name for column in article.columns}
-    return ", ".join(f"column {old} was renamed to {new}" for old, new in alteration.renames if old in names)
+    It takes nulls, unless the article's does not.
+    """
+    known = next((one for one in article.columns if one.number == column.number), None)
+    if known is None:
+        return replace(column, is_nullable=True)
+    column = replace(column, is_nullable=known.is_nullable)
+    if (known.type_code, known.type_modifier) != (column.type_code, column.type_modifier):
+        return column
+    base = None if known.value_type_text == known.type_text else known.value_type_text
+    return replace(column, type_text=known.type_text, base_type_text=base)
 
 
 def _renames(kept: Sequence[PublishedColumn], now: Mapping[int, AlteredColumn]) -> Iterator[ColumnRenamed]:
-    """Yield renames; one statement renames one column, so names are free in this order."""
-    for column in kept:
-        if now[column.number].name != column.name:
-            yield ColumnRenamed(column, now[column.number].name)
+    """Yield renames in an order in which names are free; of names that were exchanged one is another meanwhile."""
+    waiting = [column for column in kept if now[column.number].name != column.name]
+    while waiting:
+        taken = {column.name for column in waiting}
+        free = next((column for column in waiting if now[column.number].name not in taken), None)
+        if free is not None:
+            yield ColumnRenamed(free, now[free.number].name)
+            waiting.remove(free)
+            continue
+        name = next(name for number in count() if (name := f"rowtide_{number}") not in taken)
+        yield ColumnRenamed(waiting[0], name)
+        waiting[0] = replace(waiting[0], name=name)
 
 
 def _require_followed(article: Article, now: Mapping[int, AlteredColumn]) -> None:
@@ -230,10 +268,12 @@ def _require_followed(article: Article, now: Mapping[int, AlteredColumn]) -> Non
 
 
 def _require_values(alteration: Alteration, kept: Sequence[PublishedColumn], now: Mapping[int, AlteredColumn]) -> None:
+    changed = next((each for each in kept if now[each.number].type_text != each.type_text), None)
+    became = "values were computed" if changed is None else f"column {changed.name} became {_type_now(changed, now)}"
+    if alteration.is_unreported and changed is not None:
+        raise Unfollowed(f"{became}, and {NOT_REPORTED}")
     if alteration.rewrites_values and not _is_cast_alike(kept, now, alteration):
-        changed = next((each for each in kept if now[each.number].type_text != each.type_text), None)
-        what = "values were computed" if changed is None else f"column {changed.name} became {_type_now(changed, now)}"
-        raise Unfollowed(f"{what}, and the log has no rows of that")
+        raise Unfollowed(f"{became}, and the log has no rows of that")
 
 
 def _type_now(column: PublishedColumn, now: Mapping[int, AlteredColumn]) -> str:
@@ -261,26 +301,28 @@ def _filter_after(article: Article, now: Mapping[int, AlteredColumn]) -> str | N
 
 
 def _left_out_now(article: Article, now: Mapping[int, AlteredColumn]) -> tuple[LeftOutColumn, ...]:
-    """Return the columns left out before that the table still has."""
+    """Return the columns left out before that the table still has, or the subscriber."""
     return tuple(
-        each if each.number is None else replace(each, name=now[each.number].name)
+        each if each.number is None or each.is_kept else replace(each, name=now[each.number].name)
         for each in article.left_out
-        if each.number is None or each.number in now
+        if each.number is None or each.number in now or each.is_kept
     )
 
 
 def _with_added(
-    followed: Followed, alteration: Alteration, adds_none_since: str | None, *, has_no_rows: bool
+    followed: Followed, alteration: Alteration, adds_none_since: str | None, *, has_values: HasValues | None
 ) -> Followed:
+    """Return it with the columns that were added; without `has_values`, no row has any."""
+    taken = {each.name for each in followed.before.left_out if each.is_kept}
     for altered in _list_added(followed.before, alteration):
-        reason = adds_none_since or (NOT_REPORTED if alteration.renames else None)
-        if reason is None and not has_no_rows:
-            _require_first_values(altered)
         column = _published(altered)
+        reason = adds_none_since or (NAME_KEPT if column.name in taken else None)
         if reason is not None:
             followed = replace(followed, article=_leaving_out(followed.article, column, reason))
             continue
-        added = ColumnAdded(column, None if has_no_rows else altered.missing_value, altered.collation)
+        if has_values is not None:
+            _require_first_values(alteration, altered, has_values)
+        added = ColumnAdded(column, None if has_values is None else altered.missing_value, altered.collation)
         article = replace(followed.article, columns=(*followed.article.columns, column))
         followed = replace(followed, article=article, changes=(*followed.changes, added))
     return followed
@@ -313,9 +355,14 @@ def _published(altered: AlteredColumn) -> PublishedColumn:
     )
 
 
-def _require_first_values(added: AlteredColumn) -> None:
+def _require_first_values(alteration: Alteration, added: AlteredColumn, has_values: HasValues) -> None:
     """Raise `Unfollowed` if what rows have that were there is not known, because each has a value of its own."""
     default = added.default
+    if alteration.is_unreported:
+        # The default is of later too.
+        if added.missing_value is None and has_values(alteration.source_id, added.number):
+            raise Unfollowed(f"column {added.name} was added, rows had values in it, and {NOT_REPORTED}")
+        return
     # A column that is not null and has no default is one of numbers, if the table had rows.
     has_numbers = default is None and not added.is_nullable
     is_null = default is None or re.fullmatch(r"null(::.*)?", default, re.IGNORECASE) is not None

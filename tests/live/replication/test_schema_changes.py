@@ -173,6 +173,42 @@ def test_what_cannot_be_added_is_left_out_and_named(replicated: ReplicatedDataba
     assert list_left_out(replicated) == (LeftOutColumn(4, "felt", 'type "public.mood" does not exist'),)
 
 
+def test_a_column_that_a_view_uses_is_kept(replicated: ReplicatedDatabase) -> None:
+    definition = "create table orders (id int primary key, customer text not null, total int)"
+    replicated.begin(definition, orders={})
+    replicated.subscriber.execute("create view customers as select customer from orders")
+    replicated.publisher.execute(
+        "insert into orders values (1, 'ada', 10)",
+        "alter table orders drop column customer",
+        "insert into orders values (2, 20)",
+        "alter table orders add column customer text default 'x'",
+        "insert into orders values (3, 30)",
+        "update orders set total = total + 1",
+    )
+    replicated.deliver()
+
+    rows = "select id, customer, total from orders order by id"
+    assert replicated.subscriber.execute(rows) == [(1, "ada", 11), (2, None, 21), (3, None, 31)]
+    kept, left_out = list_left_out(replicated)
+    assert (kept.name, kept.is_kept) == ("customer", True)
+    assert "other objects depend on it" in kept.reason
+    assert left_out == LeftOutColumn(4, "customer", "the subscriber keeps a dropped column of this name")
+    said = [one.fact for one in connect(replicated.publisher.url).health() if one.subject == "articles"]
+    assert any(fact.startswith("a column was dropped from a published table, and a subscriber keeps") for fact in said)
+
+
+def test_a_file_keeps_a_column_that_a_view_uses(replicated_file: ReplicatedFile) -> None:
+    replicated_file.begin(ORDERS, orders={})
+    replicated_file.subscriber.execute("create view customers as select customer from orders")
+    replicated_file.publisher.execute(
+        ROWS, "alter table orders drop column customer", "insert into orders values (3, 30)"
+    )
+    replicated_file.deliver()
+
+    rows = "select id, customer, total from orders order by id"
+    assert replicated_file.subscriber.execute(rows) == [(1, "ada", 10), (2, None, 20), (3, None, 30)]
+
+
 def test_without_replicate_ddl_added_columns_are_left_out(replicated: ReplicatedDatabase) -> None:
     replicated.subscriber.execute(ORDERS)
     replicated.publisher.execute(ORDERS)

@@ -161,6 +161,12 @@ def test_a_published_column_that_is_no_longer_generated_is_said() -> None:
     assert stored.fact.startswith("public.t1.total was generated when its table was published")
 
 
+def test_a_dropped_column_that_is_kept_is_named() -> None:
+    (kept,) = judged_log("articles", articles=ArticlesStatus((), (), (), (), ("public.t1.more to x: y",)))
+    fact = "a column was dropped from a published table, and a subscriber keeps it: public.t1.more to x: y"
+    assert (kept.state, kept.fact) == (State.WARNING, fact)
+
+
 def test_an_added_column_that_is_left_out_is_named() -> None:
     (left_out,) = judged_log("articles", articles=ArticlesStatus((), (), (), ("public.t1.more to x: y",)))
     assert left_out.state is State.WARNING

@@ -138,11 +138,34 @@ def test_what_is_not_replicated_is_left_out_while_it_is_there() -> None:
     assert followed_by(renamed, TABLE).article == ALL
 
 
-def test_inferred_renames_are_not_made() -> None:
-    alteration = replace(alteration_of(with_column(TABLE, "name", name="label")), renames=(("name", "label"),))
-    with pytest.raises(Unfollowed, match=f"column name was renamed to label, and {NOT_REPORTED}"):
-        followed_by(ALL, alteration)
-    followed_by(CHOSEN, alteration)
+def inferred(table: SourceTable) -> Alteration:
+    return replace(alteration_of(table), is_inferred=True)
+
+
+def test_what_is_inferred_is_made_if_no_value_is_missing() -> None:
+    exchanged = with_column(with_column(TABLE, "name", name="x"), "price", name="name")
+    exchanged = with_column(exchanged, "x", name="price")
+    renames = [change for change in followed_by(ALL, inferred(exchanged)).changes if isinstance(change, ColumnRenamed)]
+    assert [(one.column.name, one.name) for one in renames] == [
+        ("name", "rowtide_0"),
+        ("price", "name"),
+        ("rowtide_0", "price"),
+    ]
+    assert kinds_of(followed_by(ALL, inferred(without(TABLE, "name")))) == [ColumnDropped]
+    more = with_added(TABLE, "more")
+    assert kinds_of(followed_by(ALL, inferred(more), has_values=lambda table, number: False)) == [ColumnAdded]
+    with pytest.raises(Unfollowed, match=f"column more was added, rows had values in it, and {NOT_REPORTED}"):
+        followed_by(ALL, inferred(more))
+    with pytest.raises(Unfollowed, match=f"column id became bigint, and {NOT_REPORTED}"):
+        followed_by(ALL, inferred(with_column(TABLE, "id", type_text="bigint", type_code=20)))
+
+
+def test_what_is_inferred_says_nothing_of_nulls() -> None:
+    assert followed_by(ALL, inferred(with_column(TABLE, "name", is_nullable=False))).changes == ()
+    required = replace(with_added(TABLE, "more").columns[-1], is_nullable=False)
+    now = replace(TABLE, columns=(*TABLE.columns, required))
+    added = followed_by(ALL, inferred(now), has_values=lambda table, number: False).article.columns[-1]
+    assert (added.name, added.is_nullable) == ("more", True)
 
 
 @pytest.mark.parametrize(

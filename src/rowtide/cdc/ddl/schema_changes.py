@@ -43,10 +43,11 @@ class SchemaChange:
 def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration) -> SchemaChange | None:
     """Return the effect of a recorded statement on an instance of its table.
 
-    None if the statement altered a parent, or a type, in a way that the table does not inherit, such as its name.
+    None if the statement altered a parent, or a type, in a way that the table does not inherit, such as its name; and
+    if it was inferred, unless columns were renamed: the rest is inferred from the next rows.
     """
-    if alteration.renames:
-        return _follow_renames(instance, lsn, alteration)
+    if alteration.is_unreported:
+        return _follow_renames(instance, lsn, alteration) if alteration.renames else None
     by_number = {column.number: column for column in alteration.columns}
     after = replace(
         instance,

@@ -152,6 +152,9 @@ def _judge_articles(articles: ArticlesStatus, capture: CaptureFacts) -> Iterator
         yield Judgement(
             area, subject, State.WARNING, fact, Advice("Reinitialize the subscription: its rows are copied.")
         )
+    for column in articles.kept:
+        fact = f"a column was dropped from a published table, and a subscriber keeps it: {column}"
+        yield Judgement(area, subject, State.WARNING, fact, Advice("Drop there what uses it, and then the column."))
     yield from judge_findings(area, find_in_members(capture.members, REPLICATION))
 
 

@@ -126,6 +126,25 @@ _REQUIRE_OWNER = """lock table rowtide.control in row exclusive mode;
         end if;"""
 """The lock keeps the table from being dropped or replaced before the row is in it."""
 
+ALTERED_COLUMNS = f"""(
+                select coalesce(json_agg(json_build_object(
+                    'number', a.attnum,
+                    'name', a.attname,
+                    'type_text', {COLUMN_TYPE_TEXT},
+                    'type_code', a.atttypid::bigint,
+                    'type_modifier', a.atttypmod,
+                    'base_type_text', {COLUMN_BASE_TYPE_TEXT},
+                    'is_nullable', not a.attnotnull,
+                    'is_generated', a.attgenerated <> '',
+                    'default', (select pg_get_expr(f.adbin, f.adrelid) from pg_attrdef f
+                                where f.adrelid = a.attrelid and f.adnum = a.attnum),
+                    'collation', {COLUMN_COLLATION},
+                    'missing_value', (a.attmissingval::text::text[])[1]
+                ) order by a.attnum), '[]')
+                from pg_attribute a
+                where a.attrelid = altered.oid and a.attnum > 0 and not a.attisdropped)"""
+"""SQL expression of the columns, as JSON, of a row `altered` with a table's oid."""
+
 _ANNOUNCE_DDL = f"""
 declare
     altered record;
@@ -164,23 +183,7 @@ begin
             'command', tg_tag,
             'statement', left(coalesce(current_query(), ''), {LONGEST_STATEMENT}),
             'rewrites_values', coalesce(altered.oid::bigint::text = any(rewritten), false),
-            'columns', (
-                select coalesce(json_agg(json_build_object(
-                    'number', a.attnum,
-                    'name', a.attname,
-                    'type_text', {COLUMN_TYPE_TEXT},
-                    'type_code', a.atttypid::bigint,
-                    'type_modifier', a.atttypmod,
-                    'base_type_text', {COLUMN_BASE_TYPE_TEXT},
-                    'is_nullable', not a.attnotnull,
-                    'is_generated', a.attgenerated <> '',
-                    'default', (select pg_get_expr(f.adbin, f.adrelid) from pg_attrdef f
-                                where f.adrelid = a.attrelid and f.adnum = a.attnum),
-                    'collation', {COLUMN_COLLATION},
-                    'missing_value', (a.attmissingval::text::text[])[1]
-                ) order by a.attnum), '[]')
-                from pg_attribute a
-                where a.attrelid = altered.oid and a.attnum > 0 and not a.attisdropped)
+            'columns', {ALTERED_COLUMNS}
         )::text);
     end loop;
     perform set_config('rowtide.rewritten', '', true);

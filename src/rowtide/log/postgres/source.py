@@ -13,16 +13,16 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import RightMissing, WritesRefused, translated
-from rowtide.databases.source_table import SourceTable
+from rowtide.log.alterations import AlteredColumn
 from rowtide.log.announcements import ControlRow
 from rowtide.log.entries import TimelineFollowed
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, StreamEnded
 from rowtide.log.messages import Messages
 from rowtide.log.origins import SecretWanted
-from rowtide.log.postgres import control, pgoutput, slot
+from rowtide.log.postgres import control, ddl_triggers, pgoutput, slot
+from rowtide.log.postgres.altered_tables import find_altered_columns
 from rowtide.log.postgres.commits import find_commits
 from rowtide.log.postgres.delivery_marks import find_secret
 from rowtide.log.postgres.history import verify_history, verify_slot_on
@@ -107,7 +107,7 @@ class PostgresSource:
         self._stream.confirm(position)
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
-        present: dict[int, SourceTable | None] = {}
+        present: dict[int, tuple[AlteredColumn, ...] | None] = {}
         secrets: dict[str, str | None] = dict(self._secrets)
         while True:
             try:
@@ -115,7 +115,7 @@ class PostgresSource:
                 break
             except pgoutput.TableWanted as wanted:
                 with translated():
-                    present[wanted.source_id] = find_by_id(self._connection, wanted.source_id)
+                    present[wanted.source_id] = find_altered_columns(self._connection, wanted.source_id)
             except SecretWanted as unknown:
                 secrets[unknown.subscription] = self._find_secret(unknown.subscription)
         self._report_unverified(decoded)
@@ -217,6 +217,7 @@ def _open_decoder(access: LogAccess, xid_reference: int) -> Decoder:
     state = access.manifest.state
     with translated():
         message_codec = _find_codec(access.connection) if state.reads_messages else None
+        tells_ddl = ddl_triggers.has_triggers(access.connection)
     return Decoder(
         epoch=state.epoch,
         position=state.position,
@@ -225,6 +226,7 @@ def _open_decoder(access: LogAccess, xid_reference: int) -> Decoder:
         xid_reference=xid_reference,
         reads_messages=state.reads_messages,
         message_codec=message_codec or "utf-8",
+        tells_ddl=tells_ddl,
     )
 
 

@@ -13,9 +13,11 @@ from itertools import chain, islice
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.databases.postgres.errors import translated
 from rowtide.log.entries import TransactionLeftOut
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Traced
+from rowtide.log.postgres.altered_tables import has_values_of_before
 from rowtide.log.replay import require_here
 from rowtide.log.state import Gap, ManifestState, bounded_end, next_gap
 from rowtide.replication.articles import Article
@@ -47,7 +49,7 @@ from rowtide.replication.errors.delivery import (
     SubscriptionDeactivated,
 )
 from rowtide.replication.errors.publishing import ChangeRefused
-from rowtide.replication.schema_changes import ColumnAdded, Followed
+from rowtide.replication.schema_changes import ColumnAdded, ColumnDropped, Followed
 from rowtide.replication.snapshot.copies import HandOver
 from rowtide.replication.tracers import record_arrival
 
@@ -349,23 +351,33 @@ class DistributionAgent:
     def _alter(self, state: ManifestState, lsn: CommitLsn) -> None:
         """Deliver a transaction that alters published tables, in one with the schema changes.
 
-        A column that the subscriber cannot add is left out. Raises `SchemaChanged`, `CopyNeeded`.
+        A column that the subscriber cannot add is left out, one that it cannot drop is kept. Raises `SchemaChanged`,
+        `CopyNeeded`.
         """
         refused: dict[tuple[str, int], str] = {}
         while True:
             transaction = AlteringTransaction.read(
-                state, self._articles, lsn, replicates_ddl=self._subscription.replicates_ddl, refused=refused
+                state,
+                self._articles,
+                lsn,
+                replicates_ddl=self._subscription.replicates_ddl,
+                refused=refused,
+                has_values=self._has_values,
             )
             try:
                 self._deliver_altering(state, transaction)
             except AlterationRefused as error:
-                if not isinstance(error.change, ColumnAdded):
+                if not isinstance(error.change, ColumnAdded | ColumnDropped):
                     raise self._explain(error, transaction) from error
                 refused[error.article.article_id, error.change.column.number] = error.reason
             except CallNotHeld as found:
                 self._suspend(found.call, found.reason)
             else:
                 return
+
+    def _has_values(self, source_id: int, number: int) -> bool:
+        with translated(), self._context.engine.connect() as connection:
+            return has_values_of_before(connection, source_id, number)
 
     def _explain(self, error: AlterationRefused, transaction: AlteringTransaction) -> SchemaChanged | CopyNeeded:
         """Return what a refused schema change comes to: a copy, unless a procedure of the user's refuses it."""

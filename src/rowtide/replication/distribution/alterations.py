@@ -9,24 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TypeGuard
+from typing import TypeGuard, assert_never
 
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.alterations import Alteration
-from rowtide.log.membership import Altered, Event, Reshaped
+from rowtide.log.membership import Altered, Event, LeftOut, Reshaped
 from rowtide.log.state import ManifestState, events_between
 from rowtide.replication.articles import Article
-from rowtide.replication.distribution.events import find_difference, list_added
+from rowtide.replication.distribution.events import find_difference, find_lost_identity, list_added
 from rowtide.replication.errors.delivery import SchemaChanged
 from rowtide.replication.schema_changes import (
     NOT_READ,
     NOT_REPLICATED,
+    NOT_REPORTED,
     ColumnAdded,
+    ColumnDropped,
     Followed,
+    HasValues,
     Unfollowed,
     follow,
     leave_out_added,
 )
+
+AlteringEvent = Altered | Reshaped | LeftOut
+"""What may be of a table in another form."""
 
 
 class CopyNeeded(Exception):
@@ -50,12 +56,18 @@ def find_altering(
 
 
 def fold(
-    state: ManifestState, articles: Iterable[Article], starts: Mapping[str, Position], *, replicates_ddl: bool
+    state: ManifestState,
+    articles: Iterable[Article],
+    starts: Mapping[str, Position],
+    *,
+    replicates_ddl: bool,
+    refused: Mapping[tuple[str, int], str] | None = None,
 ) -> Iterator[Followed]:
     """Yield what the log has changed of articles since they were defined and their delivery starts, in its order.
 
-    For tables without rows. What a transaction changes last of a table is the end of it: before, an article is defined
-    at the transaction, behind it afterwards. Raises `SchemaChanged`.
+    `refused` as for `AlteringTransaction`. For tables without rows, of which no transaction lacks anything. What a
+    transaction changes last of a table is the end of it: before, an article is defined at the transaction, behind it
+    afterwards. Raises `SchemaChanged`.
     """
     known = {article.article_id: article for article in articles}
     events = events_between(state, min(starts.values()), state.position)
@@ -64,7 +76,7 @@ def fold(
         for article in tuple(known.values()):
             if starts[article.article_id].covers(lsn):
                 continue
-            steps = tuple(_steps(state, article, altering, replicates_ddl=replicates_ddl))
+            steps = tuple(_steps(state, article, altering, replicates_ddl=replicates_ddl, refused=refused or {}))
             for followed in steps:
                 now = replace(followed.article, defined_at=lsn.value + (followed is steps[-1]))
                 yield replace(followed, article=now)
@@ -72,15 +84,21 @@ def fold(
 
 
 def _steps(
-    state: ManifestState, article: Article, events: Iterable[Event], *, replicates_ddl: bool
+    state: ManifestState,
+    article: Article,
+    events: Iterable[Event],
+    *,
+    replicates_ddl: bool,
+    refused: Mapping[tuple[str, int], str],
 ) -> Iterator[Followed]:
     for event in events:
-        if _concerns(event, state, article):
+        if not isinstance(event, LeftOut) and _concerns(event, state, article):
             try:
                 followed = _follow_event(state, article, event, replicates_ddl=replicates_ddl, has_no_rows=True)
             except CopyNeeded as found:
                 # What even a copy cannot follow.
                 raise found.error from found
+            followed = _without_refused(followed, refused)
             yield followed
             article = followed.article
 
@@ -94,36 +112,63 @@ def adds_none_since(state: ManifestState, article: Article, *, replicates_ddl: b
 
 
 def _follow_event(
-    state: ManifestState, article: Article, event: Altered | Reshaped, *, replicates_ddl: bool, has_no_rows: bool
+    state: ManifestState,
+    article: Article,
+    event: AlteringEvent,
+    *,
+    replicates_ddl: bool,
+    has_no_rows: bool = False,
+    has_values: HasValues = lambda _source_id, _number: True,
 ) -> Followed:
     """Return what an event of an article's table changes. Raises `SchemaChanged`, `CopyNeeded`."""
-    table = f"{article.schema}.{article.table}"
-    if isinstance(event, Reshaped):
-        shape = state.tables[event.table_id].shape
-        difference = find_difference(article, shape)
-        if difference is not None:
-            raise SchemaChanged(table, str(event.commit_lsn), difference)
-        return Followed(article, leave_out_added(article, list_added(article, shape)), ())
-    try:
-        since = adds_none_since(state, article, replicates_ddl=replicates_ddl)
-        followed = follow(article, event.alteration, adds_none_since=since, has_no_rows=has_no_rows)
-        return replace(followed, is_delivered=event.is_delivered)
-    except Unfollowed as error:
-        raise CopyNeeded(article, SchemaChanged(table, str(event.commit_lsn), str(error))) from error
+    table, lsn = f"{article.schema}.{article.table}", str(event.commit_lsn)
+    since = adds_none_since(state, article, replicates_ddl=replicates_ddl)
+    match event:
+        case LeftOut():
+            raise CopyNeeded(article, SchemaChanged(table, lsn, event.reason))
+        case Reshaped():
+            shape = state.tables[event.table_id].shape
+            lost = find_lost_identity(article, shape)
+            if lost is not None:
+                raise SchemaChanged(table, lsn, lost)
+            difference = find_difference(article, shape)
+            if difference is not None:
+                raise CopyNeeded(article, SchemaChanged(table, lsn, f"{difference}, and {NOT_REPORTED}"))
+            added = list_added(article, shape)
+            return Followed(article, leave_out_added(article, added, since or NOT_REPORTED), ())
+        case Altered():
+            try:
+                followed = follow(
+                    article, event.alteration, adds_none_since=since, has_no_rows=has_no_rows, has_values=has_values
+                )
+            except Unfollowed as error:
+                raise CopyNeeded(article, SchemaChanged(table, lsn, str(error))) from error
+            return replace(followed, is_delivered=event.is_delivered)
+        case _:
+            assert_never(event)
 
 
-def _concerns(event: Event, state: ManifestState, article: Article) -> TypeGuard[Altered | Reshaped]:
+def _concerns(event: Event, state: ManifestState, article: Article) -> TypeGuard[AlteringEvent]:
     """Whether an event changes a table as an article has it."""
     if event.commit_lsn.value < article.defined_at or not _is_of_table(event, state, article):
         return False
-    if isinstance(event, Altered):
-        return _differs(article, event.alteration)
-    shape = state.tables[event.table_id].shape
-    return find_difference(article, shape) is not None or bool(list_added(article, shape))
-
-
-def _is_of_table(event: Event, state: ManifestState, article: Article) -> TypeGuard[Altered | Reshaped]:
     match event:
+        case LeftOut():
+            return True
+        case Altered():
+            return _differs(article, event.alteration)
+        case Reshaped():
+            shape = state.tables[event.table_id].shape
+            is_lacking = find_lost_identity(article, shape) or find_difference(article, shape)
+            return is_lacking is not None or bool(list_added(article, shape))
+        case _:
+            assert_never(event)
+
+
+def _is_of_table(event: Event, state: ManifestState, article: Article) -> TypeGuard[AlteringEvent]:
+    match event:
+        case LeftOut(_, member_id, _, is_unclear):
+            return is_unclear and member_id == article.article_id
         case Altered(_, alteration, _):
             return alteration.source_id == article.source_id
         case Reshaped(_, table_id):
@@ -160,15 +205,24 @@ class AlteringTransaction:
         *,
         replicates_ddl: bool,
         refused: Mapping[tuple[str, int], str],
+        has_values: HasValues = lambda _source_id, _number: True,
     ) -> AlteringTransaction:
-        """Read a transaction's events; `refused` columns, by article and number, are left out with the reason given.
+        """Read a transaction's events; `refused` columns, by article and number, are left out, or kept, with the reason
+        given.
 
-        Raises `SchemaChanged`, `CopyNeeded`.
+        `has_values` as for `follow`. Raises `SchemaChanged`, `CopyNeeded`.
         """
         found = cls(lsn, versions={article.article_id: [article] for article in articles})
         for event in events_between(state, Position(lsn.value), Position(lsn.value + 1)):
             for article in articles:
-                found._add(state, article.article_id, event, replicates_ddl=replicates_ddl, refused=refused)
+                found._add(
+                    state,
+                    article.article_id,
+                    event,
+                    replicates_ddl=replicates_ddl,
+                    refused=refused,
+                    has_values=has_values,
+                )
         return found
 
     def articles(self) -> tuple[Article, ...]:
@@ -202,6 +256,7 @@ class AlteringTransaction:
         *,
         replicates_ddl: bool,
         refused: Mapping[tuple[str, int], str],
+        has_values: HasValues,
     ) -> None:
         versions = self.versions[article_id]
         article = versions[-1]
@@ -209,7 +264,7 @@ class AlteringTransaction:
             return
         if not _is_of_table(event, state, article):
             return
-        followed = _follow_event(state, article, event, replicates_ddl=replicates_ddl, has_no_rows=False)
+        followed = _follow_event(state, article, event, replicates_ddl=replicates_ddl, has_values=has_values)
         followed = _without_refused(followed, refused)
         if followed.article != article:
             self._take(followed)
@@ -223,9 +278,15 @@ class AlteringTransaction:
 
 
 def _without_refused(followed: Followed, refused: Mapping[tuple[str, int], str]) -> Followed:
-    """Return it without the added columns that the subscriber has refused."""
+    """Return it without the added columns that the subscriber has refused, and with the dropped ones that it keeps."""
     for change in followed.changes:
+        if not isinstance(change, ColumnAdded | ColumnDropped):
+            continue
+        reason = refused.get((followed.before.article_id, change.column.number))
+        if reason is None:
+            continue
         if isinstance(change, ColumnAdded):
-            reason = refused.get((followed.before.article_id, change.column.number))
-            followed = followed if reason is None else followed.leaving_out(change.column, reason)
+            followed = followed.leaving_out(change.column, reason)
+        else:
+            followed = followed.keeping(change.column, reason)
     return followed

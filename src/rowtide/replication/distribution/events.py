@@ -22,10 +22,9 @@ def find_gap(state: ManifestState, from_position: Position, to_position: Positio
 
 
 def find_difference(article: Article, shape: TableShape) -> str | None:
-    """Describe what logged rows lack that an article needs, for changes made without event triggers.
+    """Describe what logged rows lack that an article needs, of a table that the catalogue no longer has.
 
-    A publisher's role without the right to create event triggers reports no statements. A replica identity that no
-    longer covers the values that the article's calls need would leave nulls in their place.
+    What is there is inferred as the log is read.
     """
     present = {column.name: column for column in shape.columns}
     for column in article.columns:
@@ -34,7 +33,7 @@ def find_difference(article: Article, shape: TableShape) -> str | None:
             return f"column {column.name} is gone"
         if (now.type_code, now.type_modifier) != (column.type_code, column.type_modifier):
             return f"column {column.name} has another type"
-    return _describe_identity(article, shape)
+    return None
 
 
 def list_added(article: Article, shape: TableShape) -> Sequence[str]:
@@ -45,7 +44,8 @@ def list_added(article: Article, shape: TableShape) -> Sequence[str]:
     return [column.name for column in columns if column.name not in known]
 
 
-def _describe_identity(article: Article, shape: TableShape) -> str | None:
+def find_lost_identity(article: Article, shape: TableShape) -> str | None:
+    """Describe a replica identity that does not cover what an article's calls need: nulls would be in their place."""
     formats = {article.update.call_format, article.delete.call_format}
     if shape.identity is ImageKind.FULL or formats == {CallFormat.NONE}:
         return None
@@ -65,7 +65,7 @@ def find_dropped(
         match event:
             case Disabled(_, member_id) if member_id in tables:
                 yield PublishedTableDropped(tables[member_id])
-            case LeftOut(lsn, member_id, reason) if member_id in tables:
+            case LeftOut(lsn, member_id, reason, is_unclear) if member_id in tables and not is_unclear:
                 yield ArticleSuspended(tables[member_id], str(lsn), reason)
 
 

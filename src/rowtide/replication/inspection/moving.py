@@ -22,7 +22,7 @@ from rowtide.log.state import ManifestState, segments_between, skipped_between
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.distribution.alterations import AlteringTransaction, find_altering
+from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
 from rowtide.replication.distribution.encoding import Calls, encode
 from rowtide.replication.distribution.origins import are_local
 from rowtide.replication.errors.delivery import SchemaChanged
@@ -190,6 +190,8 @@ def _require_same_values(
             )
         except SchemaChanged as error:
             raise NotComparable(f"its table was altered at LSN {lsn}: {error.change}", may_pass=False) from error
+        except CopyNeeded as found:
+            raise NotComparable(f"its table is copied again: {found.error.change}") from found
         steps = altering.steps.get(article.article_id, [])
         if any(isinstance(change, ColumnDropped | ColumnRetyped) for step in steps for change in step.changes):
             raise NotComparable(f"its table was altered at LSN {lsn}, which the subscriber has not reached")

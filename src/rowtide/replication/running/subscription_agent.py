@@ -5,7 +5,7 @@ Articles that were added, or are copied again, join while it delivers; see `Join
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -41,7 +41,15 @@ from rowtide.replication.errors.delivery import (
 from rowtide.replication.joining import PendingChange
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.custom_scripting import CustomScripting
-from rowtide.replication.schema_changes import Unfollowed, as_alteration, bound, follow
+from rowtide.replication.schema_changes import (
+    ColumnAdded,
+    ColumnDropped,
+    Followed,
+    Unfollowed,
+    as_alteration,
+    bound,
+    follow,
+)
 from rowtide.replication.snapshot.agent import SnapshotAgent
 from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
 from rowtide.replication.snapshot.table_details import TableDetails, read_table_details
@@ -294,15 +302,25 @@ class SubscriptionAgent:
 
     def _follow(self) -> bool:
         """Bring the tables that are copied through the schema changes in the log; return whether there were any."""
-        subscription = self._subscription
-        changes = fold(
-            self._manifest.refresh(), self._articles, subscription.starts, replicates_ddl=subscription.replicates_ddl
-        )
-        is_any = False
-        for followed in changes:
-            self._target.alter(self._scripting.complete(followed, CommitLsn(followed.article.defined_at - 1)))
-            self._snapshot, is_any = None, True
-        return is_any
+        is_any, refused = False, dict[tuple[str, int], str]()
+        while True:
+            try:
+                for followed in self._find_changes(refused):
+                    self._target.alter(self._scripting.complete(followed, CommitLsn(followed.article.defined_at - 1)))
+                    self._snapshot, is_any = None, True
+            except AlterationRefused as error:
+                if not isinstance(error.change, ColumnAdded | ColumnDropped):
+                    raise
+                refused[error.article.article_id, error.change.column.number] = error.reason
+                # Some changes may have been made.
+                self._read_articles()
+            else:
+                return is_any
+
+    def _find_changes(self, refused: Mapping[tuple[str, int], str]) -> Iterator[Followed]:
+        subscription, state = self._subscription, self._manifest.refresh()
+        replicates = subscription.replicates_ddl
+        return fold(state, self._articles, subscription.starts, replicates_ddl=replicates, refused=refused)
 
     def _open_snapshot(self) -> SnapshotAgent:
         self._read_articles()

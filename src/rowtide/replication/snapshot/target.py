@@ -53,7 +53,10 @@ class SnapshotTarget(Protocol):
         """Return articles as the subscriber has them, after the schema changes that it was brought through."""
 
     def alter(self, followed: Followed) -> None:
-        """Bring a table through a schema change, and copy its rows again. Raises `CopyRefused`."""
+        """Bring a table through a schema change, and copy its rows again.
+
+        Raises `AlterationRefused` for an added or a dropped column, else `CopyRefused`.
+        """
 
     def choose_form(self, article: Article) -> CopyForm:
         """Return the form in which it takes an article's rows."""

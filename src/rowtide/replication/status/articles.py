@@ -20,13 +20,15 @@ class ArticlesStatus:
     """Published tables: of `unread` ones the log reader has not met the beginning, `dropped` ones are gone.
 
     `stored` are columns that were generated when the table was published, and are ordinary ones now. `left_out` are
-    columns that were added since and that a subscriber does not get, with the reason.
+    columns that were added since and that a subscriber does not get, `kept` were dropped and a subscriber has them
+    still, each with the reason.
     """
 
     unread: tuple[str, ...]
     dropped: tuple[str, ...]
     stored: tuple[str, ...]
     left_out: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 def read_articles_status(connection: Connection, state: ManifestState | None) -> ArticlesStatus:
@@ -40,14 +42,17 @@ def read_articles_status(connection: Connection, state: ManifestState | None) ->
         tuple(unread) if state is not None else (),
         tuple(dropped),
         tuple(_find_stored(connection)),
-        tuple(_find_left_out(connection)),
+        tuple(_find_left_out(connection, are_kept=False)),
+        tuple(_find_left_out(connection, are_kept=True)),
     )
 
 
-def _find_left_out(connection: Connection) -> Iterator[str]:
+def _find_left_out(connection: Connection, *, are_kept: bool) -> Iterator[str]:
     for subscription in definitions.list_subscriptions(connection):
         for article in definitions.list_subscribed(connection, subscription.agent_id):
             for column in article.left_out:
+                if column.is_kept is not are_kept:
+                    continue
                 name = f"{article.schema}.{article.table}.{column.name}"
                 yield f"{name} to {redact(subscription.subscriber)}: {column.reason}"
 

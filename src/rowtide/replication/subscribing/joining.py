@@ -10,16 +10,18 @@ from rowtide.copying.source import PostgresCopySource
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
-from rowtide.databases.postgres.catalogue import find_by_id
+from rowtide.databases.postgres.catalogue import find_by_id, read_table
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.log.catalogue import read_source
 from rowtide.log.entries import ReaderLeft
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.membership import announce_enabled
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.replication import definitions, joining
-from rowtide.replication.articles import Article
+from rowtide.replication.articles import Article, as_member
 from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.delivery import JoiningArticle
 from rowtide.replication.distributor import distributor
@@ -32,7 +34,7 @@ from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.subscribing.other_databases import Ends, plan_originators
 from rowtide.replication.subscribing.readers import keeping
 from rowtide.replication.subscribing.resolvers import require_detectable
-from rowtide.replication.subscribing.subscriptions import plan_snapshot, renew
+from rowtide.replication.subscribing.subscriptions import as_now, plan_snapshot, renew
 from rowtide.replication.sync_types import IfExists, SubscriptionRequest
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.new_subscription import NewSubscription
@@ -64,7 +66,26 @@ def prepare(engine: Engine, database: str, wanted: Subscription) -> bool:
     return True
 
 
+def _announce_altered(engine: Engine, wanted: Subscription, manifest: Manifest) -> None:
+    """Tell the log which columns of a table an article has that joins, where those are others than its own.
+
+    After an alteration that no event trigger reported, the log reader may not know which columns are whose.
+    """
+    with translated(), engine.begin() as connection:
+        for article in definitions.list_subscribed(connection, wanted.agent_id):
+            table = find_by_id(connection, article.source_id)
+            if table is None or as_now(manifest.refresh(), article, table) == article:
+                continue
+            # Not altered until the log has it.
+            connection.execute(
+                statement(f"lock table {quote_qualified(table.schema, table.name)} in access share mode")
+            )
+            table = read_table(connection, article.source_id)
+            connection.execute(announce_enabled(as_member(as_now(manifest.state, article, table))))
+
+
 def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Manifest) -> None:
+    _announce_altered(engine, wanted, manifest)
     with translated(), engine.begin() as connection:
         known = definitions.list_subscribed(connection, wanted.agent_id)
         into = wanted.joins or 0

@@ -21,7 +21,6 @@ from rowtide.log.entries import ReaderLeft
 from rowtide.log.membership import Enabled
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
-from rowtide.log.postgres.ddl_triggers import has_triggers
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.slot import read_log_end
 from rowtide.log.state import ManifestState, events_between
@@ -39,7 +38,7 @@ from rowtide.replication.errors.subscribing import (
     SubscriptionExists,
 )
 from rowtide.replication.schema_articles import SchemaArticle, list_schema_articles
-from rowtide.replication.schema_changes import NOT_REPORTED, Unfollowed, as_alteration, follow
+from rowtide.replication.schema_changes import Unfollowed, as_alteration, follow
 from rowtide.replication.snapshot.needs import read_type_needs
 from rowtide.replication.snapshot.scripts import read_scripts
 from rowtide.replication.snapshot.table_details import read_table_details
@@ -142,7 +141,7 @@ def renew(
     renewed = []
     for article in known:
         table = find_by_id(connection, article.source_id)
-        now = article if table is None else _as_now(connection, state, article, table)
+        now = article if table is None else as_now(state, article, table)
         renewed.append(article if now == article else replace(now, defined_at=mark.value))
     if renewed != list(known):
         definitions.complete(connection)
@@ -151,8 +150,9 @@ def renew(
     return tuple(renewed)
 
 
-def _as_now(connection: Connection, state: ManifestState, article: Article, table: SourceTable) -> Article:
-    since = adds_none_since(state, article, replicates_ddl=True) or (None if has_triggers(connection) else NOT_REPORTED)
+def as_now(state: ManifestState, article: Article, table: SourceTable) -> Article:
+    """Return an article as its table is now. Raises `PublishedTableAltered`."""
+    since = adds_none_since(state, article, replicates_ddl=True)
     try:
         return follow(article, as_alteration(table), adds_none_since=since, has_no_rows=True).article
     except Unfollowed as error:

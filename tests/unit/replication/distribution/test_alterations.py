@@ -15,12 +15,12 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.entries import Entry, TableGiven, TransactionSkipped
-from rowtide.log.membership import Altered, Disabled, Event, Heartbeat, Reshaped
+from rowtide.log.membership import Altered, Disabled, Event, Heartbeat, LeftOut, Reshaped
 from rowtide.log.replay import apply
 from rowtide.log.state import ManifestState
-from rowtide.replication.articles import Article, LeftOutColumn
-from rowtide.replication.distribution.alterations import AlteringTransaction, find_altering
-from rowtide.replication.distribution.events import find_difference, find_gap, list_added
+from rowtide.replication.articles import Article
+from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
+from rowtide.replication.distribution.events import find_difference, find_gap, find_lost_identity, list_added
 from rowtide.replication.errors.delivery import SchemaChanged
 from rowtide.replication.schema_changes import ColumnDropped
 
@@ -143,15 +143,32 @@ def test_changes_without_rows_behind_them_come_at_the_end() -> None:
     assert [followed.changes for followed in transaction.rest()] == [(ColumnDropped(ALL.columns[1]),)]
 
 
-def test_an_unreported_change_stops_and_says_what_lacks() -> None:
+def test_rows_that_lack_a_column_are_copied_again() -> None:
     state = log_of(Reshaped(CommitLsn(500), 2), shapes=[shape_of(without(TABLE, "name"))])
     assert altering_in(state) == 500
-    with pytest.raises(SchemaChanged) as refused:
+    with pytest.raises(CopyNeeded, match="column name is gone, and no event trigger reported it"):
         read_at(state)
+
+
+def test_a_lost_identity_stops_and_says_what_lacks() -> None:
+    made = article(TABLE, update="XCALL", delete="XCALL")
+    state = log_of(Reshaped(CommitLsn(500), 2), shapes=[shape_of(TABLE, ImageKind.NONE)])
+    assert altering_in(state, made) == 500
+    with pytest.raises(SchemaChanged) as refused:
+        read_at(state, made)
     assert str(refused.value) == (
-        "RT-7116: delivery stopped before LSN 0/1F4: column name is gone in published table public.t1. "
-        "Run `rowtide replication reinitialize`, which copies the tables again."
+        "RT-7116: delivery stopped before LSN 0/1F4: its replica identity is no longer full in published table "
+        "public.t1. Run `rowtide replication reinitialize`, which copies the tables again."
     )
+
+
+@pytest.mark.parametrize(("is_unclear", "is_found"), [(True, 500), (False, None)])
+def test_only_what_is_unclear_is_copied_again(*, is_unclear: bool, is_found: int | None) -> None:
+    state = log_of(LeftOut(CommitLsn(500), ALL.article_id, "which is which?", is_unclear=is_unclear))
+    assert altering_in(state) == is_found
+    if is_unclear:
+        with pytest.raises(CopyNeeded, match="which is which"):
+            read_at(state)
 
 
 def test_a_column_that_was_not_reported_is_left_out() -> None:
@@ -159,7 +176,7 @@ def test_a_column_that_was_not_reported_is_left_out() -> None:
     state = log_of(Reshaped(CommitLsn(500), 2), shapes=[replace(shape_of(TABLE), others=(more,))])
     (now,) = read_at(state).articles()
     assert now.columns == ALL.columns
-    assert now.left_out == (LeftOutColumn(None, "more", "no event trigger reported it"),)
+    assert [column.name for column in now.left_out] == ["more"]
     assert (
         altering_in(log_of(Reshaped(CommitLsn(600), 2), shapes=[replace(shape_of(TABLE), others=(more,))]), now) is None
     )
@@ -225,7 +242,7 @@ def test_a_shape_whose_other_columns_were_not_noted_has_none() -> None:
     ],
 )
 def test_lost_full_identity_is_no_blocker_if_keys_suffice(made: Article) -> None:
-    assert find_difference(made, shape_of(TABLE, ImageKind.KEY)) is None
+    assert find_lost_identity(made, shape_of(TABLE, ImageKind.KEY)) is None
 
 
 @pytest.mark.parametrize(
@@ -234,8 +251,8 @@ def test_lost_full_identity_is_no_blocker_if_keys_suffice(made: Article) -> None
 @pytest.mark.parametrize("identity", [ImageKind.KEY, ImageKind.NONE])
 def test_lost_full_identity_is_a_blocker_for_whole_row_calls(update: str, delete: str, identity: ImageKind) -> None:
     made = article(TABLE, update=update, delete=delete)
-    assert find_difference(made, shape_of(TABLE)) is None
-    assert find_difference(made, shape_of(TABLE, identity)) == "its replica identity is no longer full"
+    assert find_lost_identity(made, shape_of(TABLE)) is None
+    assert find_lost_identity(made, shape_of(TABLE, identity)) == "its replica identity is no longer full"
 
 
 @pytest.mark.parametrize(
@@ -243,14 +260,14 @@ def test_lost_full_identity_is_a_blocker_for_whole_row_calls(update: str, delete
 )
 def test_a_replica_identity_without_the_key_is_reported(made: Article) -> None:
     shape = shape_of(source_table(COLUMNS, key=("price",)), ImageKind.KEY)
-    assert find_difference(made, shape) == "its replica identity no longer has the key"
+    assert find_lost_identity(made, shape) == "its replica identity no longer has the key"
 
 
 @pytest.mark.parametrize("identity", list(ImageKind))
 def test_inserts_alone_need_no_replica_identity(identity: ImageKind) -> None:
     keyless = source_table(COLUMNS, key=())
     made = article(keyless, update="NONE", delete="NONE")
-    assert find_difference(made, shape_of(keyless, identity)) is None
+    assert find_lost_identity(made, shape_of(keyless, identity)) is None
 
 
 def test_a_skipped_transaction_is_a_gap_with_its_reason() -> None:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from rowtide.log.postgres.pgoutput.decoder import Decoder
-from rowtide.log.postgres.pgoutput.renames import TableWanted
+from rowtide.log.postgres.pgoutput.inferring import TableWanted
 
 __all__ = ["Decoder", "TableWanted"]

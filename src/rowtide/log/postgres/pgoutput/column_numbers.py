@@ -4,10 +4,10 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 
-from rowtide.databases.source_table import SourceTable
+from rowtide.log.alterations import AlteredColumn
 
 
 def are_in_order(described: Sequence[str], needed: Mapping[int, str]) -> bool:
@@ -20,18 +20,19 @@ def are_in_order(described: Sequence[str], needed: Mapping[int, str]) -> bool:
 
 
 def name_columns(
-    described: Sequence[str], needed: Mapping[int, str], table: SourceTable, computed: Set[int]
+    described: Sequence[str], needed: Mapping[int, str], columns: Iterable[AlteredColumn], computed: Set[int]
 ) -> dict[int, str | None]:
     """Return the needed columns' names as described, by number; None if they cannot be determined.
 
-    `needed` are the columns by the names that they had before the description; `table` is the catalogue's later state.
+    `needed` are the columns by the names that they had before the description; `columns` are the catalogue's
+    later state.
     Columns dropped by then have the names that they had, if the description has those. `computed` are columns that were
     generated at some time and were not in the log then.
 
     A column that is needed and still exists was in the table throughout, and so was each existing column with a lower
     number. If no column before it can have been dropped since, its place follows from the numbers alone.
     """
-    present = {column.number: column.name for column in table.columns if not column.is_generated}
+    present = {column.number: column.name for column in columns if not column.is_generated}
     last = max((number for number in needed if number in present), default=0)
     steady = sorted(number for number in present if number <= last and number not in computed)
     places = _bound_places(described, needed, present, steady)

@@ -17,6 +17,7 @@ from rowtide.log.origins import MESSAGE_PREFIX, Secrets, verify_mark
 from rowtide.log.postgres.pgoutput import announced
 from rowtide.log.postgres.pgoutput.announced import Announced
 from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints
+from rowtide.log.postgres.pgoutput.inferring import Known, Present, Unclear, infer_alteration
 from rowtide.log.postgres.pgoutput.messages import (
     Relation,
     Truncation,
@@ -26,7 +27,6 @@ from rowtide.log.postgres.pgoutput.messages import (
     parse_truncation,
 )
 from rowtide.log.postgres.pgoutput.relations import LayoutChange, Relations
-from rowtide.log.postgres.pgoutput.renames import Present, Unclear, infer_renames
 from rowtide.log.postgres.pgoutput.transactions import Transactions
 from rowtide.log.source import Undecodable
 
@@ -78,7 +78,7 @@ def read_control(
 ) -> Control:
     """Process each control message in log order, and update `relations` and the transactions' marks.
 
-    `present` are tables as the catalogue has them; renames that no event trigger recorded are inferred from them.
+    `present` are tables as the catalogue has them; what no event trigger recorded is inferred from them.
     Raises `DecodeError`, `Undecodable`, `TableWanted`, `SecretWanted`.
     """
     control = Control(relations.carried_layouts())
@@ -141,11 +141,18 @@ class _Reader:
         """Process it in a dropped transaction too: the server describes a table once per connection."""
         relation = parse_relation(self.frames, message)
         if self.present is not None and not self.transactions.drops(message):
-            self._follow_renames(relation, message, self.present)
+            self._infer(relation, message, self.present)
         self.control.layouts.extend(self.relations.describe(relation, message))
 
-    def _follow_renames(self, relation: Relation, message: int, present: Present) -> None:
-        found = infer_renames(relation, self.relations.members, present)
+    def _infer(self, relation: Relation, message: int, present: Present) -> None:
+        relations = self.relations
+        known = Known(
+            present,
+            relations.types_of(relation.oid),
+            is_same=relations.is_as_described(relation),
+            tells_ddl=relations.tells_ddl,
+        )
+        found = infer_alteration(relation, relations.members, known)
         self._end_unclear(relation.oid, message)
         match found:
             case Unclear():
@@ -176,7 +183,9 @@ class _Reader:
         for message in rows[firsts].tolist():
             lsn = CommitLsn(self.transactions.lsn_of(message))
             for member_id in unclear.member_ids:
-                self.control.events.append((LogOrder(message), LeftOut(lsn, member_id, unclear.reason)))
+                self.control.events.append(
+                    (LogOrder(message), LeftOut(lsn, member_id, unclear.reason, is_unclear=True))
+                )
 
     def _read_mark(self, message: int) -> None:
         logical = parse_message(self.frames, message)
@@ -226,6 +235,7 @@ class _Reader:
     def _follow(self, event: Event, message: int) -> list[LayoutChange]:
         match event:
             case Enabled():
+                self._end_unclear(event.member.source_id, message)
                 return self.relations.enable(event.member, message)
             case Disabled():
                 return self.relations.disable(event.member_id, message)

@@ -18,10 +18,10 @@ from rowtide.log.postgres.pgoutput.changes import LayoutTimeline, keep_changes, 
 from rowtide.log.postgres.pgoutput.control import read_control
 from rowtide.log.postgres.pgoutput.frames import join
 from rowtide.log.postgres.pgoutput.images import read_images
+from rowtide.log.postgres.pgoutput.inferring import Present
 from rowtide.log.postgres.pgoutput.placement import TableChanges, in_log_order, place
 from rowtide.log.postgres.pgoutput.records import TableRecords, assemble
 from rowtide.log.postgres.pgoutput.relations import Relations, TableVersions
-from rowtide.log.postgres.pgoutput.renames import Present
 from rowtide.log.postgres.pgoutput.transactions import TransactionTracker
 from rowtide.log.postgres.xlog_data import described_oid
 from rowtide.log.source import Decoded
@@ -35,7 +35,8 @@ class Decoder:
     Transactions that `position` covers are dropped whole. `members` are those enabled at `position`, `tables` the
     versions given out before it; `xid_reference` is the server's full transaction id at connect. `reads_messages`:
     members are announced by logical messages too, whose text is in `message_codec`; those outside any transaction are
-    ignored: nothing orders them among commits, and a resend may not repeat them.
+    ignored: nothing orders them among commits, and a resend may not repeat them. `tells_ddl`: event triggers announce
+    alterations.
     After a `DecodeError` the decoder is not used again.
     """
 
@@ -49,10 +50,18 @@ class Decoder:
         xid_reference: int,
         reads_messages: bool = False,
         message_codec: str = "utf-8",
+        tells_ddl: bool = True,
     ) -> None:
+        versions = tuple(tables)
         self._tracker = TransactionTracker(epoch=epoch, position=position, xid_reference=xid_reference)
-        self._relations = Relations(members, reads_messages=reads_messages, message_codec=message_codec)
-        self._versions = TableVersions(tables)
+        self._relations = Relations(
+            members,
+            reads_messages=reads_messages,
+            message_codec=message_codec,
+            tells_ddl=tells_ddl,
+            shapes=(version.shape for version in sorted(versions, key=lambda version: version.table_id)),
+        )
+        self._versions = TableVersions(versions)
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -93,7 +102,7 @@ class Decoder:
     ) -> Decoded:
         """Decode whole XLogData messages (from the byte 'w' on).
 
-        With `present`, tables as the catalogue has them, renames that no event trigger recorded are followed; the
+        With `present`, tables as the catalogue has them, what no event trigger recorded is inferred; the
         decoder requests each such table by `TableWanted`, and each subscription's secret by `SecretWanted`, after which
         its state is as before.
 

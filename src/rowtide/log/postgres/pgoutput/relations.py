@@ -9,8 +9,8 @@ from rowtide.core.tables import ColumnShape, TableShape, TableVersion
 from rowtide.log.alterations import Alteration
 from rowtide.log.membership import Member, follow_alteration, needed_columns
 from rowtide.log.postgres.pgoutput.announced import is_control
+from rowtide.log.postgres.pgoutput.inferring import Types, Unclear
 from rowtide.log.postgres.pgoutput.messages import Relation
-from rowtide.log.postgres.pgoutput.renames import Unclear
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +38,38 @@ class LayoutChange:
 class Relations:
     """The tables as last described, each with the layout that follows from the present members.
 
-    `reads_messages`: logical messages announce members too, their text in `message_codec`.
+    `reads_messages`: logical messages announce members too, their text in `message_codec`. `tells_ddl`: event triggers
+    announce alterations. `shapes` are those of rows before this connection.
     """
 
-    def __init__(self, members: Iterable[Member], *, reads_messages: bool, message_codec: str) -> None:
+    def __init__(
+        self,
+        members: Iterable[Member],
+        *,
+        reads_messages: bool,
+        message_codec: str,
+        tells_ddl: bool,
+        shapes: Iterable[TableShape] = (),
+    ) -> None:
         self.reads_messages = reads_messages
+        self.tells_ddl = tells_ddl
         self.message_codec = message_codec
         self._members = {member.member_id: member for member in members}
         self._relations: dict[int, Relation] = {}
         self._layouts: dict[int, Layout] = {}
+        self._types = {shape.source_id: _types(shape.columns) for shape in shapes}
         self.unclear: dict[int, Unclear] = {}
 
     def copy(self) -> Relations:
         """Return an independent copy."""
-        other = Relations(self.members, reads_messages=self.reads_messages, message_codec=self.message_codec)
+        other = Relations(
+            self.members,
+            reads_messages=self.reads_messages,
+            message_codec=self.message_codec,
+            tells_ddl=self.tells_ddl,
+        )
         other._relations, other._layouts = self._relations.copy(), self._layouts.copy()
+        other._types = self._types.copy()
         other.unclear = self.unclear.copy()
         return other
 
@@ -75,6 +92,16 @@ class Relations:
         """The oids of the tables that were described."""
         return frozenset(self._relations)
 
+    def is_as_described(self, relation: Relation) -> bool:
+        """Whether a table was described like this before, and its members read it so."""
+        return self._relations.get(relation.oid) == relation and relation.oid not in self.unclear
+
+    def types_of(self, oid: int) -> Types:
+        """Return the types of a table's columns before its next description; none if those are not known, or were
+        altered since by a statement that was announced.
+        """
+        return self._types.get(oid, {})
+
     def name(self, oid: int) -> str:
         """Return a table's name for messages; of one that was never described its oid."""
         relation = self._relations.get(oid)
@@ -93,6 +120,7 @@ class Relations:
         if self._relations.get(relation.oid) == relation:
             return []
         self._relations[relation.oid] = relation
+        self._types[relation.oid] = _types(relation.columns)
         return self._lay_out(relation.oid, message)
 
     def enable(self, member: Member, message: int) -> list[LayoutChange]:
@@ -107,6 +135,7 @@ class Relations:
     def alter(self, alteration: Alteration, message: int) -> list[LayoutChange]:
         """Apply an alteration to the members; the server describes the table again before its next row."""
         self._members = {key: follow_alteration(member, alteration) for key, member in self._members.items()}
+        self._types.pop(alteration.source_id, None)
         return self._lay_out(alteration.source_id, message)
 
     def _lay_out(self, oid: int, message: int) -> list[LayoutChange]:
@@ -118,6 +147,10 @@ class Relations:
             return []
         self._layouts[oid] = layout
         return [LayoutChange(oid, message, layout)]
+
+
+def _types(columns: Iterable[ColumnShape]) -> Types:
+    return {column.name: (column.type_code, column.type_modifier) for column in columns}
 
 
 def lay_out(relation: Relation, members: Iterable[Member]) -> Layout:

@@ -69,15 +69,6 @@ def alter(table: tuple[str, str], change: SchemaChange) -> Iterator[str]:
             assert_never(change)
 
 
-def follow(followed: Followed, guid: str) -> Iterator[str]:
-    """Yield all statements of a schema change, with those that renew procedures and record the article."""
-    table = (followed.before.schema, followed.before.table)
-    for change in followed.changes:
-        yield from alter(table, change)
-        table = table_after(table, change)
-    yield from renew(followed, guid)
-
-
 def table_after(table: tuple[str, str], change: SchemaChange) -> tuple[str, str]:
     """Return a table's schema and name after a change."""
     return (change.schema, change.table) if isinstance(change, TableRenamed) else table

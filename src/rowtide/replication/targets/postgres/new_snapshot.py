@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -15,7 +15,7 @@ from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.errors.delivery import CopyRefused
 from rowtide.replication.errors.subscribers import SubscriberTableExists
-from rowtide.replication.schema_changes import Followed, TableRenamed
+from rowtide.replication.schema_changes import ColumnDropped, Followed, NullsChanged, SchemaChange, TableRenamed
 from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotStatus
@@ -38,13 +38,14 @@ class MadeTables:
     """Tables that are ready to be copied to.
 
     `constraints`, `filling` and `restorations` are run when they are copied; `whole` are copied in one chunk, by
-    article id.
+    article id; `altered` are those whose tables were altered for it.
     """
 
     constraints: Sequence[tuple[Article, str]]
     filling: Sequence[str]
     restorations: Sequence[Restoration]
     whole: Set[str]
+    altered: Sequence[Article]
 
 
 def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnapshot, subscriber: str) -> MadeTables:
@@ -71,15 +72,14 @@ def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnap
         drop(connection, snapshot.scripts)
     for statement in clear_tables(present, snapshot.if_exists):
         _run(connection, ", ".join(map(_name, present)), statement)
-    for followed in new.altered:
-        if followed.article in kept:
-            _alter(connection, followed)
+    altered = [_alter(connection, each) if each.article in kept else each for each in new.altered]
     for article, details in made:
         make_schema(connection, article.schema)
         _run(connection, _name(article), create_table(article, details))
     make(connection, [script for script in snapshot.scripts if not (kept and _is_filled(script, scripted))])
     filling = [statement for script in snapshot.scripts for statement in script.filling]
-    return MadeTables(constrain(pairs, kept), filling, restorations, find_whole(connection, kept))
+    articles = [followed.article for followed in altered]
+    return MadeTables(constrain(pairs, kept), filling, restorations, find_whole(connection, kept), articles)
 
 
 def _is_filled(script: Script, present: Sequence[Script]) -> bool:
@@ -97,12 +97,26 @@ def _rename(connection: _Connection, new: NewSubscription) -> None:
             _run(connection, _name(article), statement)
 
 
-def _alter(connection: _Connection, followed: Followed) -> None:
-    """Bring an empty table, which has its name already, through the changes of the published one."""
-    table = (followed.article.schema, followed.article.table)
+def _alter(connection: _Connection, followed: Followed) -> Followed:
+    """Bring an empty table, which has its name already, through the changes of the published one.
+
+    Returns them without the dropping of columns that other objects use.
+    """
     for change in followed.changes:
-        for statement in alter(table, change) if not isinstance(change, TableRenamed) else ():
-            _run(connection, _name(followed.article), statement)
+        try:
+            with connection.transaction():
+                _make(connection, followed.article, change)
+        except CopyRefused as error:
+            if not isinstance(change, ColumnDropped):
+                raise
+            followed = followed.keeping(change.column, error.reason)
+            _make(connection, followed.article, NullsChanged(replace(change.column, is_nullable=True)))
+    return followed
+
+
+def _make(connection: _Connection, article: Article, change: SchemaChange) -> None:
+    for statement in alter((article.schema, article.table), change) if not isinstance(change, TableRenamed) else ():
+        _run(connection, _name(article), statement)
 
 
 def record_snapshot(connection: _Connection, guid: str, snapshot: NewSnapshot, made: MadeTables) -> None:

@@ -22,9 +22,9 @@ from rowtide.databases.postgres.type_codes import SAME_IN_BINARY
 from rowtide.replication.articles import Article
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.distribution.delivery import Delivery
+from rowtide.replication.distribution.delivery import AlterationRefused, Delivery
 from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
-from rowtide.replication.schema_changes import CustomSql, Followed
+from rowtide.replication.schema_changes import ColumnAdded, ColumnDropped, CustomSql, Followed, SchemaChange
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.targets.postgres import alterations, origins, progress, restorations
@@ -89,12 +89,26 @@ class PostgresSnapshotTarget:
                 origins.mark(self._connection, self._guid)
                 self._empty(before)
                 self._connection.execute(_FORGET_CHUNKS, [self._guid, article.article_id])
-                for statement in alterations.follow(followed, self._guid):
+                table = (before.schema, before.table)
+                for change in followed.changes:
+                    self._make(followed, table, change)
+                    table = alterations.table_after(table, change)
+                for statement in alterations.renew(followed, self._guid):
                     self._connection.execute(sql.SQL(statement))
                 if followed.script is not None:
                     self._run_script(article, followed.script)
         except UnexpectedSqlError as error:
             raise CopyRefused(f"{before.schema}.{before.table}", error.sqlstate, error.reason) from error
+
+    def _make(self, followed: Followed, table: tuple[str, str], change: SchemaChange) -> None:
+        try:
+            with translated():
+                for statement in alterations.alter(table, change):
+                    self._connection.execute(sql.SQL(statement))
+        except UnexpectedSqlError as error:
+            if isinstance(change, ColumnAdded | ColumnDropped):
+                raise AlterationRefused(followed.article, change, error.reason) from error
+            raise
 
     def _run_script(self, article: Article, script: CustomSql) -> None:
         try:

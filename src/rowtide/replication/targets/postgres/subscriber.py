@@ -101,7 +101,7 @@ def _make(connection: psycopg.Connection, subscription: NewSubscription, url: st
             connection, guid, restorations.until_joined(made.restorations) if joins else made.restorations
         )
         record_snapshot(connection, guid, snapshot, made)
-        progress.record_articles(connection, guid, [followed.article for followed in subscription.altered])
+        progress.record_articles(connection, guid, made.altered)
     detects = subscription.settings.detects_conflicts
     for article in articles:
         _require_columns(connection, article)

@@ -18,9 +18,9 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.distribution.delivery import Delivery
+from rowtide.replication.distribution.delivery import AlterationRefused, Delivery
 from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
-from rowtide.replication.schema_changes import CustomSql, Followed
+from rowtide.replication.schema_changes import ColumnAdded, ColumnDropped, CustomSql, Followed
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.targets.sqlite import progress, restorations
@@ -89,6 +89,8 @@ class SqliteSnapshotTarget:
                 follow(connection, self._guid, followed)
             except ChangeNotMade as found:
                 error = found.error
+                if isinstance(found.change, ColumnAdded | ColumnDropped):
+                    raise AlterationRefused(followed.article, found.change, str(error)) from error
                 raise CopyRefused(_name(before), code_of(error), str(error)) from error
             if followed.script is not None:
                 self._run_script(connection, followed.article, followed.script)

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
+from rowtide.log.alterations import AlteredColumn
 from rowtide.log.postgres.pgoutput.column_numbers import are_in_order, name_columns
 
 
-def table(columns: Mapping[int, str]) -> SourceTable:
-    made = tuple(
-        SourceColumn(number, name, 25, -1, "text", is_nullable=True, is_generated=False, key_ordinal=None)
+def table(columns: Mapping[int, str]) -> tuple[AlteredColumn, ...]:
+    return tuple(
+        AlteredColumn(number, name, "text", 25, -1, None, is_nullable=True, is_generated=False, default=None)
         for number, name in columns.items()
     )
-    return SourceTable(1, "public", "t", TableKind.ORDINARY, "f", None, None, made)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,200 @@
+"""Infers what altered a table that no event trigger reported, from attribute numbers, which the catalogue never reuses.
+
+A Relation message lists names in the order of the numbers, without the numbers. A needed column that it lacks was
+dropped or renamed; needed columns in another order swapped names; one that nobody knows was added. The catalogue, read
+later, still has the numbers of renamed columns, and those of added ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rowtide.core.tables import ColumnShape
+from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.type_codes import describe_code
+from rowtide.log.alterations import Alteration, AlteredColumn
+from rowtide.log.membership import Member
+from rowtide.log.postgres.pgoutput.column_numbers import are_in_order, name_columns
+from rowtide.log.postgres.pgoutput.messages import Relation
+
+Columns = tuple[AlteredColumn, ...]
+"""The columns of a table as the catalogue has them."""
+Present = Mapping[int, Columns | None]
+"""Tables as the catalogue has them, by oid; None is a dropped table."""
+Types = Mapping[str, tuple[int, int]]
+"""Types and their modifiers, by column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of tables besides the log: `types` are those of the table's rows before, empty if it had none.
+
+    `is_same`: it was described like this before, on this connection. `tells_ddl`: event triggers report statements, so
+    that columns which look the same are the same.
+    """
+
+    present: Present
+    types: Types
+    is_same: bool
+    tells_ddl: bool
+
+
+class TableWanted(Exception):
+    """A table lacks needed columns: decode again with the table as the catalogue has it now."""
+
+    def __init__(self, source_id: int) -> None:
+        super().__init__(source_id)
+        self.source_id = source_id
+
+
+@dataclass(frozen=True, slots=True)
+class Unclear:
+    """Rows of a table that `member_ids` cannot read: which of the log's columns are theirs cannot be determined."""
+
+    member_ids: tuple[str, ...]
+    reason: str
+
+
+def _needed(ours: Iterable[Member]) -> dict[int, str]:
+    """Return the columns that a table's members need: their names for them, by numbers."""
+    return dict(pair for member in ours for pair in zip(member.column_numbers, member.columns, strict=False))
+
+
+def infer_alteration(relation: Relation, members: Iterable[Member], known: Known) -> Alteration | Unclear | None:
+    """Return what altered a table since its members were told, None if nothing; `Unclear` if it cannot be determined.
+
+    Raises `TableWanted`.
+    """
+    ours = [member for member in members if member.source_id == relation.oid]
+    described, needed = [column.name for column in relation.columns], _needed(ours)
+    followers = [member for member in ours if member.takes_added]
+    is_as_told = not followers or _is_as_told(relation, followers, needed, known)
+    if are_in_order(described, needed) and is_as_told:
+        return None
+    if relation.oid not in known.present:
+        raise TableWanted(relation.oid)
+    columns = known.present[relation.oid]
+    if columns is None:
+        return None
+    computed = {number for member in ours for number in member.computed_numbers}
+    names = name_columns(described, needed, columns, computed)
+    unclear = [number for number, name in names.items() if name is None]
+    if unclear:
+        return _tell_unclear(ours, unclear, needed, columns, described)
+    if followers:
+        reason = _find_doubt(described, needed, names, columns)
+        if reason is not None:
+            return Unclear(tuple(member.member_id for member in followers), reason)
+    renamed = {needed[number]: name for number, name in names.items() if name not in (None, needed[number])}
+    if not renamed and (not followers or _is_known(relation, followers, needed, columns, known)):
+        return None
+    return _alteration(relation, columns, needed, renamed)
+
+
+def _is_as_told(relation: Relation, followers: Sequence[Member], needed: Mapping[int, str], known: Known) -> bool:
+    """Whether a description shows nothing that those who take added columns were not told."""
+    names = needed.values()
+    has_more = any(column.name not in names for column in relation.columns)
+    shows_more = not known.is_same and (has_more or _differs(relation, followers, known.types))
+    return known.tells_ddl and not shows_more
+
+
+def _is_known(
+    relation: Relation, followers: Sequence[Member], needed: Mapping[int, str], columns: Columns, known: Known
+) -> bool:
+    """Whether a description that renames nothing adds and drops nothing either, by the catalogue."""
+    described = {column.name for column in relation.columns}
+    computed = {column.name for column in columns if column.is_generated}
+    return described - computed == set(needed.values()) - computed and not _differs(relation, followers, known.types)
+
+
+def _differs(relation: Relation, followers: Sequence[Member], types: Types) -> bool:
+    """Whether the table has another name, or a column another type."""
+    name = (relation.schema, relation.name)
+    is_retyped = any(
+        types.get(column.name, (column.type_code, column.type_modifier)) != (column.type_code, column.type_modifier)
+        for column in relation.columns
+    )
+    return is_retyped or any((member.schema, member.table) != name for member in followers)
+
+
+def _find_doubt(
+    described: Sequence[str], needed: Mapping[int, str], names: Mapping[int, str | None], columns: Columns
+) -> str | None:
+    """Return why it is not known whether columns of the description are those that the catalogue has."""
+    now = {column.name: column for column in columns}
+    numbers = {column.number for column in columns}
+    again = [name for number, name in needed.items() if number not in numbers and name in now and name in described]
+    if again:
+        return f"column {', '.join(again)} was dropped and added before the log was read"
+    added = [name for name in described if name not in names.values() and not (name in now and now[name].is_generated)]
+    gone = [name for name in added if name not in now or now[name].number in needed]
+    if gone:
+        return f"column {', '.join(gone)} was added, and renamed or dropped before the log was read"
+    last = max((now[name].number for name in added), default=0)
+    missing = set(range(max(needed, default=0) + 1, last)) - numbers
+    # Which of several columns of a name it is, its number tells only if there was no other.
+    return f"columns beside {', '.join(added)} were added and dropped before the log was read" if missing else None
+
+
+def _tell_unclear(
+    ours: Iterable[Member],
+    unclear: Sequence[int],
+    needed: Mapping[int, str],
+    present: Columns,
+    described: Iterable[str],
+) -> Unclear:
+    now = {column.number: column.name for column in present}
+    columns = ", ".join(f"{needed[number]} (now {now.get(number, 'dropped')})" for number in unclear)
+    concerned = tuple(member.member_id for member in ours if not set(unclear).isdisjoint(member.column_numbers))
+    reason = f"columns were renamed before the log was read, and it has {', '.join(described)}: which is {columns}?"
+    return Unclear(concerned, reason)
+
+
+def _alteration(
+    relation: Relation, present: Columns, needed: Mapping[int, str], renamed: Mapping[str, str]
+) -> Alteration:
+    actions = (f"rename column {quote(before)} to {quote(now)}" for before, now in renamed.items())
+    name = quote_qualified(relation.schema, relation.name)
+    described = {column.name: column for column in relation.columns}
+    return Alteration(
+        source_id=relation.oid,
+        schema=relation.schema,
+        table=relation.name,
+        command="ALTER TABLE",
+        statement="; ".join(f"alter table {name} {action}" for action in actions),
+        rewrites_values=False,
+        columns=_as_described(present, described, {number: renamed.get(name, name) for number, name in needed.items()}),
+        renames=tuple(renamed.items()),
+        is_inferred=True,
+    )
+
+
+def _as_described(present: Columns, described: Mapping[str, ColumnShape], needed: Mapping[int, str]) -> Columns:
+    """Return the columns that the table had: the needed ones, also if dropped since, and others by their names."""
+    now = {column.number: column for column in present}
+    known = {number: name for number, name in needed.items() if name in described}
+    others = {number: column.name for number, column in now.items() if number not in needed}
+    # A newer column may have the name of one that was dropped since.
+    known |= {number: name for number, name in others.items() if name not in known.values() and name in described}
+    unlogged = {number: column for number, column in now.items() if column.is_generated and number not in known}
+    found = [_of_shape(number, described[name], now.get(number)) for number, name in known.items()]
+    found += unlogged.values()
+    return tuple(sorted(found, key=lambda column: column.number))
+
+
+def _of_shape(number: int, shape: ColumnShape, column: AlteredColumn | None) -> AlteredColumn:
+    if column is not None and (shape.type_code, shape.type_modifier) == (column.type_code, column.type_modifier):
+        return replace(column, name=shape.name)
+    return AlteredColumn(
+        number=number,
+        name=shape.name,
+        type_text=describe_code(shape.type_code, shape.type_modifier),
+        type_code=shape.type_code,
+        type_modifier=shape.type_modifier,
+        base_type_text=None,
+        is_nullable=True,
+        is_generated=False,
+        default=None,
+    )
