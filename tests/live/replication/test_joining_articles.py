@@ -13,6 +13,7 @@ from builders.replicated_databases import ReplicatedDatabase, Subscriber, join_l
 from builders.replicated_files import ReplicatedFile
 from builders.replication_runs import running, wait_rows
 from rowtide.handle import connect
+from rowtide.replication.errors.delivery import JoiningRefused
 from rowtide.replication.errors.subscribers import SubscriberTableExists
 from rowtide.replication.sync_types import IfExists, SyncType
 
@@ -190,6 +191,17 @@ def test_article_whose_table_is_there_stops_alone(customers: ReplicatedDatabase)
     customers.replication.add_article("shop", "orders")
     customers.publisher.execute("insert into customers values (80, 'others')")
     with pytest.raises(SubscriberTableExists):
+        customers.replication.run(once=True)
+
+    customers.require_equal("customers")
+
+
+@pytest.mark.exhaustive
+def test_run_once_fails_if_the_article_is_refused(customers: ReplicatedDatabase) -> None:
+    customers.subscriber.execute("alter table customers drop constraint customers_pkey")
+    customers.replication.add_article("shop", "orders")
+    customers.publisher.execute("insert into customers values (80, 'others')")
+    with pytest.raises(JoiningRefused, match="no unique constraint matching given keys"):
         customers.replication.run(once=True)
 
     customers.require_equal("customers")

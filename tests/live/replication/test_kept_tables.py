@@ -73,6 +73,45 @@ def keep(replicated: ReplicatedDatabase, **options: Any) -> None:
     replicated.subscribe(SyncType.AUTOMATIC, **given)
 
 
+def test_a_table_that_is_renamed_during_its_copy_is_restored(replicated: ReplicatedDatabase) -> None:
+    publish(replicated)
+    replicated.subscriber.execute(*SHOP)
+    keep(replicated)
+    with replicated.open_agent() as agent:
+        agent.step()
+        replicated.publisher.execute(
+            "alter table orders rename to purchases",
+            "alter table purchases rename column customer to buyer",
+            "alter table customers rename column id to number",
+            "drop view large",
+            "alter table purchases drop column parent",
+        )
+        for _ in range(20):
+            replicated.publisher.read_log(replicated.publisher.mark())
+            agent.step()
+
+    replicated.require_equal("customers", "parts")
+    rows = "select id, buyer, qty, total from purchases order by id"
+    assert replicated.subscriber.execute(rows) == replicated.publisher.execute(rows)
+    assert replicated.subscriber.execute("select count(*), count(parent) from large") == [(295, 0)]
+    keys = """
+        select conname, pg_get_constraintdef(oid), obj_description(oid, 'pg_constraint') from pg_constraint
+        where contype = 'f' and conparentid = 0 and conname <> 'orders_parent_fkey' order by 1
+    """
+    assert [
+        (name, definition.removesuffix(" DEFERRABLE"), comment)
+        for name, definition, comment in replicated.subscriber.execute(keys)
+    ] == replicated.publisher.execute(keys)
+    assert replicated.subscriber.execute(
+        "select tgrelid::regclass::text, tgname, tgenabled::text from pg_trigger where not tgisinternal order by 1, 2"
+    ) == [
+        ("parts", "noting", "O"),
+        ("parts_25", "noting", "O"),
+        ("purchases", "never", "D"),
+        ("purchases", "noting", "O"),
+    ]
+
+
 def test_a_schema_is_copied_to_and_restored_to_the_letter(replicated: ReplicatedDatabase) -> None:
     publish(replicated)
     replicated.subscriber.execute(*SHOP)

@@ -192,6 +192,20 @@ def test_once_leaves_paused_subscriptions_alone(replicated: ReplicatedDatabase) 
     replicated.require_equal("orders")
 
 
+@pytest.mark.parametrize("pauses", [False, True])
+def test_once_reads_the_log_also_for_nobody(replicated: ReplicatedDatabase, *, pauses: bool) -> None:
+    if pauses:
+        replicated.begin(ORDERS, orders={})
+        replicated.replication.pause("shop")
+    else:
+        replicated.publish(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders values (1, 1)")
+    (written,) = replicated.publisher.execute("select pg_current_wal_lsn() - '0/0'")[0]
+    replicated.replication.run(once=True)
+
+    assert replicated.publisher.manifest().state.position.log >= written
+
+
 @pytest.mark.exhaustive
 def test_a_run_whose_notes_nobody_reads_any_more_stops_in_order(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})

@@ -37,6 +37,7 @@ from rowtide.replication.subscribing.readers import remove_lost_readers
 from rowtide.storage.object_urls import is_object_url
 
 _POLL_S = 0.5
+_READ_POLL_S = 0.05
 _CLEANUP_S = 600.0
 _EXPIRY_S = 60.0
 _READERS_S = 10.0
@@ -47,6 +48,7 @@ _ROWS_FORGOTTEN = 1000
 def run_replication(context: DeliveryContext, scope: RunScope = EVERYTHING, *, once: bool = False) -> None:
     """Read the log and deliver until the run is stopped; `once`: until all that was committed before is delivered.
 
+    With `once` and without subscriptions, the log is read up to there: the publisher keeps none of it.
     A subscription that another process delivers is left to it while that one runs; with `once` this one waits for it.
     A subscription that stops with an error is reported, and the others continue. Raises when all have stopped so, with
     `once` at the end if one has: the error, or `SubscriptionsFailed` if there are several. An error that
@@ -147,16 +149,24 @@ class ReplicationAgent:
         """
         present = definitions.list_subscriptions(connection, self._scope.publication)
         elsewhere = self._assign(connection, runs, list(self._wanted(present)), present)
-        is_over = not elsewhere and (runs.have_all_failed or (self._is_once and runs.have_ended))
+        has_ended = self._is_once and runs.have_ended and self._is_read()
+        is_over = not elsewhere and (runs.have_all_failed or has_ended)
         if present and (is_over or time.monotonic() >= self._next_expiry):
             self._deactivate_expired(connection, runs, present)
         self._forget_old_history(connection)
         self._keep_log_store_small(connection)
         if is_over:
             self._context.stop.set()
+        elif self._is_once and runs.have_ended:
+            self._context.stop.wait(_READ_POLL_S)
         elif self._is_once:
             runs.wait(_POLL_S)
         return self._is_once
+
+    def _is_read(self) -> bool:
+        """Whether the log store has the target."""
+        target, manifest = self._target, self._manifest
+        return target is None or manifest is None or manifest.refresh().position.log > target
 
     def _assign(
         self,

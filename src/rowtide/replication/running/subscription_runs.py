@@ -227,7 +227,15 @@ class SubscriptionRuns:
             history.go_on(dropped.error)
             of_all.on_dropped(dropped)
 
-        watchers = replace(of_all, on_batch=on_batch, on_skipped=on_skipped, on_dropped=on_dropped)
+        def on_trouble(trouble: Trouble) -> None:
+            # Of an article that it does not take in.
+            if trouble.pause_s is None and isinstance(trouble.error, RowtideError):
+                self._given_up.append((trouble.subscription, trouble.error))
+            of_all.on_trouble(trouble)
+
+        watchers = replace(
+            of_all, on_batch=on_batch, on_trouble=on_trouble, on_skipped=on_skipped, on_dropped=on_dropped
+        )
         return replace(self._context, stop=run.stop, watchers=watchers)
 
 

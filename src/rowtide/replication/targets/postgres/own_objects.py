@@ -18,14 +18,15 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal,
 from rowtide.replication.articles import Article
 from rowtide.replication.errors.subscribers import SubscriberTableBusy
 from rowtide.replication.sync_types import Constraints
-from rowtide.replication.targets.postgres.restorations import Restoration, Until
+from rowtide.replication.targets.postgres.restorations import Restoration, Until, told
 
 
 @dataclass(frozen=True, slots=True)
 class OwnForeignKey:
     """A foreign key of an article's table, or one that references it; `name` and `table` are quoted.
 
-    `is_own`: the session's role owns the table.
+    `naming` is the part of its definition that names columns and the referenced table, as far as it has the form known
+    here. `is_own`: the session's role owns the table.
     """
 
     article_id: str
@@ -33,6 +34,10 @@ class OwnForeignKey:
     table_id: int
     name: str
     definition: str
+    naming: str
+    numbers: Sequence[int]
+    referenced_id: int
+    referenced_numbers: Sequence[int]
     referenced_schema: str
     referenced_table: str
     comment: str | None
@@ -52,15 +57,38 @@ class OwnForeignKey:
 
     @property
     def adding(self) -> Iterator[Restoration]:
-        """What adds it again after it was dropped, deferrable as long as the subscription lasts."""
-        deferrable = "" if self.is_deferrable else " deferrable"
-        statement = f"alter table {self.table} add constraint {self.name} {self.definition}{deferrable}"
-        yield Restoration(self.article_id, Until.COPIED, statement)
+        """What adds it again after it was dropped, deferrable as long as the subscription lasts.
+
+        Whatever its tables and columns are called by then; without one of them it has gone with it.
+        """
+        yield Restoration(self.article_id, Until.COPIED, self._addition)
         if self.comment is not None:
             statement = f"comment on constraint {self.name} on {self.table} is {quote_literal(self.comment)}"
-            yield Restoration(self.article_id, Until.COPIED, statement)
+            found = (
+                f"select format('comment on constraint %I on %s is %L', conname, conrelid::regclass, "
+                f"{quote_literal(self.comment)}) from pg_constraint "
+                f"where conrelid = {self.table_id} and quote_ident(conname) = {quote_literal(self.name)}"
+            )
+            yield Restoration(self.article_id, Until.COPIED, told(statement, _do(found)))
         if not self.is_deferrable:
             yield self.undoing
+
+    @property
+    def _addition(self) -> str:
+        deferrable = "" if self.is_deferrable else " deferrable"
+        statement = f"alter table {self.table} add constraint {self.name} {self.definition}{deferrable}"
+        if not self.definition.startswith(self.naming):
+            return statement
+        rest = self.definition.removeprefix(self.naming) + deferrable
+        found = _ADDITION.format(
+            name=quote_literal(self.name),
+            rest=quote_literal(rest),
+            table_id=self.table_id,
+            numbers=list(self.numbers),
+            referenced_id=self.referenced_id,
+            referenced_numbers=list(self.referenced_numbers),
+        )
+        return told(statement, _do(found))
 
     @property
     def undoing(self) -> Restoration:
@@ -71,6 +99,25 @@ class OwnForeignKey:
             f"{quote_literal(self.name)} and contype = 'f' and condeferrable"
         )
         return Restoration(self.article_id, Until.DROPPED, _do(found))
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnTrigger:
+    article_id: str
+    altering: str
+    name: str
+    table_id: int
+
+    @property
+    def enabling(self) -> Restoration:
+        """What enables it again, whatever its table is called by then."""
+        found = (
+            f"select format('alter table only %s enable trigger %I', tgrelid::regclass, tgname) "
+            f"from pg_trigger where tgrelid = {self.table_id} and tgname = {quote_literal(self.name)}"
+        )
+        return Restoration(
+            self.article_id, Until.COPIED, told(f"{self.altering} enable trigger {quote(self.name)}", _do(found))
+        )
 
 
 def list_foreign_keys(connection: psycopg.Connection, articles: Sequence[Article]) -> list[OwnForeignKey]:
@@ -96,17 +143,16 @@ def switch_off(
     keys = [key for key in list_foreign_keys(connection, kept) if key.is_enforced]
     with translated():
         triggers = [
-            (article_id, f"alter table only {quote_qualified(schema, table)}", quote(name))
-            for article_id, schema, table, name in connection.execute(sql.SQL(_TRIGGERS), _given(kept)).fetchall()
+            _OwnTrigger(article_id, f"alter table only {quote_qualified(schema, table)}", name, table_id)
+            for article_id, schema, table, name, table_id in connection.execute(
+                sql.SQL(_TRIGGERS), _given(kept)
+            ).fetchall()
         ]
-    disabling = [f"{altering} disable trigger {name}" for _, altering, name in triggers]
+    disabling = [f"{trigger.altering} disable trigger {quote(trigger.name)}" for trigger in triggers]
     _alter(connection, [*(key.dropping for key in keys), *disabling], subscriber)
     return [
         *(restoration for key in keys for restoration in key.adding),
-        *(
-            Restoration(article_id, Until.COPIED, f"{altering} enable trigger {name}")
-            for article_id, altering, name in triggers
-        ),
+        *(trigger.enabling for trigger in triggers),
     ]
 
 
@@ -193,11 +239,31 @@ trees (article_id, id) as (
     union select given.article_id, part.relid from given, pg_partition_tree(given.id) part)
 """
 
+_NAMES = """(
+    select string_agg(quote_ident(a.attname), ', ' order by place)
+    from unnest({numbers}) with ordinality _ (number, place)
+    join pg_attribute a on a.attrelid = {table} and a.attnum = number and not a.attisdropped
+    having count(*) = cardinality({numbers}))"""
+"""SQL expression of columns' names by their numbers, null if one is no more."""
+
+_ADDITION = f"""
+select format('alter table %s add constraint %s foreign key (%s) references %s (%s)%s',
+              referring.oid::regclass, {{name}}, own.names, referenced.oid::regclass, other.names, {{rest}})
+from pg_class referring, pg_class referenced,
+     lateral {_NAMES.format(table="referring.oid", numbers="array{numbers}")} own (names),
+     lateral {_NAMES.format(table="referenced.oid", numbers="array{referenced_numbers}")} other (names)
+where referring.oid = {{table_id}} and referenced.oid = {{referenced_id}}
+"""
+
 _FOREIGN_KEYS = f"""
 with {_TREES}
 select (select min(article_id) from trees where id in (k.conrelid, k.confrelid)),
        format('%%I.%%I', n.nspname, c.relname), c.oid::bigint, quote_ident(k.conname), pg_get_constraintdef(k.oid),
-       referenced_in.nspname::text, referenced.relname::text, obj_description(k.oid, 'pg_constraint'), k.condeferrable,
+       format('FOREIGN KEY (%%s) REFERENCES %%I.%%I(%%s)',
+              {_NAMES.format(table="k.conrelid", numbers="k.conkey")}, referenced_in.nspname, referenced.relname,
+              {_NAMES.format(table="k.confrelid", numbers="k.confkey")}),
+       k.conkey::int[], k.confrelid::bigint, k.confkey::int[], referenced_in.nspname::text, referenced.relname::text,
+       obj_description(k.oid, 'pg_constraint'), k.condeferrable,
        coalesce((to_jsonb(k) ->> 'conenforced')::boolean, true), pg_has_role(c.relowner, 'usage')
 from pg_constraint k
 join pg_class c on c.oid = k.conrelid
@@ -210,12 +276,12 @@ order by 2, 4
 
 _TRIGGERS = f"""
 with {_TREES}
-select min(trees.article_id), n.nspname::text, c.relname::text, t.tgname::text
+select min(trees.article_id), n.nspname::text, c.relname::text, t.tgname::text, c.oid::bigint
 from trees
 join pg_class c on c.oid = trees.id
 join pg_namespace n on n.oid = c.relnamespace
 join pg_trigger t on t.tgrelid = c.oid and not t.tgisinternal and t.tgenabled = 'O'
-group by 2, 3, 4 order by 2, 3, 4
+group by 2, 3, 4, 5 order by 2, 3, 4
 """
 
 _IDENTITIES = f"""
