@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.losses import Yes, confirm_loss
-from rowtide.cli.options import Db, DryRun, Group, TableName
-from rowtide.cli.output import notes, print_child_tables, print_wait
+from rowtide.cli.options import Db, DryRun, Group, ListingFormat, TableName, Wide
+from rowtide.cli.output import Format, notes, print_child_tables, print_listed, print_wait
 from rowtide.cli.replication_options import Publication
 from rowtide.cli.statements import printed
 from rowtide.core.column_lists import parse_column_list
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rowtide.replication.articles import ArticleOptions
 
 app = typer.Typer(rich_markup_mode=None)
+
+_ADDED_ARTICLE = {"name": "name", "type": "type", "outcome": "outcome", "reason": "reason"}
 
 
 @app.command(
@@ -190,6 +192,34 @@ def add_article(
     replication.add_article(publication, table, if_exists=if_exists, **options)
     notes.print(f"Added: {table} is published in {publication}.")
     print_child_tables(table, replication.find_child_tables(table), "published")
+
+
+@app.command(epilog="Example: rowtide replication add-schema shop public --db postgresql://localhost/shop")
+def add_schema(
+    db: Db,
+    publication: Publication,
+    schema: Annotated[str, typer.Argument(help="its name, as in the catalogue")],
+    excluding: Annotated[
+        list[str] | None, typer.Option("--except", help="Not these: names, or patterns of them. May be repeated.")
+    ] = None,
+    form: ListingFormat = Format.TABLE,
+    *,
+    wide: Wide = False,
+) -> None:
+    """Publish what a schema has: its tables, and the text of its views, functions and procedures.
+
+    What is published already is skipped, and one that cannot be published does not stop the others. Functions of
+    triggers are left out: subscribers' tables get no triggers.
+    """
+    from rowtide.replication.errors.publishing import ArticlesNotAdded
+    from rowtide.replication.publishing.whole_schemas import FAILED, AddedArticle
+
+    with notes.status("Publishing ..."):
+        added = list(connect(db).replication.add_schema(publication, schema, excluding=excluding or ()))
+    print_listed(AddedArticle, added, form, _ADDED_ARTICLE, wide=wide)
+    failed = [one for one in added if one.outcome == FAILED]
+    if failed:
+        raise ArticlesNotAdded(schema, publication, len(failed), len(added))
 
 
 @app.command(epilog="Example: rowtide replication drop-article shop public.orders --db postgresql://localhost/shop")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
+    from rowtide.replication.publishing.whole_schemas import AddedArticle
     from rowtide.replication.repair_records import RepairedRow
     from rowtide.replication.repairing import Repair
     from rowtide.replication.running.custom_scripting import ScriptedChange
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from rowtide.replication.tracers import TracerArrival
 
 __all__ = [
+    "AddedArticle",
     "ArticleChange",
     "ArticleChanges",
     "ArticleOptions",
@@ -108,6 +110,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AddedArticle": "rowtide.replication.publishing.whole_schemas",
     "ArticleChange": "rowtide.replication.article_changes",
     "ArticleChanges": "rowtide.replication.article_changes",
     "ArticleOptions": "rowtide.replication.articles",

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rowtide.replication.inspection.validating import ArticleValidation
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
+    from rowtide.replication.publishing.whole_schemas import AddedArticle
     from rowtide.replication.repair_records import RepairedRow
     from rowtide.replication.repairing import Repair
     from rowtide.replication.spark.backlogs import DeliveredBacklog
@@ -152,6 +153,21 @@ class TransactionalReplication(ArticlePublishing):
         if is_added:
             schema_articles.renew(self._engine, publication)
         return is_added
+
+    def add_schema(self, publication: str, schema: str, *, excluding: Sequence[str] = ()) -> Iterator[AddedArticle]:
+        """Publish what a schema has: tables, and the text of views, functions and procedures.
+
+        Yields what became of each object while it goes on; `excluding` are names and patterns of those left out.
+        """
+        from rowtide.replication.publishing import whole_schemas
+
+        def add(name: str, article_type: ArticleType) -> None:
+            if article_type is ArticleType.TABLE:
+                self.add_article(publication, name)
+            else:
+                self.add_schema_article(publication, name, article_type)
+
+        return whole_schemas.add_schema(self._engine, publication, schema, excluding, add)
 
     def add_publication(
         self,

@@ -323,3 +323,26 @@ class UpdatableCallRefused(Invalid):
     number = 7233
     fact = "VCALL is refused: it writes a subscriber's changes back to the publisher, for updatable subscriptions"
     hint = "Let two databases publish to each other, or use merge replication. For updates here: SCALL."
+
+
+@numbered
+class SchemaEmpty(NotFound):
+    """A schema that is to be published has no tables, views or functions."""
+
+    number = 7276
+    fact = "schema {schema} has nothing that could be published"
+    hint = "Write its name as the catalogue has it; what belongs to extensions is not published."
+    schema: str
+
+
+@numbered
+class ArticlesNotAdded(RowtideError):
+    """Some objects of a schema are not published; the others are."""
+
+    number = 7277
+    fact = "{count} of {total} objects of schema {schema} could not be published in {publication}"
+    hint = "The list says why. Mend that, and repeat the command: those that are published already are skipped."
+    schema: str
+    publication: str
+    count: int
+    total: int
