@@ -30,6 +30,8 @@ def run(
 
     The capture job starts with it. The cleanup job runs on its schedule, by default daily at 2:00 by this computer's
     clock; a missed run is made up. `rowtide cdc start-job` and `stop-job` take effect within a second or two.
+
+    Subscriptions are delivered by `rowtide replication run`, a process of its own, which may run elsewhere.
     """
     request = spark_request(master, spark_conf, shared_storage=shared_storage)
     with requesting(request), watching("Starting the log reader ...") as (stop, watchers):
