@@ -80,3 +80,21 @@ def progress(
             yield paced.add
         finally:
             paced.flush()
+
+
+@contextmanager
+def counted(beginning: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a function that shows what is worked on, how much of it is done, and of how much: a bar on a terminal.
+
+    Elsewhere nothing is shown.
+    """
+    if not notes.is_terminal:
+        yield lambda _what, _done, _of: None
+        return
+
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=notes.console, transient=True) as shown:
+        task = shown.add_task(beginning, total=None)
+        yield lambda what, done, of: shown.update(task, description=what, completed=done, total=of)

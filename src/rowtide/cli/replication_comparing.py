@@ -9,6 +9,7 @@ import typer
 
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed
+from rowtide.cli.progress import counted
 from rowtide.cli.replication_options import Publication, SomePublication, SomeSubscriber
 from rowtide.handle import connect
 from rowtide.replication.inspection.compare_options import CompareOptions
@@ -90,26 +91,31 @@ def validate(
     delete_extra: Annotated[
         bool, typer.Option("--delete-extra", help="With --repair: delete rows that only the subscriber has.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --repair: list what would become of the rows, and change none.")
+    ] = False,
     wide: Wide = False,
 ) -> None:
     """Compare subscribers' rows with the published ones while both change (SQL Server: sp_publication_validation).
 
     The published rows are compared as they were at the subscriber's position. If no process reads the log, this one
-    does for a moment. Exit code 1 if rows differ (20574) or could not be compared (7235). What --repair would do is
-    what --differences lists.
+    does for a moment. Exit code 1 if rows differ (20574) or could not be compared (7235).
     """
-    if delete_extra and not repair:
-        raise typer.BadParameter("is for --repair", param_hint="--delete-extra")
+    for option, is_given in (("--delete-extra", delete_extra), ("--dry-run", dry_run)):
+        if is_given and not repair:
+            raise typer.BadParameter("is for --repair", param_hint=option)
     replication = connect(db).replication
-    with notes.status("Comparing ...") as shown:
+    with counted("Comparing ...") as show:
         options = CompareOptions(
             article=article,
             subscriber=subscriber,
             wait_s=wait,
-            on_compare=lambda where, name, number, of: shown.update(f"{name} at {where} ({number} of {of})"),
+            on_compare=lambda where, name, number, of: show(f"{name} at {where}", number - 1, of),
         )
         if repair:
-            done = replication.repair(publication, delete_extra=delete_extra, **options)
+            if dry_run:
+                notes.print("A dry run: nothing is changed.")
+            done = replication.repair(publication, delete_extra=delete_extra, is_rehearsal=dry_run, **options)
             _print_repairs(publication, done, form, wide=wide)
             return
         if differences:

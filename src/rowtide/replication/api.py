@@ -466,18 +466,26 @@ class TransactionalReplication(ArticlePublishing):
         return differences.find_differences(self._engine, self._url, wanted, options)
 
     def repair(
-        self, publication: str, *, delete_extra: bool = False, **options: Unpack[CompareOptions]
+        self,
+        publication: str,
+        *,
+        delete_extra: bool = False,
+        is_rehearsal: bool = False,
+        **options: Unpack[CompareOptions],
     ) -> Iterator[Repair]:
         """Make the rows that differ at subscribers what is published, while both change; yield what became of each.
 
-        Rows that are extra at a subscriber are deleted only with `delete_extra`. An agent that delivers meanwhile waits
+        Rows that are extra at a subscriber are deleted only with `delete_extra`. A rehearsal yields what would become
+        of each: its transactions are rolled back. An agent that delivers meanwhile waits
         for each transaction of a repair, and goes on. Idempotent; nothing is done before the first row is asked for.
         """
         from rowtide.replication import repairing
         from rowtide.replication.inspection import validating
 
         wanted = validating.find_wanted(self._engine, self._url, publication, options)
-        return repairing.repair(self._engine, self._url, wanted, options, delete_extra=delete_extra)
+        return repairing.repair(
+            self._engine, self._url, wanted, options, delete_extra=delete_extra, is_rehearsal=is_rehearsal
+        )
 
     def list_repairs(self, publication: str | None = None) -> Sequence[RepairedRow]:
         """Return the rows that were repaired at subscribers, newest first; kept as long as the subscription."""

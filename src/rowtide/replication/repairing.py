@@ -85,14 +85,22 @@ class _Found:
 
 
 def repair(
-    engine: Engine, url: str, wanted: Sequence[Wanted], options: CompareOptions, *, delete_extra: bool
+    engine: Engine,
+    url: str,
+    wanted: Sequence[Wanted],
+    options: CompareOptions,
+    *,
+    delete_extra: bool,
+    is_rehearsal: bool = False,
 ) -> Iterator[Repair]:
     """Repair the rows that differ, and yield what became of each, as it is done. Idempotent.
 
-    Extra rows are deleted only with `delete_extra`. Raises as `compare_all`, and what opening a subscriber raises.
+    Extra rows are deleted only with `delete_extra`. A rehearsal rolls each of its transactions back. Raises as
+    `compare_all`, and what opening a subscriber raises.
     """
     for subscription, articles in wanted:
-        yield from _Repairing(engine, url, subscription, articles, options, delete_extra=delete_extra).run()
+        kind = _Rehearsing if is_rehearsal else _Repairing
+        yield from kind(engine, url, subscription, articles, options, delete_extra=delete_extra).run()
 
 
 class _Repairing:
@@ -115,6 +123,7 @@ class _Repairing:
         self._options = options
         self._delete_extra = delete_extra
         self._unrepaired: dict[Place, Repair] = {}
+        self._tried: set[Place] = set()
 
     def run(self) -> Iterator[Repair]:
         """Repair in rounds until nothing is left that can be repaired."""
@@ -145,7 +154,8 @@ class _Repairing:
         places: list[Place] = []
         uncompared: list[Repair] = []
         with closing(found):
-            new = (one for one in found if (one.article.article_id, one.key) not in self._unrepaired)
+            known = self._unrepaired.keys() | self._tried
+            new = (one for one in found if (one.article.article_id, one.key) not in known)
             for one in islice(new, _ROUND):
                 if one.reason is None:
                     places.append((one.article.article_id, one.key))
@@ -177,12 +187,16 @@ class _Repairing:
             changes: dict[RowChange, Repair] = {}
             for article in now:
                 changes |= self._plan(comparison, article, keys[article.article_id])
-            done = [changes[change] for change in self._apply(transaction, changes)]
-            if done:
-                repair_id, time = str(uuid.uuid4()), datetime.now(UTC)
-                records = (repair_records.encode(_as_record(one, time)) for one in done)
-                transaction.commit([RepairRecord(repair_id, place, text) for place, text in enumerate(records, 1)])
-        yield from done
+            made = {change: changes[change] for change in self._apply(transaction, changes)}
+            if made:
+                self._end(transaction, made)
+        yield from made.values()
+
+    def _end(self, transaction: RepairTransaction, made: Mapping[RowChange, Repair]) -> None:
+        """Commit changes, with what they were."""
+        repair_id, time = str(uuid.uuid4()), datetime.now(UTC)
+        records = (repair_records.encode(_as_record(one, time)) for one in made.values())
+        transaction.commit([RepairRecord(repair_id, place, text) for place, text in enumerate(records, 1)])
 
     def _plan(self, comparison: Comparison, article: Article, keys: Sequence[Row]) -> dict[RowChange, Repair]:
         """Return what would repair rows, and how it is described; both rows are read here, within the transaction."""
@@ -253,6 +267,16 @@ class _Repairing:
         before = as_json(change.article, row.present, change.columns)
         after = as_json(change.article, row.published, change.columns)
         return replace(described, before=before, after=after, position=position)
+
+
+class _Rehearsing(_Repairing):
+    """A repair whose transactions are rolled back: what the subscriber refuses is known, and nothing is changed."""
+
+    def _end(self, transaction: RepairTransaction, made: Mapping[RowChange, Repair]) -> None:  # noqa: ARG002 - not committed
+        self._tried.update((change.article.article_id, change.key) for change in made)
+
+    def _forward(self) -> None:
+        pass
 
 
 def plan_change(article: Article, row: DifferingRow) -> RowChange | None:

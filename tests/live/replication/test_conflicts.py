@@ -67,6 +67,31 @@ def test_rows_changed_in_turn_are_no_conflict(peers: tuple[Peer, Peer]) -> None:
     assert list_conflicts(first) == list_conflicts(second) == []
 
 
+@pytest.mark.parametrize("deferrable", ["", pytest.param(" deferrable", marks=pytest.mark.exhaustive)])
+def test_a_conflict_among_many_changes_is_found(peers: tuple[Peer, Peer], deferrable: str) -> None:
+    first, second = peers
+    begin(first, second, Resolver.SKIP)
+    for peer in peers:
+        peer.execute(
+            "alter table items drop constraint items_code_key",
+            f"alter table items add constraint items_code_key unique (code){deferrable}",
+        )
+    second.execute("insert into items values (500, 5, 'code 300')")
+    first.execute(
+        "insert into items select i, 0, 'code ' || i from generate_series(100, 399) i",
+        "update items set n = id where id > 150",
+        "delete from items where id = 160",
+    )
+    second.execute("update items set n = -1 where id = 3")
+    first.execute("update items set n = 7 where id < 5")
+    first.deliver()
+
+    kinds = [conflict.kind for conflict in list_conflicts(first)[::-1]]
+    assert kinds == ["insert_exists", "update_missing", "update_origin_differs"]
+    assert second.rows("items")[:3] == first.rows("items")[:3]
+    assert len(second.rows("items")) == len(first.rows("items"))
+
+
 @pytest.mark.parametrize("resolver", [Resolver.APPLY, pytest.param(Resolver.SKIP, marks=pytest.mark.exhaustive)])
 def test_conflicts_are_resolved_and_kept_with_both_rows(peers: tuple[Peer, Peer], resolver: Resolver) -> None:
     first, second = peers

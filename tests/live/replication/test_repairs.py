@@ -44,6 +44,25 @@ def results(replicated: ReplicatedDatabase | ReplicatedFile) -> list[str]:
     return [found.result for found in replicated.replication.validate("shop", checksum=True)]
 
 
+def test_a_dry_run_says_what_would_be_done(subscribed: ReplicatedDatabase | ReplicatedFile) -> None:
+    subscribed.begin(ORDERS, orders={})
+    subscribed.publisher.execute(ROWS)
+    subscribed.deliver()
+    subscribed.subscriber.execute(*DAMAGE)
+    before = subscribed.subscriber.execute("select * from orders order by id")
+    command = ("replication", "validate", "shop", "--db", subscribed.publisher.url, "--repair", "--dry-run")
+    said = rowtide(*command, "--format", "csv")
+    assert (said.code, "A dry run: nothing is changed." in said.errors) == (1, True)
+    planned = repair(subscribed, delete_extra=True, is_rehearsal=True)
+
+    assert subscribed.subscriber.execute("select * from orders order by id") == before
+    assert not subscribed.replication.list_repairs()
+    assert Counter(one.action for one in planned) == {"inserted": 1, "updated": 2, "deleted": 1}
+    assert [(one.key, one.action) for one in repair(subscribed, delete_extra=True)] == [
+        (one.key, one.action) for one in planned
+    ]
+
+
 def test_rows_are_repaired_at_the_position_and_it_is_kept(subscribed: ReplicatedDatabase | ReplicatedFile) -> None:
     subscribed.begin(ORDERS, orders={})
     subscribed.publisher.execute(ROWS)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from pydantic import TypeAdapter
 from sqlalchemy import Connection, text
 
+from rowtide.core.json_records import JsonOf
 from rowtide.databases.postgres.quoting import statement
 from rowtide.log.alterations import AlteredColumn
 from rowtide.log.postgres.ddl_triggers import ALTERED_COLUMNS
 
-_COLUMNS = TypeAdapter(tuple[AlteredColumn, ...])
+_COLUMNS = JsonOf[tuple[AlteredColumn, ...]](tuple[AlteredColumn, ...])
 
 
 def find_altered_columns(connection: Connection, source_id: int) -> tuple[AlteredColumn, ...] | None:
     """Return a table's columns by its oid; None if it was dropped."""
     found = connection.execute(text(_FIND), {"source_id": source_id}).scalar()
-    return None if found is None else _COLUMNS.validate_json(found)
+    return None if found is None else _COLUMNS.decode(found)
 
 
 def has_values_of_before(connection: Connection, source_id: int, number: int) -> bool:

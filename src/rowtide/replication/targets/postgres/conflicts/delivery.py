@@ -6,6 +6,7 @@ There are no procedures: whole rows are sent, before and after each change.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -51,12 +52,19 @@ from rowtide.replication.targets.postgres.streams.recovery import TakenOver
 from rowtide.replication.targets.postgres.subscriber_constraints import require_nothing_unsent
 
 _UNIQUE_VIOLATION = "23505"
+_MET = ("22", "23")
+"""Classes of errors at a commit by which a change may meet another."""
+_CHECKED_AT_ONCE = 1000
 _Connection = psycopg.Connection[tuple[Any, ...]]
 _Texts = tuple[str | None, ...]
 
 
 class ConflictDelivery:
-    """A connection that delivers to a PostgreSQL subscriber whose rows others change, too; see `Delivery`."""
+    """A connection that delivers to a PostgreSQL subscriber whose rows others change, too; see `Delivery`.
+
+    The changes of a batch are sent together, each to be made if it meets what it was made of. Where one does not, the
+    batch is rolled back and delivered one by one, each after a look at what it meets. By last commit time all are.
+    """
 
     def __init__(self, taken: TakenOver, subscription: Subscription, articles: Sequence[Article]) -> None:
         """Raises `TriggersUnsent`, `CommitTimesNotKept`."""
@@ -74,6 +82,8 @@ class ConflictDelivery:
         self._has_origin = self._versions is None and set_origin(connection, subscription)
         self._incoming: Version | None = None
         self._uniques: dict[str, Sequence[UniqueIndex]] = {}
+        self._waiting: list[Call] = []
+        self._has_raced = False
 
     @property
     def progress(self) -> Progress:
@@ -95,26 +105,53 @@ class ConflictDelivery:
                 raise AgentReplaced(self._subscription.subscriber, error.reason) from error
             raise
         self._is_repeat = one_by_one
+        self._waiting = []
         self._incoming = None if self._versions is None else self._versions.begin(committed_us)
 
     def begin_early(self) -> None:
         """Never: what is found of a conflict is kept, and named by the transaction."""
 
+    @property
+    def _is_together(self) -> bool:
+        return self._versions is None and not self._is_repeat
+
     def run(self, call: Call) -> None:
+        if self._is_together and call.operation is not Operation.TRUNCATE:
+            self._waiting.append(call)
+            if len(self._waiting) >= _CHECKED_AT_ONCE:
+                self._make_waiting()
+            return
+        self._make_waiting()
         try:
             with translated():
                 self._run(call)
         except UnexpectedSqlError as error:
             self._connection.execute("rollback")
-            if error.sqlstate == _UNIQUE_VIOLATION and not self._is_repeat:
+            if error.sqlstate == _UNIQUE_VIOLATION and not self._has_raced:
                 # Another session has inserted it meanwhile, or made the index: the next time it is found.
                 self._uniques.clear()
+                self._has_raced = True
                 raise BatchUndone from error
             raise self._explain(call, error) from error
 
     def run_block(self, block: Block) -> None:
         for call in block.calls():
             self.run(call)
+
+    def _make_waiting(self) -> None:
+        """Make the changes that wait. Raises `BatchUndone` if one meets anything."""
+        calls, self._waiting = self._waiting, []
+        try:
+            with translated(), self._connection.pipeline() if calls else nullcontext():
+                for call in calls:
+                    texts = [None if value is None else value.decode() for value in call.arguments]
+                    self._raw.execute(statements.change_unless_met(call.article, call.operation), texts)
+        except UnexpectedSqlError as error:
+            outage = find_outage(error.sqlstate, error.reason)
+            if outage is not None:
+                raise outage from error
+            self._connection.execute("rollback")
+            raise BatchUndone from error
 
     def _run(self, call: Call) -> None:
         article, operation = call.article, call.operation
@@ -227,9 +264,10 @@ class ConflictDelivery:
         self._alter(joining.article, list(take_in(joining, self._subscription.guid)), None)
 
     def flush(self) -> None:
-        """Each call has run."""
+        self._make_waiting()
 
     def end(self, reached: Position) -> Sequence[CommandError]:
+        self._make_waiting()
         try:
             if self._versions is not None:
                 self._versions.end()
@@ -238,8 +276,11 @@ class ConflictDelivery:
                 failpoint("subscriber_commit.before")
                 self._connection.execute("commit")
         except UnexpectedSqlError as error:
+            if self._is_together and error.sqlstate.startswith(_MET):
+                raise BatchUndone from error
             raise find_outage(error.sqlstate, error.reason) or BatchRefused(error.sqlstate, error.reason) from error
         failpoint("subscriber_commit.after")
+        self._has_raced = False
         self._progress = self._progress.after_batch(reached)
         if self._versions is not None:
             self._versions.forget_deleted()

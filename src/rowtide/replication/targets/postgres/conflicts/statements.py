@@ -67,6 +67,14 @@ def change(article: Article, operation: Operation) -> str:
             raise ValueError(operation)
 
 
+def change_unless_met(article: Article, operation: Operation) -> str:
+    """Return the statement that makes a change, and fails if it meets a row that it was not made of, or none."""
+    if operation is Operation.INSERT:
+        return insert(article)
+    changing = f"{change(article, operation)} and {_is_as_before(article, operation)} returning 1"
+    return f"with changed as ({changing}) select 1 / count(*) from changed"
+
+
 def overwrite(article: Article) -> str:
     """Return the statement that gives the row with an inserted row's key its values."""
     values = ", ".join(f"{quote(column.name)} = {_parameter(column, place)}" for column, place in _numbered(article, 1))
