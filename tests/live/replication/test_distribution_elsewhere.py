@@ -15,16 +15,18 @@ from sqlalchemy.engine import make_url
 
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide
+from builders.copied_databases import moved
 from builders.killed_programs import KILLED, run_program
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.replication_runs import running, wait_rows
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.handle import connect
 from rowtide.replication.articles import FEATURE
 from rowtide.replication.errors.distribution import DistributionElsewhere, DistributionMissing, DistributorUnreachable
 from rowtide.replication.errors.publishing import ArticleExists
 from rowtide.replication.errors.subscribing import PasswordGiven
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.sync_types import IfExists, SyncType
 
 ORDERS = "create table orders (id int primary key, qty int)"
 COMMAND = """
@@ -184,6 +186,16 @@ def test_delivery_goes_on_while_the_distributor_is_down(
     assert delivered.replication.list_history()[0].runstatus == "succeed"
 
 
+@pytest.mark.exhaustive
+def test_a_run_that_begins_while_the_distributor_is_down_ends(
+    delivered: ReplicatedDatabase, distribution: Distribution
+) -> None:
+    distribution.close()
+    for is_once in (True, False):
+        with pytest.raises(DistributorUnreachable, match="move-distribution"):
+            delivered.replication.run(once=is_once)
+
+
 def test_distribution_database_is_moved(
     delivered: ReplicatedDatabase, distribution: Distribution, server: EmbeddedServer
 ) -> None:
@@ -321,3 +333,39 @@ def test_killed_move_is_completed_by_a_repeat(
         assert distribution.execute(SCHEMAS) == []
         require_delivered(delivered)
         delivered.replication.move_distribution(distribution.url)
+
+
+@pytest.mark.exhaustive
+def test_articles_are_changed_and_copied_again(delivered: ReplicatedDatabase, distribution: Distribution) -> None:
+    require_delivered(delivered)
+    delivered.publisher.execute("insert into orders select i, i % 5 from generate_series(10, 60) i")
+    delivered.replication.change_article(PUBLICATION, "orders", where="qty > 2", if_exists=IfExists.TRUNCATE)
+    delivered.publisher.execute("update orders set qty = 4 where id = 10")
+    delivered.deliver()
+    wanted = delivered.publisher.execute("select * from orders where qty > 2 order by id")
+    assert delivered.subscriber.execute("select * from orders order by id") == wanted
+    delivered.replication.reinitialize(PUBLICATION, article="orders")
+    delivered.publisher.execute("alter table orders add column note text default 'n'", "update orders set qty = 3")
+    delivered.deliver()
+    wanted = delivered.publisher.execute("select * from orders where qty > 2 order by id")
+    assert delivered.subscriber.execute("select * from orders order by id") == wanted
+
+
+@pytest.mark.exhaustive
+def test_a_publisher_that_was_moved_keeps_its_distributor(
+    delivered: ReplicatedDatabase, distribution: Distribution, server: EmbeddedServer
+) -> None:
+    require_delivered(delivered)
+    delivered.publisher.enable()
+    with moved(delivered.publisher, server) as url, psycopg.connect(url, autocommit=True) as session:
+        adopted = ReplicatedDatabase(LoggedDatabase(url, delivered.publisher.lake, session), delivered.subscriber)
+        assert connect(url).adopt() is not None
+        assert [one.article for one in adopted.replication.list_articles()] == ["orders"]
+        adopted.publisher.execute("insert into orders values (100, 1)")
+        adopted.replication.reinitialize(PUBLICATION, if_exists=IfExists.TRUNCATE)
+        adopted.deliver()
+        adopted.deliver()
+        adopted.publisher.execute("update orders set qty = 9 where id = 100")
+        adopted.deliver()
+        adopted.require_equal("orders")
+        assert len(distribution.execute(SCHEMAS)) == 1
