@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "move-distribution",
             "drop-publication",
             "add-article",
+            "add-schema",
             "drop-article",
             "script-procedures",
         ),
