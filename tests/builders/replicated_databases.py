@@ -48,6 +48,12 @@ class Subscriber:
         return cursor.fetchall() if cursor.description else []
 
 
+def is_open(subscriber: Subscriber) -> bool:
+    """Whether an agent has written in a transaction that is open."""
+    others = "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    return bool(subscriber.execute(f"{others} and backend_xid is not null and backend_type = 'client backend'"))
+
+
 def list_subscriptions(publisher: LoggedDatabase) -> tuple[Subscription, ...]:
     """Return what the distribution database has."""
     with open_engine(publisher.url).connect() as connection:

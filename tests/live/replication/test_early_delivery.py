@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from builders.captured_databases import LoggedDatabase, wait_until
-from builders.replicated_databases import ReplicatedDatabase, Subscriber, open_only_agent
+from builders.replicated_databases import ReplicatedDatabase, Subscriber, is_open, open_only_agent
 from builders.replicated_files import ReplicatedFile
 from rowtide.log import reader
 from rowtide.log.opening import open_log_reader
@@ -48,12 +48,6 @@ def deliver(agent: SubscriptionAgent) -> None:
     """Deliver all that there is now."""
     while agent.step():
         pass
-
-
-def is_open(subscriber: Subscriber) -> bool:
-    """Whether the agent has written in a transaction that is open."""
-    others = "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
-    return bool(subscriber.execute(f"{others} and backend_xid is not null and backend_type = 'client backend'"))
 
 
 def count(subscriber: Subscriber) -> int:
