@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 _WITH_THREADS = ("numpy", "psycopg", "pyarrow", "pyspark")
 """Packages that have threads or connections once they were used."""
+_PAUSE_S = 0.002
+"""Between two looks whether it has ended: an old kernel has no descriptor to wait for."""
 
 
 def can_fork() -> bool:
@@ -35,32 +37,24 @@ class ForkedChild:
 
     def poll(self) -> int | None:
         """Return the exit code, negative after a signal; None while it runs."""
-        return self._reap(os.WNOHANG)
+        if self._code is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if ended else None
+        return self._code
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until it has ended; return the exit code. Raises `subprocess.TimeoutExpired`."""
-        if timeout is not None and self._code is None:
-            handle = os.pidfd_open(self.pid)
-            try:
-                ended, _, _ = select.select([handle], [], [], timeout)
-            finally:
-                os.close(handle)
-            if not ended:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if timeout is not None and deadline is not None and time.monotonic() >= deadline:
                 raise subprocess.TimeoutExpired("a fork", timeout)
-        code = self._reap(0)
-        assert code is not None, "it was waited for"
+            time.sleep(_PAUSE_S)
         return code
 
     def kill(self) -> None:
         """Kill it, if it runs."""
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
-
-    def _reap(self, options: int) -> int | None:
-        if self._code is None:
-            ended, status = os.waitpid(self.pid, options)
-            self._code = os.waitstatus_to_exitcode(status) if ended else None
-        return self._code
 
 
 def _run(run: Callable[[], None]) -> None:
