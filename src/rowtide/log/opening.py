@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from sqlalchemy import Engine
 
 from rowtide.core.selectable_event import SelectableEvent
-from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
@@ -39,15 +38,14 @@ def open_log_reader(url: str, stop: SelectableEvent | None = None) -> Iterator[L
     with _take_lease(engine, stop) as lease:
         with translated():
             definition = read_source(lease.connection, url)
-            timeline = read_server_identity(lease.connection).timeline
         store = open_store(definition.log_store)
         manifest = open_own_manifest(definition, store)
         with translated():
             # A copy of the server must not take over the original's log store.
-            verify_provenance(lease.connection, manifest)
-            verify_slot_on(timeline, lease.connection, definition.slot, manifest.state)
+            server = verify_provenance(lease.connection, manifest)
+            verify_slot_on(server.timeline, lease.connection, definition.slot, manifest.state)
             control.ensure_made(lease.connection)
-        table_publications.ensure_made(engine, lease.connection)
+        table_publications.ensure_made(engine, lease.connection, definition)
         token = manifest.take_lease("log", describe_holder())
         # Whoever has the lease by now may have moved the log store before it heard of this token.
         lease.verify()

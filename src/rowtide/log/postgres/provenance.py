@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, text
 
 from rowtide.core.lsn import format_log_position
-from rowtide.databases.postgres.catalogue import read_server_identity
+from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.log.announcements import ControlRow
 from rowtide.log.errors import HistoryDiverged, ManifestCorrupt
@@ -21,17 +21,22 @@ from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
 
 
-def verify_provenance(connection: Connection, manifest: Manifest) -> None:
-    """Raise `HistoryDiverged` if another server wrote what was read last, `ServerIsStandby` at a standby."""
-    if read_server_identity(connection).in_recovery:
+def verify_provenance(connection: Connection, manifest: Manifest) -> ServerIdentity:
+    """Return the server's identity.
+
+    Raises `HistoryDiverged` if another server wrote what was read last, `ServerIsStandby` at a standby.
+    """
+    server = read_server_identity(connection)
+    if server.in_recovery:
         # It has the identity and the slot of its primary, which is the one that is read.
         raise ServerIsStandby
     state = manifest.refresh()
-    while (difference := find_difference(connection, state)) is not None:
+    while (difference := _find_difference(connection, server, state)) is not None:
         # A log reader may have stored a later row meanwhile, and deleted the one that was looked for.
         if manifest.refresh().control_row == state.control_row:
             raise HistoryDiverged(difference, str(state.position))
         state = manifest.state
+    return server
 
 
 def find_difference(connection: Connection, state: ManifestState) -> str | None:
@@ -40,7 +45,10 @@ def find_difference(connection: Connection, state: ManifestState) -> str | None:
     On another timeline the server's history decides (`history`). A log store restored to an earlier state, and an
     emptied table, prove nothing: no row is there then that is earlier than the missing one.
     """
-    server = read_server_identity(connection)
+    return _find_difference(connection, read_server_identity(connection), state)
+
+
+def _find_difference(connection: Connection, server: ServerIdentity, state: ManifestState) -> str | None:
     if server.in_recovery or server.timeline != state.source.timeline:
         return None
     flushed = int(connection.execute(text(_FLUSHED)).scalar_one())

@@ -21,7 +21,7 @@ from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, 
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, limit_wait
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.catalogue import SCHEMA, find_source, publications_table
+from rowtide.log.catalogue import SCHEMA, publications_table
 from rowtide.log.postgres.slot import publication_options
 from rowtide.log.source_definition import SourceDefinition
 
@@ -108,7 +108,7 @@ def drop_steps(connection: Connection, publication: str) -> list[Executable]:
     return [_drop_step(name) for name in names if is_of_table(name, publication)]
 
 
-def ensure_made(engine: Engine, connection: Connection) -> None:
+def ensure_made(engine: Engine, connection: Connection, source: SourceDefinition) -> None:
     """Create the publications that an earlier build did not, and drop those of dropped tables.
 
     What is missing is read on a connection that is there; each alteration is a transaction of its own.
@@ -117,9 +117,6 @@ def ensure_made(engine: Engine, connection: Connection) -> None:
     time: until then, a change of any table that the server cannot send stops the log reader.
     """
     with translated():
-        source = find_source(connection)
-        if source is None:
-            return
         making = read_making(connection, source.publication)
         missing = connection.execute(text(_MISSING), {"all": source.publication}).all()
         empty = connection.execute(text(_EMPTY), {"all": source.publication}).scalars()
