@@ -206,8 +206,18 @@ class Transfer:
             self._bring(article, changes[:middle])
             self._bring(article, changes[middle:])
             return
+        exchanged = self._bring_exchanged(article, received.refused)
         for refused in received.refused:
-            self._wait(article, refused.change)
+            if refused.change.rowguid not in exchanged:
+                self._wait(article, refused.change)
+
+    def _bring_exchanged(self, article: Article, refused: Sequence[Refused]) -> set[str]:
+        """Bring refused rows that have the keys of each other, before any that reference them; return those taken."""
+        holders = {each.change.rowguid: each.refusal.holder for each in refused}
+        changes = [each.change for each in refused if each.refusal.holder in holders]
+        if len(changes) > 1 and self._are_taken_together([(article, change) for change in changes]):
+            return {change.rowguid for change in changes}
+        return set()
 
     def _bring_last(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Bring the last batch, in one transaction with what waits; if that fails, batch by batch as others."""

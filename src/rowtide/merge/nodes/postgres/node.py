@@ -415,8 +415,8 @@ class PostgresNode:
         logged, ((stamp,),), ((own,),), lineages, closed, *rest = answers
         self._stamp, self._own = int(stamp), int(own)
         take_generations(self._generations, self._own, closed)
-        for article, *of_table in zip(unread, rest[::3], rest[1::3], rest[2::3], strict=False):
-            self._stored[article.nickname] = read_table(article, *of_table)
+        for article, columns, sequences, referrers in zip(unread, rest[::3], rest[1::3], rest[2::3], strict=False):
+            self._stored[article.nickname] = read_table(article, columns, sequences, referrers, self._merged)
         purged = {int(nickname): bytes.fromhex(lineage[2:]) for nickname, lineage in lineages}
         found = []
         answers = rest[3 * len(unread) :]
@@ -575,8 +575,8 @@ class PostgresNode:
             self._stamp = int(self._read("select pg_current_xact_id()", [])[0][0])
         for article, writes in parts:
             if article.nickname not in self._stored:
-                answers = self._session.read(*table_requests(article), texts=True)
-                self._stored[article.nickname] = read_table(article, *answers)
+                columns, sequences, referrers = self._session.read(*table_requests(article), texts=True)
+                self._stored[article.nickname] = read_table(article, columns, sequences, referrers, self._merged)
             if article.nickname not in self._prepared:
                 make_staging(self._session, article)
                 self._prepared.add(article.nickname)

@@ -125,14 +125,15 @@ def read_table(
     columns: Iterable[tuple[Any, ...]],
     sequences: Iterable[tuple[Any, ...]],
     referrers: Iterable[tuple[Any, ...]],
+    merged: Sequence[Article] = (),
 ) -> StoredTable:
-    """Return an article's table from the rows of `table_requests`, as texts."""
+    """Return an article's table from the rows of `table_requests`, as texts; `merged` are the articles of this node."""
     found = {
         name: StoredColumn(name, base, full, is_given == "t", is_cast == "t")
         for name, base, full, is_given, is_cast in columns
     }
     listed = [found[column.name] for column in article.columns]
-    return StoredTable(listed, dict(sequences), read_referrers(referrers))
+    return StoredTable(listed, dict(sequences), read_referrers(referrers, merged))
 
 
 def make_staging(session: BatchingConnection, article: Article) -> None:
@@ -360,24 +361,32 @@ def _moves(staged: Staged, within: str) -> Iterator[str]:
     given = {column.name for column in table.columns if column.is_given}
     referrers = [each for each in table.referrers if not given.intersection(each.columns.values())]
     if referrers and any(one.row is not None and one.is_live for one in staged.writes):
-        yield from moves_of_staged(
-            article, referrers, _staging(article), f"i.rowtide_live and not i.rowtide_gone and {within}"
-        )
+        types = {column.name: column.base_type for column in table.columns}
+        temporary = {
+            name: _TEMPORARY[kind](types[name])
+            for name, kind in temporary_kinds(article).items()
+            if kind is not TemporaryKind.NULL
+        }
+        is_moving = f"i.rowtide_live and not i.rowtide_gone and {within}"
+        yield from moves_of_staged(article, referrers, _staging(article), is_moving, temporary)
+
+
+_TEMPORARY: Mapping[TemporaryKind, Callable[[str], str]] = {
+    TemporaryKind.NULL: lambda _type: "null",
+    TemporaryKind.NUMBER: lambda type_: f"({FIRST_TEMPORARY} - i.rowtide_place)::{type_}",
+    TemporaryKind.ROWGUID: lambda type_: f"i.rowtide_guid::text::{type_}",
+}
+"""The expressions of a staged row's temporary values, from the column's type."""
 
 
 def _temporary(staged: Staged, within: str) -> Iterator[str]:
     """Yield the statement that gives rows temporary values of unique columns that change."""
     article = staged.article
-    values: dict[TemporaryKind, Callable[[str], str]] = {
-        TemporaryKind.NULL: lambda _type: "null",
-        TemporaryKind.NUMBER: lambda type_: f"({FIRST_TEMPORARY} - i.rowtide_place)::{type_}",
-        TemporaryKind.ROWGUID: lambda type_: f"i.rowtide_guid::text::{type_}",
-    }
     types = {column.name: column.base_type for column in staged.table.columns}
     places = {column.name: place for place, column in enumerate(article.columns)}
     settings = ", ".join(
         f"{quote(name)} = case when t.{quote(name)} is distinct from i.v{places[name]} "
-        f"then {values[kind](types[name])} else t.{quote(name)} end"
+        f"then {_TEMPORARY[kind](types[name])} else t.{quote(name)} end"
         for name, kind in temporary_kinds(article).items()
     )
     if settings:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.keys import SqliteValue
@@ -12,12 +14,15 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import from_text
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, LOG
+from rowtide.merge.nodes.unique_swap import TemporaryKind, temporary_kinds, temporary_values
 from rowtide.merge.versions.changes import Write
 
 _OWN = re.compile(r"MSmerge_[a-z_]+_(\d+)")
 """The names of triggers of merged tables."""
 Referrer = tuple[str, list[tuple[str, str]]]
 """A table with a foreign key, and its columns with those that they reference."""
+Move = tuple[str, str, SqliteValue]
+"""A row, a column of it, and the value that this is to get."""
 
 
 def list_referrers(session: sqlite3.Connection, table_name: str, *, with_action: bool = False) -> Iterator[Referrer]:
@@ -38,22 +43,50 @@ def renumber(session: sqlite3.Connection, article: Article, keys: Mapping[str, s
         _move(session, article, rowguid, column.name, from_text(key, column.type_text))
 
 
-def move_received(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> None:
+def move_received(
+    session: sqlite3.Connection, article: Article, writes: Sequence[Write], *, is_publisher: bool
+) -> None:
     """Give rows the keys that they are about to get, if no row has them, with the rows that reference them.
 
-    As the agent: what references a row goes where it goes at all nodes, and is no change of this one. Of merged tables
-    only rows that were changed here last are taken along: others come as their sender has them, and may mean the row
-    that gets the old key.
+    Rows whose keys go round get temporary ones first. Of merged tables only rows that were changed here last are taken
+    along: others come as their sender has them, and may mean the row that gets the old key. That is a change of a
+    publisher's: others have these rows already. A subscriber's are to be uploaded yet, or come back.
     """
     referenced = {name for _, pairs in list_referrers(session, article.file_table) for _, name in pairs}
     places = [(place, column) for place, column in enumerate(article.columns) if column.name in referenced]
-    before = int(session.execute(f"select coalesce(max(rowid), 0) from {LOG}").fetchone()[0])
     waiting = [
         (one.rowguid, column.name, from_text(one.row[place], column.type_text))
         for one in writes
         if one.row is not None and one.is_live
         for place, column in places
     ]
+    only = f"and tablenick = {article.nickname} " if is_publisher else ""
+    with _unlogged(session, only):
+        _move_to_free(session, article, waiting)
+    kinds = temporary_kinds(article)
+    for _, column in places:
+        of_column = [each for each in waiting if each[1] == column.name]
+        going_round = _going_round(session, article, column.name, of_column)
+        if going_round and kinds.get(column.name, TemporaryKind.NULL) is not TemporaryKind.NULL:
+            values = temporary_values(article, going_round)
+            with _unlogged(session, only):
+                for rowguid in going_round:
+                    value = from_text(values[rowguid][column.name], column.type_text)
+                    _move(session, article, rowguid, column.name, value, is_own=True)
+            with _unlogged(session, only):
+                _move_to_free(session, article, of_column)
+
+
+@contextmanager
+def _unlogged(session: sqlite3.Connection, only: str) -> Iterator[None]:
+    """Remove the first line that each row gets in the log, of some tables."""
+    before = int(session.execute(f"select coalesce(max(rowid), 0) from {LOG}").fetchone()[0])
+    yield
+    own = f"select min(rowid) from {LOG} where rowid > {before} {only}group by tablenick, rowguid"
+    session.execute(f"delete from {LOG} where rowid in ({own})")
+
+
+def _move_to_free(session: sqlite3.Connection, article: Article, waiting: Sequence[Move]) -> None:
     # A key may be free only once the row that had it has moved itself.
     for _ in range(len(waiting)):
         moving = [each for each in waiting if _is_moving(session, article, *each)]
@@ -62,8 +95,26 @@ def move_received(session: sqlite3.Connection, article: Article, writes: Sequenc
                 _move(session, article, rowguid, name, value, is_own=True)
         if not moving:
             break
-    own = f"select min(rowid) from {LOG} where rowid > {before} group by tablenick, rowguid"
-    session.execute(f"delete from {LOG} where rowid in ({own})")
+
+
+def _going_round(session: sqlite3.Connection, article: Article, name: str, waiting: Sequence[Move]) -> list[str]:
+    """Return the rows each of which wants the key of another, round to the first."""
+    table, listed = quote(article.file_table), json.dumps([rowguid for rowguid, _, _ in waiting])
+    query = f"select {ROWGUID}, {quote(name)} from {table} where {ROWGUID} in (select value from json_each(?))"
+    had = dict(session.execute(query, (listed,)).fetchall())
+    wanted = {rowguid: value for rowguid, _, value in waiting if rowguid in had and had[rowguid] != value}
+    holders = {had[rowguid]: rowguid for rowguid in wanted}
+    following = {rowguid: holders[value] for rowguid, value in wanted.items() if value in holders}
+    found = []
+    for rowguid in wanted:
+        other = following.get(rowguid)
+        for _ in wanted:
+            if other is None or other == rowguid:
+                break
+            other = following.get(other)
+        if other == rowguid:
+            found.append(rowguid)
+    return found
 
 
 def _is_moving(session: sqlite3.Connection, article: Article, rowguid: str, name: str, value: SqliteValue) -> bool:

@@ -283,7 +283,7 @@ class SqliteNode:
     ) -> None:
         self.defer_constraints()
         for article, writes in parts:
-            self._attempt(article, partial(move_received, self._session, article, writes))
+            self._move(article, writes)
             updated = [one.rowguid for one in writes if one.row is not None and one.is_live]
             temporary = temporary_values(article, updated)
             self._attempt(article, partial(write_temporary, self._session, article, temporary))
@@ -331,7 +331,7 @@ class SqliteNode:
         try:
             with self._savepoint("merge_half"):
                 if moves_keys:
-                    self._attempt(article, partial(move_received, self._session, article, writes))
+                    self._move(article, writes)
                 self.write(article, writes)
                 self._require_inside(article, writes, bounds)
         except RowsRefused as error:
@@ -342,6 +342,10 @@ class SqliteNode:
                 return
             row = writes[0].row
             yield writes[0].rowguid, Refusal(error, None if row is None else self.find_key_holder(article, row))
+
+    def _move(self, article: Article, writes: Sequence[Write]) -> None:
+        is_publisher = self._is_publisher()
+        self._attempt(article, lambda: move_received(self._session, article, writes, is_publisher=is_publisher))
 
     def _require_inside(self, article: Article, writes: Sequence[Write], bounds: Mapping[int, RowFilter]) -> None:
         """Raise `RowOutsidePartition` if rows that were written are outside of their bound."""

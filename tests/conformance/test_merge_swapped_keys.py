@@ -1,0 +1,107 @@
+"""Rows whose keys go round keep the rows that reference them, also those that their program does not know."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders.merged_databases import Member, Merge, ServerMember
+
+PARENT = "create table parent (id integer primary key, name varchar(20))"
+CHILD = (
+    "create table child (id integer primary key, note varchar(20), "
+    "parent_id integer references parent (id) {action} deferrable)"
+)
+NAMES = "ABC"
+MOVES = {
+    "one": [("A", 7)],
+    "two swap": [("A", 9), ("B", 1), ("A", 2)],
+    "three go round": [("A", 9), ("C", 1), ("B", 3), ("A", 2)],
+}
+
+
+def begin(merged: Merge, action: str) -> None:
+    merged.begin(
+        PARENT,
+        CHILD.format(action=action),
+        *(f"insert into parent values ({key}, '{name}')" for key, name in enumerate(NAMES, 1)),
+        *(f"insert into child values ({key}, 'known of {name}', {key})" for key, name in enumerate(NAMES, 1)),
+        parent={},
+        child={},
+    )
+    merged.settle(1)
+
+
+def move(member: Member, moves: list[tuple[str, int]]) -> None:
+    """Give parents new keys in one transaction, with all their children that the member knows."""
+    deferring = "set constraints all deferred" if isinstance(member, ServerMember) else "pragma defer_foreign_keys = on"
+    statements = ["begin", deferring]
+    for name, key in moves:
+        of_parent = f"parent_id = (select id from parent where name = '{name}')"
+        statements += [
+            f"update child set parent_id = {key} where {of_parent}",
+            f"update parent set id = {key} where name = '{name}'",
+        ]
+    member.execute(*statements, "commit")
+
+
+def insert_children(member: Member) -> None:
+    member.execute(
+        *(
+            f"insert into child (id, note, parent_id) values ({10 + key}, 'offline of {name}', {key})"
+            for key, name in enumerate(NAMES, 1)
+        )
+    )
+
+
+def families(member: Member) -> list[tuple[str, str]]:
+    found = member.execute("select c.note, p.name from child c join parent p on p.id = c.parent_id order by 1")
+    return [(str(note), str(name)) for note, name in found]
+
+
+def require_whole_families(merged: Merge) -> None:
+    merged.settle(3)
+    assert all(summary.is_quiet and not summary.refused for summary in merged.settle(1))
+    merged.require_equal("parent", "child", columns="id")
+    expected = [(f"{what} of {name}", name) for what in ("known", "offline") for name in NAMES]
+    assert [families(member) for member in merged.members] == [expected] * 3
+    assert merged.conflicts() == []
+
+
+@pytest.mark.parametrize("moves", MOVES.values(), ids=MOVES.keys())
+@pytest.mark.parametrize("action", ["", "on update cascade"])
+def test_rows_moved_at_a_device_keep_children_of_the_hub(
+    merged: Merge, action: str, moves: list[tuple[str, int]]
+) -> None:
+    """The other subscriber has these children already."""
+    begin(merged, action)
+    insert_children(merged.hub)
+    merged.sync(1)
+    move(merged.subscribers[0], moves)
+    require_whole_families(merged)
+
+
+@pytest.mark.parametrize("moves", MOVES.values(), ids=MOVES.keys())
+@pytest.mark.parametrize("action", ["", "on update cascade"])
+def test_rows_moved_at_the_hub_keep_children_of_a_device(
+    merged: Merge, action: str, moves: list[tuple[str, int]]
+) -> None:
+    begin(merged, action)
+    insert_children(merged.subscribers[0])
+    move(merged.hub, moves)
+    require_whole_families(merged)
+
+
+def test_swapped_keys_beside_refused_rows_keep_children(merged: Merge) -> None:
+    """Where all together are refused, the two that swap are tried by themselves."""
+    begin(merged, "")
+    merged.hub.execute(
+        "create unique index named on parent (name)", "insert into parent (id, name) values (20, 'taken')"
+    )
+    insert_children(merged.hub)
+    device = merged.subscribers[0]
+    device.execute("insert into parent (id, name) values (21, 'taken')")
+    move(device, MOVES["two swap"])
+    merged.settle(2)
+
+    expected = [(f"{what} of {name}", name) for what in ("known", "offline") for name in NAMES]
+    assert [families(member) for member in merged.members] == [expected] * 3
