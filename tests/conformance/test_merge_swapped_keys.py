@@ -105,3 +105,29 @@ def test_swapped_keys_beside_refused_rows_keep_children(merged: Merge) -> None:
 
     expected = [(f"{what} of {name}", name) for what in ("known", "offline") for name in NAMES]
     assert [families(member) for member in merged.members] == [expected] * 3
+
+
+def test_the_last_rows_swap_keys_beside_refused_ones(merged: Merge) -> None:
+    """Without children to come: all that waits is tried together, and then what swaps by itself."""
+    merged.begin(
+        PARENT,
+        CHILD.format(action=""),
+        "insert into parent values (1, 'A'), (2, 'B')",
+        "insert into child values (1, 'known of A', 1)",
+        parent={},
+    )
+    merged.settle(1)
+    merged.hub.execute(
+        "create unique index named on parent (name)", "insert into parent (id, name) values (20, 'taken')"
+    )
+    device = merged.subscribers[0]
+    device.execute(
+        "insert into parent (id, name) values (21, 'taken')",
+        *(f"update parent set id = {key} where name = '{name}'" for name, key in MOVES["two swap"]),
+    )
+    merged.settle(2)
+
+    moved = [(1, "B"), (2, "A"), (20, "taken")]
+    assert merged.hub.rows("parent", "id, name") == moved
+    assert families(merged.hub) == [("known of A", "A")]
+    assert merged.subscribers[1].rows("parent", "id, name") == moved

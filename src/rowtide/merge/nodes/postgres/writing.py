@@ -319,10 +319,12 @@ def holders_query(article: Article) -> str:
     )
 
 
-def _has_key_of_staged(article: Article) -> str:
-    """Return the condition that a row `t` of the table has the primary key of a staged one, `i`."""
+def _has_key_of_staged(article: Article, row: str = "t", staged: str = "i") -> str:
+    """Return the condition that a row of the table has the primary key of a staged one, by their aliases."""
     places = {column.name: place for place, column in enumerate(article.columns)}
-    return " and ".join(f"t.{quote(column.name)} = i.v{places[column.name]}" for column in article.key_columns)
+    return " and ".join(
+        f"{row}.{quote(column.name)} = {staged}.v{places[column.name]}" for column in article.key_columns
+    )
 
 
 def _in_retry(parts: Sequence[Staged]) -> str:
@@ -332,14 +334,21 @@ def _in_retry(parts: Sequence[Staged]) -> str:
 
 
 def _exchanges(parts: Sequence[Staged]) -> Iterator[str]:
-    """Yield the queries of staged removals of rows whose keys others take: the places of both."""
+    """Yield the queries of staged rows that take the key of another, which is removed or takes theirs: both places."""
     for staged in parts:
+        article, staging = staged.article, _staging(staged.article)
+        holding = (
+            f"select d.rowtide_place, i.rowtide_place from {staging} i "
+            f"join {table_of(article)} t on {_has_key_of_staged(article)} "
+            f"join {staging} d on d.rowtide_guid = t.{ROWGUID}"
+        )
         if {True, False} <= {one.row is None for one in staged.writes}:
-            staging = _staging(staged.article)
+            yield f"{holding} where d.rowtide_gone and not i.rowtide_gone"
+        if sum(one.row is not None and one.is_live for one in staged.writes) > 1:
             yield (
-                f"select d.rowtide_place, i.rowtide_place from {staging} i "
-                f"join {table_of(staged.article)} t on {_has_key_of_staged(staged.article)} "
-                f"join {staging} d on d.rowtide_guid = t.{ROWGUID} where d.rowtide_gone and not i.rowtide_gone"
+                f"{holding} join {table_of(article)} o on o.{ROWGUID} = i.rowtide_guid "
+                f"and {_has_key_of_staged(article, 'o', 'd')} "
+                "where i.rowtide_place < d.rowtide_place and not i.rowtide_gone and not d.rowtide_gone"
             )
 
 
