@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
+from builders.merged_databases import PUBLICATION, FileMember, Member, Merge, ServerMember
 from fixtures.merged import PARAMETERS, open_members
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Partition, PartitionOptions
@@ -20,6 +20,39 @@ ITEM = "create table item (id integer primary key, name varchar(20))"
 CUSTOMER = "create table customer (id integer primary key, region varchar(10), name varchar(20))"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note varchar(20))"
 FOLLOWS = "orders.customer_id = customer.id"
+COLUMNS = {
+    "MSmerge_contents": "tablenick rowguid generation partchangegen lineage colvl marker logical_record_parent_rowguid "
+    "logical_record_lineage logical_relation_change_gen",
+    "MSmerge_tombstone": "rowguid tablenick type lineage generation logical_record_parent_rowguid "
+    "logical_record_lineage",
+    "MSmerge_genhistory": "guidsrc pubid generation art_nick nicknames coldate genstatus changecount",
+    "MSmerge_partition_groups": "partition_id publication_number maxgen_whenadded using_partition_groups HOST_NAME_FN",
+    "MSmerge_current_partition_mappings": "publication_number tablenick rowguid partition_id",
+    "MSmerge_past_partition_mappings": "publication_number tablenick rowguid partition_id generation reason",
+    "MSmerge_generation_partition_mappings": "publication_number generation partition_id changecount",
+    "sysmergesubscriptions": "subscriber_server db_name pubid datasource_type subid replnickname replicastate status "
+    "subscriber_type subscription_type sync_type description priority recgen recguid sentgen sentguid schemaversion "
+    "schemaguid last_validated attempted_validate last_sync_date last_sync_status last_sync_summary "
+    "metadatacleanuptime partition_id cleanedup_unsent_changes replica_version last_makegeneration_datetime",
+    "sysmergearticles": "name type objid sync_objid view_type artid pre_creation_command pubid nickname "
+    "column_tracking status conflict_table article_resolver ins_conflict_proc insert_proc update_proc select_proc "
+    "metadata_select_proc delete_proc schema_option destination_object destination_owner resolver_clsid "
+    "subset_filterclause missing_col_count missing_cols excluded_cols columns deleted_cols resolver_info "
+    "view_sel_proc gen_cur vertical_partition identity_support before_image_objid before_view_objid "
+    "verify_resolver_signature allow_interactive_resolver fast_multicol_updateproc check_permissions "
+    "maxversion_at_cleanup processing_order upload_options published_in_tran_pub lightweight delete_tracking "
+    "compensate_for_errors pub_range range threshold stream_blob_columns preserve_rowguidcol",
+    "sysmergepublications": "publisher publisher_db name retention retention_period_unit publication_type pubid "
+    "parentid sync_mode centralized_conflicts decentralized_conflicts snapshot_ready dynamic_filters "
+    "conflict_retention keep_before_values validate_subscriber_info backward_comp_level use_partition_groups "
+    "dynamic_filters_function_list partition_id_eval_proc publication_number replicate_ddl "
+    "allow_web_synchronization allow_partition_realignment generation_leveling_threshold "
+    "automatic_reinitialization_policy",
+    "sysmergesubsetfilters": "filtername join_filterid pubid artid art_nickname join_articlename join_nickname "
+    "join_unique_key expand_proc join_filterclause filter_type",
+}
+"""The columns that the documents of each table list."""
+MAPPINGS = [name for name in COLUMNS if name.endswith("_partition_mappings")]
 NORTH, SOUTH = Partition("north"), Partition("south")
 Rows = list[dict[str, Any]]
 
@@ -55,6 +88,19 @@ def regions(merged: Merge, table: str, rowguid: str) -> list[str]:
     """Return the partitions that a mapping table has for a row, by their value of host_name()."""
     groups = {row["partition_id"]: row["HOST_NAME_FN"] for row in read(merged.hub, "MSmerge_partition_groups")}
     return sorted(groups[row["partition_id"]] for row in of_row(merged.hub, table, rowguid))
+
+
+def test_tables_have_the_documented_columns(merged: Merge) -> None:
+    merged.hub.execute("update item set name = 'logged'")
+    for member in merged.members[:2]:
+        for table, columns in COLUMNS.items():
+            found = MergeReplication(member.url).read_table(table).columns
+            assert [column for column in columns.split() if column not in found] == [], table
+            if isinstance(member, ServerMember) or table not in MAPPINGS:
+                # What any client sees.
+                schema = "rowtide_merge." if isinstance(member, ServerMember) else ""
+                names = ", ".join(f'"{column}"' for column in columns.split())
+                member.execute(f'select {names} from {schema}"{table}"')
 
 
 def test_changes_are_tracked(merged: Merge) -> None:
@@ -169,6 +215,32 @@ def _delete_from_partition(merged: Merge) -> None:
     assert read(hub, "MSmerge_past_partition_mappings") == []
     assert merged.subscribers[0].rows("customer", "id") == []
     assert merged.subscribers[1].rows("orders", "id") == [(10,), (30,)]
+
+
+def test_rows_of_all_publications_and_partitions_are_listed(merged: Merge) -> None:
+    # "If you have more than one publication in a publication database, MSmerge_contents contains rows for articles from
+    # all publications."
+    hub = merged.hub
+    hub.execute("create table visit (id integer primary key, region varchar(10))")
+    merged.merge.add_publication("visits")
+    merged.merge.add_article("visits", "visit", where="region = host_name() or region = 'all'")
+    merged.merge.add_partition("visits", NORTH)
+    merged.merge.add_partition("visits", SOUTH)
+    hub.execute("insert into visit (id, region) values (1, 'all')", "update item set name = 'new' where id = 1")
+    rows = {hub.rowguid("visit", 1), hub.rowguid("item", 1)}
+    assert {row["rowguid"] for row in read(hub, "MSmerge_contents")} == rows
+    # "For example, if a row in a user table belongs to two partitions, and the row is updated, one row is inserted in
+    # MSmerge_contents to reflect the update, and two rows are inserted in MSmerge_current_partition_mappings."
+    rowguid = hub.rowguid("visit", 1)
+    assert regions(merged, "MSmerge_current_partition_mappings", rowguid) == ["north", "south"]
+    # "This table contains one row for each unique combination of rows in MSmerge_genhistory and
+    # MSmerge_partition_groups", for which the generation has changes.
+    made = merged.merge.make_generation()
+    assert made is not None
+    mappings = [row for row in read(hub, "MSmerge_generation_partition_mappings") if row["changecount"]]
+    groups = {row["partition_id"]: row["HOST_NAME_FN"] for row in read(hub, "MSmerge_partition_groups")}
+    assert sorted(groups[row["partition_id"]] for row in mappings) == ["north", "south"]
+    assert {row["generation"] for row in mappings} == {made.generation}
 
 
 @pytest.mark.exhaustive
