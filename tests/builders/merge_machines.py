@@ -175,7 +175,22 @@ class MergingPartitions(MergeMachine):
         """After quiet rounds each has its partition's rows, foreign keys hold, and two more rounds move nothing."""
         self.require_quiet(4)
         self.require_valid()
+        self._require_same_answers()
         self.require_nothing_moves()
+
+    def _require_same_answers(self) -> None:
+        """Subscribers have what the hub answers about their regions."""
+        for subscriber, region in zip(self.merge.subscribers, REGIONS, strict=True):
+            followed = f"customer_id in (select id from customer where region = '{region}')"
+            belonging = {
+                "customer": f"select id, region from customer where region = '{region}' order by id",
+                "orders": f"select id, customer_id, qty from orders where {followed} order by id",
+                "visit": f"select id, customer_id, place from visit where place = '{region}' or {followed} order by id",
+            }
+            for table, query in belonging.items():
+                expected = self.merge.hub.execute(query)
+                assert subscriber.execute(query) == expected, table
+                assert len(subscriber.rows(table)) == len(expected), table
 
 
 def _key(table: str) -> str:
