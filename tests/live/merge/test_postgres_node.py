@@ -13,7 +13,7 @@ from sqlalchemy import text
 from builders.merged_databases import PUBLICATION, Member, open_file_member, open_server_member
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.databases.postgres.errors import RowsHidden
+from rowtide.databases.postgres.errors import RightMissing, RowsHidden
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import list_merged
@@ -150,3 +150,37 @@ def test_rows_hidden_at_a_subscriber_are_no_deletes(
         merge.sync(PUBLICATION, subscriber)
 
         assert hub.rows("item", "id") == [(1,), (2,), (3,)]
+
+
+def test_a_row_that_a_trigger_forbids_is_refused_alone(
+    make_role: Callable[[str], str], database: str, tmp_path: Path
+) -> None:
+    role = make_role("login")
+    with open_server_member(database) as hub, open_file_member(tmp_path / "device.db") as device:
+        hub.execute(f'alter database {hub.program.info.dbname} owner to "{role}"', f'set role "{role}"')
+        hub.execute("create schema shop", "create table shop.item (id integer primary key, note text)")
+        hub.execute("insert into shop.item values (1, 'a')")
+        merge = MergeReplication(database.replace("//postgres@", f"//{role.replace(' ', '%20')}@"))
+        merge.add_publication(PUBLICATION)
+        merge.add_article(PUBLICATION, "shop.item")
+        merge.add_subscription(PUBLICATION, device.url)
+        hub.execute(
+            "create function shop.forbid() returns trigger language plpgsql as $$ begin "
+            "if new.note = 'secret' then raise insufficient_privilege using message = 'not yours'; end if; "
+            "return new; end $$",
+            "create trigger forbid before insert or update on shop.item for each row execute function shop.forbid()",
+        )
+        device.execute("update item set note = 'b'", "insert into item (id, note) values (2, 'secret'), (3, 'c')")
+        assert merge.sync(PUBLICATION, device.url).upload.total.refused == 1
+        assert hub.rows("shop.item", "id, note") == [(1, "b"), (3, "c")]
+        [conflict] = merge.list_conflicts(PUBLICATION)
+        assert (conflict.reason_code, conflict.reason_text) == ("42501", "not yours")
+
+        # A right that the role has not stops it, before anything is refused.
+        device.execute("update item set note = 'd' where id = 2")
+        hub.execute("reset role", f'revoke insert on shop.item from "{role}"')
+        with pytest.raises(RightMissing, match="item"):
+            merge.sync(PUBLICATION, device.url)
+        hub.execute(f'grant insert on shop.item to "{role}"')
+        assert merge.sync(PUBLICATION, device.url).upload.total.refused == 0
+        assert hub.rows("shop.item", "id, note") == [(1, "b"), (2, "d"), (3, "c")]

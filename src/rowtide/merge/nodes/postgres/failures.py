@@ -15,6 +15,8 @@ from rowtide.merge.nodes.postgres.sending import UNKNOWN_LINES
 
 _BUSY = ("40001", "40P01", "55P03")
 """SQLSTATEs of conflicts with other sessions."""
+_RAISE = "exec_stmt_raise"
+"""The server's function that raises what a user's trigger does."""
 _REPLACED = "RT817"
 """SQLSTATE of ours: another synchronisation has begun."""
 
@@ -39,7 +41,7 @@ def failure(error: Exception, subject: str, node: str) -> Exception:
     if state in _BUSY or error.diag.schema_name == SCHEMA:
         # What is known of a row was removed before it is inserted: another has inserted it since.
         return NodeBusy(node, reason)
-    if state.startswith(OF_ROWS) and state != NO_RIGHT:
+    if state.startswith(OF_ROWS) and (state != NO_RIGHT or error.diag.source_function == _RAISE):
         return RowsRefused(subject, state, error.diag.message_primary or reason)
     return translate(error)
 

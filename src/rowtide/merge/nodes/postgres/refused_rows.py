@@ -22,7 +22,7 @@ WITHIN = (
 OF_ROWS = ("22", "23", "42", "44", "0A", "P0", "38")
 """SQLSTATE classes of errors about a row: its values, constraints, a user's trigger."""
 NO_RIGHT = "42501"
-"""Of the same class as errors about a row, but about the role."""
+"""Of the same class as errors about a row, but mostly about the role; a user's trigger may raise it for a row."""
 LOCKED = "55P03"
 """SQLSTATE of a row that another transaction has locked for too long."""
 OUTSIDE = "RT819"
@@ -35,15 +35,18 @@ def in_retry(statements: Sequence[str]) -> str:
     return f"if rowtide_phase > {_EARLY} then {'; '.join(statements)}; end if"
 
 
-def finding_refused(statements: Sequence[str], places: Sequence[int], retry: str = "exit") -> str:
+def finding_refused(
+    tables: Sequence[str], statements: Sequence[str], places: Sequence[int], retry: str = "exit"
+) -> str:
     """Return the block that runs the statements of a try for places, in halves where they fail, and lists the rest.
 
-    `retry` is what follows; see `retrying`.
+    The rows are of `tables`. `retry` is what follows; see `retrying`.
     """
     ranges = list(_ranges(places))[::-1]
     lows, highs = (",".join(str(each[end]) for each in ranges) for end in (0, 1))
     classes = ", ".join(map(quote_literal, OF_ROWS))
-    is_of_rows = f"(left(rowtide_state, 2) in ({classes}) and rowtide_state <> '{NO_RIGHT}')"
+    may = " and ".join(map(_may_write, map(quote_literal, tables)))
+    is_of_rows = f"(left(rowtide_state, 2) in ({classes}) and (rowtide_state <> '{NO_RIGHT}' or {may}))"
     is_expected = f"{is_of_rows} and rowtide_schema is distinct from {quote_literal(SCHEMA)}"
     return f"""declare
 rowtide_lows int[] := '{{{lows}}}'; rowtide_highs int[] := '{{{highs}}}'; rowtide_low int; rowtide_high int;
@@ -106,6 +109,12 @@ rowtide_lows := array(select rowtide_place from {REFUSED} order by 1 desc); rowt
 delete from {REFUSED};
 end if;
 exit when cardinality(rowtide_lows) = 0"""
+
+
+def _may_write(table: str) -> str:
+    """Return the condition that the role may write a table, so that what it may not is about a row."""
+    rights = " and ".join(f"has_table_privilege({table}, '{right}')" for right in ("insert", "update", "delete"))
+    return f"{rights} and not row_security_active({table})"
 
 
 def _ranges(places: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -294,13 +294,14 @@ def write_each(session: BatchingConnection, parts: Sequence[Staged], late: Colle
     statements = [_in_block(statement) for part in parts for statement in _statements(part, WITHIN)]
     statements += _bounding(parts, WITHIN)
     rowguids = [one.rowguid for part in parts for one in part.writes]
+    tables = [table_of(part.article) for part in parts]
     if late is None:
-        block = finding_refused(statements, range(len(rowguids)))
+        block = finding_refused(tables, statements, range(len(rowguids)))
     else:
         waiting = [place for place, rowguid in enumerate(rowguids) if rowguid in late]
         early = sorted(set(range(len(rowguids))).difference(waiting))
         retry = retrying(waiting, list(_exchanges(parts)))
-        block = finding_refused([_in_retry(parts), *statements], early, retry)
+        block = finding_refused(tables, [_in_retry(parts), *statements], early, retry)
     session.put(f"delete from {REFUSED}")
     session.put(f"set local lock_timeout = '{_PATIENCE}'")
     session.put(f"do {quote_body(block)}")
