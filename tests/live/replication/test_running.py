@@ -8,13 +8,16 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from builders.capture_processes import DELIVERY, CaptureProcess
 from builders.captured_databases import wait_until
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from builders.replication_runs import running, wait_rows
+from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed
+from rowtide.log.postgres.control import mark_target
 from rowtide.replication.errors.delivery import CommandRefused, RowNotFound, SubscriptionsFailed
 
 ORDERS = "create table orders (id int primary key, qty int)"
@@ -216,3 +219,28 @@ def test_a_run_whose_notes_nobody_reads_any_more_stops_in_order(replicated: Repl
         replicated.publisher.execute("insert into orders values (1, 1)")
         assert run.wait(120) == 0
     assert replicated.subscriber.execute("table orders") == [(1, 1)]
+
+
+def test_a_run_leaves_nothing_that_the_next_decodes_again(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders select i, i from generate_series(1, 1000) i")
+    [(written,)] = replicated.publisher.execute("select pg_current_wal_insert_lsn()::text")
+    replicated.replication.run(once=True)
+    slots = "from pg_replication_slots where slot_type = 'logical' and database = current_database()"
+    assert replicated.publisher.execute(f"select restart_lsn >= '{written}' {slots}") == [(True,)]
+
+
+def test_a_role_that_may_not_log_running_transactions_marks(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    role = f"marking_{replicated.publisher.execute('select current_database()')[0][0]}"
+    replicated.publisher.execute(
+        f"create role {role}",
+        f"grant usage on schema rowtide to {role}",
+        f"grant select, insert on rowtide.control to {role}",
+    )
+    try:
+        with open_engine(replicated.publisher.url).begin() as connection:
+            connection.execute(text(f"set role {role}"))
+            assert mark_target(connection) > 0
+    finally:
+        replicated.publisher.execute(f"drop owned by {role}", f"drop role {role}")

@@ -38,7 +38,7 @@ from rowtide.lake.session import require_reachable, spark_loss_named
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control import mark_target
 from rowtide.log.postgres.history import verify_seen_slot
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
@@ -177,7 +177,7 @@ class _Run:
                 # Before the mark: what was committed before the round began is captured by it.
                 join_new_tables(self._engine, self._context.url)
             with translated(), self._engine.begin() as connection:
-                target = None if limits.is_continuous else mark_log(connection)
+                target = None if limits.is_continuous else mark_target(connection)
             self._begun = limits, Pace(limits, target)
         return self._begun
 

@@ -76,6 +76,16 @@ def mark_log(connection: Connection) -> int:
     return int(connection.execute(text(_MARK), {"kind": Announcement.MARK.value}).scalar_one())
 
 
+def mark_target(connection: Connection) -> int:
+    """As `mark_log`, of a run that ends once all before is read: the next one does not decode it again.
+
+    A slot's restart LSN follows records of running transactions only, which the server writes every 15 seconds at most.
+    Writes one if the role may: superusers, and who is granted `pg_log_standby_snapshot` (PostgreSQL 16).
+    """
+    connection.execute(text(_LOG_RUNNING))
+    return mark_log(connection)
+
+
 def mark_end(connection: Connection) -> ControlRow:
     """Write a mark and return its row, which proves later that this server continued from here."""
     row = connection.execute(text(_MARK_END), {"kind": Announcement.MARK.value}).one()
@@ -177,6 +187,14 @@ delete from rowtide.control
 where id in (select id from rowtide.control where xid < cast(cast(:stored as text) as xid8) for update skip locked)
 """
 
+_LOG_RUNNING = """
+do $$
+begin
+    if has_function_privilege(to_regprocedure('pg_catalog.pg_log_standby_snapshot()'), 'execute') then
+        perform pg_catalog.pg_log_standby_snapshot();
+    end if;
+end $$
+"""
 _MARK = """
 with written as (insert into rowtide.control (kind, content) values (:kind, '') returning id)
 select (pg_current_wal_insert_lsn() - '0/0')::bigint from written

@@ -18,7 +18,7 @@ from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest
-from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.control import mark_target
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.replication import definitions, history, tracers
 from rowtide.replication.claims import Claims, list_claims
@@ -214,7 +214,7 @@ class ReplicationAgent:
         present = definitions.list_subscriptions(connection, self._scope.publication)
         self._scope.require_known(present)
         self._first = frozenset(subscription.agent_id for subscription in present)
-        self._target = mark_log(connection) if self._is_once else None
+        self._target = mark_target(connection) if self._is_once else None
         idle_s = IDLE_AT_BUCKET_S if is_object_url(source.log_store) else IDLE_S
         return SubscriptionRuns(self._context, self._target, idle_s=idle_s)
 
