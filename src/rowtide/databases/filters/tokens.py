@@ -54,8 +54,7 @@ class Token:
 
 
 _LETTER = r"A-Za-z_\x80-\U0010ffff"
-_TOKEN = re.compile(
-    rf"""
+_TOKEN = rf"""
       (?P<blanks>[ \t\n\v\f\r]+)
     | (?P<comment>--|/\*)
     | (?P<name>[{_LETTER}][{_LETTER}0-9$]*)
@@ -66,9 +65,8 @@ _TOKEN = re.compile(
     | (?P<sign>[-+])(?![-+<>=~!@\#%^&|`?*/])
     | (?P<operator>\|\||[*/%])(?![-+<>=~!@\#%^&|`?*/])
     | (?P<mark>[(),.])
-    """,
-    re.VERBOSE,
-)
+"""
+"""Compiled for the first filter: that takes as long as importing a large module."""
 
 _REASONS = {
     "'": "a text does not end",
@@ -82,9 +80,9 @@ _REASONS = {
 def tokenize(filter_text: str) -> Iterator[Token]:
     """Return the words of a filter, with the end. Raises `FilterUnreadable`."""
     _require_storable(filter_text)
-    place = 0
+    place, pattern = 0, re.compile(_TOKEN, re.VERBOSE)
     while place < len(filter_text):
-        found = _TOKEN.match(filter_text, place)
+        found = pattern.match(filter_text, place)
         if found is None or found["comment"] is not None:
             raise FilterUnreadable(place + 1, _explain(filter_text[place:]))
         if found["blanks"] is None:
