@@ -105,10 +105,15 @@ class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
         if not waiting and not always:
             yield
             return
-        with self.pipeline():
-            for statement, parameters in waiting:
-                psycopg.Cursor(self).execute(sql.SQL(statement), parameters)
-            yield
+        try:
+            with self.pipeline():
+                for statement, parameters in waiting:
+                    psycopg.Cursor(self).execute(sql.SQL(statement), parameters)
+                yield
+        except BaseException:
+            # The driver believes statements prepared that the server has skipped after the failed one.
+            self._prepared.clear()
+            raise
 
     @contextmanager
     def transaction(

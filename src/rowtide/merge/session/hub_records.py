@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_live, settle
+from rowtide.merge.articles import Article
+from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, is_live, settle
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, failure_type, identify
 from rowtide.merge.conflicts.resolution import Winner, withdrawal
 from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ParentNotThere
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.links import RecordType, find_record_types
 from rowtide.merge.progress import list_retries, put_retry
+from rowtide.merge.session.directions import instead
 from rowtide.merge.session.exchange import Counts, Refused
 from rowtide.merge.session.hub_receiving import HubReceiver
 from rowtide.merge.session.hub_record_decisions import HubRecordDecisions, Place
@@ -128,15 +130,63 @@ class HubRecords(HubRecordDecisions):
         if is_contested and any(row.is_behind for row in holding):
             winner = choose(kind.top, [*others, *holding], self.receiver.priority)
         outcome = Outcome()
+        keys: dict[str, str] = {}
         if winner is Winner.PUBLISHER:
-            self._lose(record, others, set(said), outcome)
+            losing = self._find_renumbered(record, rows, said)
+            keys = self._next_keys(losing)
+            self._lose(record, others, set(said) - keys.keys(), outcome, keys)
         else:
             self._decide_rest(record, others, outcome)
+            losing = [] if outcome.is_held else [row for row in holding if row.article.renumber]
+            keys = self._next_keys(losing)
+            for article, _ in _by_article(losing):
+                renamed = {row.rowguid: keys[row.rowguid] for row in losing if row.article == article}
+                self.receiver.node.renumber(article, renamed)
+            kept = self._read_below(kind, [(row.article.nickname, row.rowguid) for row in losing]) if losing else ()
+            stays = {(row.article.nickname, row.rowguid) for row in kept}
             for row in () if outcome.is_held else displaced:
-                self._withdraw(row, outcome)
+                if (row.article.nickname, row.rowguid) not in stays:
+                    self._withdraw(row, outcome)
+            for row in losing:
+                outcome.conflicts.append(self.conflict(row, winner, ConflictType.RECORD_DELETE_WINS_CONFLICT))
+                outcome.count(row.article.nickname, Counts(conflicts=1))
         contests = [(row, holders[row.article.nickname, row.rowguid]) for row in holding]
-        _record_keys(outcome, contests, {row.rowguid: row for row in rows}, winner)
+        _record_keys(outcome, contests, {row.rowguid: row for row in rows}, winner, keys)
         return outcome
+
+    def _find_renumbered(
+        self, record: LogicalRecord, rows: Sequence[ContestedRow], said: Mapping[str, RowRefused]
+    ) -> list[ContestedRow]:
+        """Return the rows that get new keys instead of being withdrawn, unless the record loses as a whole."""
+        if record.kind.resolves and is_contested(rows, detects=record.kind.detects):
+            return []
+        return [row for row in rows if row.rowguid in said and row.article.renumber and row.sent is not None]
+
+    def _next_keys(self, losing: Sequence[ContestedRow]) -> dict[str, str]:
+        """Return new keys of rows, by rowguid."""
+        keys: dict[str, str] = {}
+        for article, rowguids in _by_article(losing):
+            keys.update(zip(rowguids, self.receiver.node.next_keys(article, len(rowguids)), strict=True))
+        return keys
+
+    def _write_renumbered(
+        self, record: LogicalRecord, rows: Sequence[ContestedRow], keys: Mapping[str, str], outcome: Outcome
+    ) -> set[str]:
+        """Write rows with new keys, and those of the record that reference them; return what was written."""
+        written: set[str] = set()
+        for row in rows:
+            change, key = row.sent, keys.get(row.rowguid)
+            if change is None or change.row is None:
+                continue
+            renamed = _with_new_keys(record, row.article, change, keys)
+            if key is None and renamed == change.row:
+                continue
+            outcome.write(row.article.nickname, instead(change, row.known, renamed, is_new=True))
+            outcome.count(row.article.nickname, Counts(inserts=1, conflicts=int(key is not None)))
+            if key is not None:
+                outcome.conflicts.append(self.conflict(row, Winner.PUBLISHER, ConflictType.RECORD_DELETE_WINS_CONFLICT))
+            written.add(row.rowguid)
+        return written
 
     def _decide_rest(self, record: LogicalRecord, rows: Sequence[ContestedRow], outcome: Outcome) -> None:
         if record.kind.resolves:
@@ -150,18 +200,24 @@ class HubRecords(HubRecordDecisions):
         rows: Sequence[ContestedRow],
         losing: set[str],
         outcome: Outcome,
+        keys: Mapping[str, str],
     ) -> None:
-        """Withdraw the rows whose keys are taken, with those below them; the record if it is resolved as a whole."""
-        for link in () if record.kind.resolves else record.kind.links:
+        """Withdraw the rows whose keys are taken, with those below them; the record if it is resolved as a whole.
+
+        Rows that get new keys remain, with those below them.
+        """
+        is_whole = record.kind.resolves and not keys
+        for link in () if is_whole else record.kind.links:
             parents = [each for each in record.changes.get(link.parent.nickname, ()) if each.rowguid in losing]
             children = record.changes.get(link.child.nickname, ())
             losing |= {child.rowguid for child in children for one in parents if is_child_of(link, child, one)}
+        renumbered = self._write_renumbered(record, rows, keys, outcome)
         lost = Outcome()
-        self.let_win([row for row in rows if record.kind.resolves or row.rowguid in losing], Winner.PUBLISHER, lost)
-        if not record.kind.resolves:
+        self.let_win([row for row in rows if is_whole or row.rowguid in losing], Winner.PUBLISHER, lost)
+        if not is_whole:
             rest = LogicalRecord(record.kind, tops=record.tops)
             for article, change in record.rows:
-                if change.rowguid not in losing:
+                if change.rowguid not in losing and change.rowguid not in renumbered:
                     rest.changes.setdefault(article.nickname, []).append(change)
             self.decide_rows(record.kind, [(rest, outcome)])
         outcome.add(lost)
@@ -250,8 +306,12 @@ def _record_keys(
     contests: Sequence[tuple[ContestedRow, RowRefused]],
     sent: Mapping[str, ContestedRow],
     winner: Winner,
+    keys: Mapping[str, str],
 ) -> None:
-    """Record the rows that lost their keys as such: each contest is a row of the hub's, and the one with its key."""
+    """Record the rows that lost their keys as such: each contest is a row of the hub's, and the one with its key.
+
+    `keys` are those that rows have got instead, by rowguid.
+    """
     winning: dict[str, tuple[RowRefused, Row | None]] = {}
     for row, refused in contests:
         change = sent[refused.rowguid].sent
@@ -260,17 +320,44 @@ def _record_keys(
         else:
             winning[row.rowguid] = (refused, None if change is None else change.row)
     outcome.conflicts = [
-        _of_key(each, *winning[each.rowguid]) if each.rowguid in winning else each for each in outcome.conflicts
+        _of_key(each, *winning[each.rowguid], keys.get(each.rowguid)) if each.rowguid in winning else each
+        for each in outcome.conflicts
     ]
 
 
-def _of_key(conflict: ConflictRecord, refused: RowRefused, winning_row: Row | None) -> ConflictRecord:
+def _with_new_keys(record: LogicalRecord, article: Article, change: RowChange, keys: Mapping[str, str]) -> Row:
+    """Return a sent row with its new key, if it gets one, and those of the rows that it references."""
+    assert change.row is not None
+    row = list(change.row)
+    if change.rowguid in keys:
+        place = article.place_of(article.key_columns[0].name)
+        assert place is not None
+        row[place] = keys[change.rowguid]
+    for link in record.kind.links:
+        for parent in record.changes.get(link.parent.nickname, ()) if link.child == article else ():
+            if parent.rowguid in keys and is_child_of(link, change, parent):
+                key_place = link.parent.place_of(link.parent.key_columns[0].name)
+                for own, other in link.pairs:
+                    if other == key_place:
+                        row[own] = keys[parent.rowguid]
+    return tuple(row)
+
+
+def _by_article(rows: Sequence[ContestedRow]) -> list[tuple[Article, list[str]]]:
+    """Return rows by article."""
+    found: dict[int, tuple[Article, list[str]]] = {}
+    for row in rows:
+        found.setdefault(row.article.nickname, (row.article, []))[1].append(row.rowguid)
+    return list(found.values())
+
+
+def _of_key(conflict: ConflictRecord, refused: RowRefused, winning_row: Row | None, key: str | None) -> ConflictRecord:
     return replace(
         conflict,
         conflict_id=identify(conflict.rowguid, conflict.losing_lineage, b"key"),
         conflict_type=ConflictType.UPLOAD_INSERT_FAILED,
         reason_code=refused.refusal.error.code,
-        reason_text=_SAME_KEY,
+        reason_text=_SAME_KEY if key is None else f"{_SAME_KEY}: this one has {key} now",
         winning_row=winning_row,
     )
 

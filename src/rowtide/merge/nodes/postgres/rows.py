@@ -11,7 +11,12 @@ from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.postgres.row_metadata import ROWGUIDS, escaped, sent, table_of, uuid_array
-from rowtide.merge.nodes.postgres.sequences import find_sequences, next_values
+from rowtide.merge.nodes.postgres.sequences import (
+    advance_sequences,
+    find_sequences,
+    highest_in_table,
+    next_values,
+)
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
 from rowtide.merge.versions.changes import Row
 
@@ -47,7 +52,20 @@ def read_referencing(
 def next_keys(session: BatchingConnection, article: Article, count: int) -> Sequence[str]:
     """See `Node.next_keys`."""
     sequences = find_sequences(session, article)
-    return [row[0] for row in _read(session, next_values(article, sequences), [count])]
+    free = _next_free(session, article, sequences, count)
+    if len(free) < count:
+        # Rows with keys of programs' own are ahead of the sequence.
+        advance_sequences(session, sequences, highest_in_table(article, sequences))
+        free += _next_free(session, article, sequences, count - len(free))
+    return free
+
+
+def _next_free(session: BatchingConnection, article: Article, sequences: dict[str, str], count: int) -> list[str]:
+    """Return those of the next values of a key that no row has."""
+    (column,) = article.key_columns
+    is_taken = f"exists (select from {escaped(table_of(article))} t where t.{_named(column.name)} = n.key)"
+    query = f"select n.key from ({next_values(article, sequences)}) n (key) where not {is_taken}"
+    return [row[0] for row in _read(session, query, [count])]
 
 
 def find_key_holder(session: BatchingConnection, article: Article, row: Row) -> str | None:
