@@ -190,7 +190,7 @@ def test_an_order_that_wins_a_key_brings_its_own_lines(merged: Merge) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, ANY, ANY | SUBSCRIBER_WINS], ids=["by row", "whole", "subscriber wins"])
-def test_an_order_that_loses_its_key_gets_another_with_its_lines(merged: Merge, options: dict[str, Any]) -> None:
+def test_an_order_that_loses_its_key_keeps_its_lines(merged: Merge, options: dict[str, Any]) -> None:
     begin(merged, **options, renumber=True)
     insert_two_orders(merged)
     won, lost = ("sub", "hub") if "resolver" in options else ("hub", "sub")
