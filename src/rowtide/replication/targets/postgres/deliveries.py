@@ -21,7 +21,7 @@ def open_delivery(subscription: Subscription, articles: Sequence[Article] = ()) 
     Raises `ConnectionFailed`, `ReplicationRoleRefused`, `SubscriberUnprepared`, `TriggersUnsent`,
     `PreparedTransactionsLacking`.
     """
-    return deliver_over(open_agent(subscription, "distribution"), subscription, articles)
+    return deliver_over(open_agent(subscription), subscription, articles)
 
 
 def deliver_over(taken: TakenOver, subscription: Subscription, articles: Sequence[Article]) -> Delivery:

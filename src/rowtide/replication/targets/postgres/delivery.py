@@ -27,7 +27,7 @@ from rowtide.replication.targets.postgres.modes import Mode, RowByRow, SetBased,
 from rowtide.replication.targets.postgres.pipeline import Refused
 from rowtide.replication.targets.postgres.sender import Sender
 from rowtide.replication.targets.postgres.streams.recovery import TakenOver
-from rowtide.replication.targets.postgres.subscriber_constraints import read_cascades, require_nothing_unsent
+from rowtide.replication.targets.postgres.subscriber_constraints import require_nothing_unsent
 from rowtide.replication.targets.postgres.table_relations import SubscriberTables, plan_sets
 
 log = logging.getLogger("rowtide.replication")
@@ -57,7 +57,7 @@ class PostgresDelivery:
         has_origin = set_origin(connection, subscription)
         self._plan = plan_sets(tables, articles)
         require_nothing_unsent(connection, subscription.subscriber, articles, subscription.constraints)
-        self._cascades = read_cascades(connection, articles)
+        self._cascades = tables.cascades
         self._cascaded: frozenset[str] = frozenset()
         self._sender = Sender(connection, subscription.subscriber, has_origin=has_origin)
         self._mode: Mode = RowByRow(self._sender)

@@ -55,12 +55,11 @@ class PostgresSnapshotTarget:
     @classmethod
     def open(cls, subscription: Subscription) -> PostgresSnapshotTarget:
         """Connect and take over from any earlier agent. Raises `SubscriberUnprepared`, and as `connect`."""
-        taken = open_agent(subscription, "snapshot")
+        taken = open_agent(subscription)
         with closed_on_error(taken.connection):
             return cls(taken, subscription)
 
     def deliver(self, subscription: Subscription, articles: Sequence[Article]) -> Delivery:
-        self._taken.serve("distribution")
         return deliver_over(self._taken, subscription, articles)
 
     def read_state(self) -> SnapshotState:

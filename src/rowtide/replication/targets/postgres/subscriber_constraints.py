@@ -51,11 +51,14 @@ def _sends_own_alone(connection: psycopg.Connection) -> bool:
         return connection.execute(_SENDS_OWN_ALONE).fetchone() == (True,)
 
 
-def read_cascades(connection: psycopg.Connection, articles: Sequence[Article]) -> Mapping[str, Set[str]]:
-    """Return, by article id, the articles' tables to which a delete may cascade in this session."""
-    with translated():
-        rows = connection.execute(_CASCADES, _given(articles)).fetchall()
-    reached, known = find_reached(rows), {_name(article): article.article_id for article in articles}
+def ask_cascades(connection: psycopg.Connection, articles: Iterable[Article]) -> psycopg.Cursor:
+    """Ask which foreign keys cascade in this session; the answer may wait for those of other statements."""
+    return connection.execute(_CASCADES, _given(articles))
+
+
+def find_cascades(cascades: Iterable[tuple[str, str]], articles: Sequence[Article]) -> Mapping[str, Set[str]]:
+    """Return, by article id, the articles' tables to which a delete may cascade; `cascades` as `find_reached` has."""
+    reached, known = find_reached(cascades), {_name(article): article.article_id for article in articles}
     return {
         article_id: {table for table in reached[name] if table in known}
         for name, article_id in known.items()

@@ -17,6 +17,7 @@ from rowtide.replication.call_formats import CallFormat
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
 from rowtide.replication.targets.postgres.calls.parameters import is_generated
 from rowtide.replication.targets.postgres.independence import TableRelations, group_articles
+from rowtide.replication.targets.postgres.subscriber_constraints import ask_cascades, find_cascades
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,13 @@ class SetPlan:
 @dataclass(frozen=True, slots=True)
 class SubscriberTables:
     """What the catalogue says of articles: their procedures, their tables' relations, the types of columns that can be
-    set by article id and column.
+    set by article id and column, and by article id the tables to which a delete may cascade.
     """
 
     made: MadeProcedures
     relations: TableRelations
     types: Mapping[str, Mapping[str, str]]
+    cascades: Mapping[str, Set[str]]
 
     @classmethod
     def read(cls, connection: psycopg.Connection, articles: Sequence[Article]) -> SubscriberTables:
@@ -56,6 +58,7 @@ class SubscriberTables:
             found = connection.execute(_TABLES, (names,))
             references, entangled = connection.execute(_REFERENCES), connection.execute(_ENTANGLED)
             typed = connection.execute(_TYPES, (names,))
+            cascading = ask_cascades(connection, articles)
         tables = {articles[place].article_id: table for place, table in found}
         types: dict[int, dict[str, str]] = defaultdict(dict)
         for table, column, type_text in typed:
@@ -64,6 +67,7 @@ class SubscriberTables:
             MadeProcedures.of(made),
             TableRelations(tables, list(references), {table for (table,) in entangled}),
             {article_id: types[table] for article_id, table in tables.items()},
+            find_cascades(cascading, articles),
         )
 
 

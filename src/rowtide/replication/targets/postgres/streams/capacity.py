@@ -30,9 +30,10 @@ def require_streams(url: str, guid: str, streams: int) -> None:
 def require_prepared(connection: psycopg.Connection, url: str, guid: str, streams: int) -> None:
     """As `require_streams`, over a connection, in autocommit mode."""
     with translated():
-        is_made = progress.is_current(connection) or progress.is_made(connection)
-        if is_made:
+        is_made = progress.is_current(connection)
+        if not is_made and progress.is_made(connection):
             progress.make_current(connection)
+            is_made = True
         with connection.pipeline():
             allowing = connection.execute("select current_setting('max_prepared_transactions')::int")
             if is_made:

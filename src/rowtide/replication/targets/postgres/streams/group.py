@@ -164,4 +164,10 @@ select case when has_parameter_privilege('deadlock_timeout', 'set')
     then set_config('deadlock_timeout', '{_SHORT_DEADLOCK_MS}ms', false) end
 """
 
-_WAITING = "select from unnest(%(own)s::int[]) process where pg_blocking_pids(process) && %(blocking)s::int[] limit 1"
+# Two that add pages to one table wait for each other for a moment, and not for a commit.
+_WAITING = """
+select from unnest(%(own)s::int[]) process
+where pg_blocking_pids(process) && %(blocking)s::int[] and not exists (
+    select from pg_locks l where l.pid = process and not l.granted and l.locktype = 'extend')
+limit 1
+"""

@@ -71,10 +71,19 @@ class Settled:
 
 def list_prepared(connection: psycopg.Connection, guid: str | None = None) -> Sequence[PreparedName]:
     """Return what is prepared in this database for a subscription, or for all."""
-    wanted = f"^{PREFIX}{'[^:]+' if guid is None else re.escape(guid)}:[0-9]+:[0-9]+:[0-9]+$"
     with translated():
-        rows = connection.execute(_PREPARED, (wanted,)).fetchall()
-    return [PreparedName.parse(gid) for (gid,) in rows]
+        return parse_prepared(ask_prepared(connection, guid))
+
+
+def ask_prepared(connection: psycopg.Connection, guid: str | None) -> psycopg.Cursor:
+    """Ask what is prepared; the answer may wait for those of other statements."""
+    wanted = f"^{PREFIX}{'[^:]+' if guid is None else re.escape(guid)}:[0-9]+:[0-9]+:[0-9]+$"
+    return connection.execute(_PREPARED, (wanted,))
+
+
+def parse_prepared(listing: psycopg.Cursor) -> Sequence[PreparedName]:
+    """Return the names that were asked for."""
+    return [PreparedName.parse(gid) for (gid,) in listing]
 
 
 def settle(connection: psycopg.Connection, name: PreparedName, *, is_committed: bool) -> Settled:

@@ -7,7 +7,7 @@ decided last, and the other streams are waited for and ended accordingly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -24,7 +24,14 @@ from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent
-from rowtide.replication.targets.postgres.streams.prepared import Settled, list_prepared, settle
+from rowtide.replication.targets.postgres.streams.prepared import (
+    PreparedName,
+    Settled,
+    ask_prepared,
+    list_prepared,
+    parse_prepared,
+    settle,
+)
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 _WAIT_S = 1
@@ -38,16 +45,10 @@ class TakenOver:
     connection: psycopg.Connection
     progress: Progress
 
-    def serve(self, agent: str) -> None:
-        """Let the connection be seen as that of another agent of the same process."""
-        name = f"rowtide {agent} on {describe_holder()}"
-        with translated():
-            self.connection.execute("select set_config('application_name', %s, false)", (name,))
 
-
-def open_agent(subscription: Subscription, agent: str) -> TakenOver:
-    """Connect as `connect_agent`, and take over as `take_over`."""
-    connection = connect_agent(subscription, agent)
+def open_agent(subscription: Subscription) -> TakenOver:
+    """Connect to a subscription's subscriber, and take over as `take_over`."""
+    connection = connect_agent(subscription, "distribution")
     with closed_on_error(connection):
         return TakenOver(connection, take_over(connection, subscription.guid, describe_holder()))
 
@@ -78,7 +79,7 @@ def recover(connection: psycopg.Connection, agent: str, guid: str | None = None)
         if _has_progress(connection):
             settled += _take_over(connection, left, agent)[1]
         else:
-            settled += _end(connection, left, decided=None)
+            settled += _end(connection, list_prepared(connection, left), decided=None)
     return settled
 
 
@@ -103,28 +104,30 @@ def _take_over(connection: psycopg.Connection, guid: str, agent: str) -> tuple[P
         settled += [settle(connection, name, is_committed=False) for name in first]
         # A batch may run; its first stream may be prepared meanwhile, and would be waited for in vain.
         raised = _unless_locked(lambda: _raise_epoch(connection, guid, agent))
+    settled += _end(connection, raised.left, raised.decided)
     is_alone = raised.is_alone
-    while True:
-        settled += _end(connection, guid, raised.decided)
-        if is_alone:
-            return raised.progress, settled
+    while not is_alone:
         # A stream beside the first may still run, and be prepared later.
         is_alone = _unless_locked(lambda: _lock(connection, guid)) is not None
+        settled += _end(connection, list_prepared(connection, guid), raised.decided)
+    return raised.progress, settled
 
 
-def _end(connection: psycopg.Connection, guid: str, decided: str | None) -> list[Settled]:
+def _end(connection: psycopg.Connection, left: Iterable[PreparedName], decided: str | None) -> list[Settled]:
     """Commit what is prepared of the batch that was decided last, roll back the rest."""
-    left = list_prepared(connection, guid)
     return [settle(connection, name, is_committed=str(name.batch) == decided) for name in left]
 
 
 @dataclass(frozen=True, slots=True)
 class _Raised:
-    """The progress with the epoch raised; `is_alone`: no stream of an earlier agent is left."""
+    """The progress with the epoch raised; `is_alone`: no stream of an earlier agent runs, and `left` is what all of
+    them have prepared.
+    """
 
     progress: Progress | None
     decided: str | None
     is_alone: bool
+    left: Sequence[PreparedName]
 
 
 def _raise_epoch(connection: psycopg.Connection, guid: str, agent: str) -> _Raised:
@@ -132,11 +135,13 @@ def _raise_epoch(connection: psycopg.Connection, guid: str, agent: str) -> _Rais
     with _limited(connection):
         raising = connection.execute(sql.SQL(_RAISE).format(_TABLE), (agent, guid))
         locking = connection.execute(sql.SQL(f"{_LOCK} skip locked").format(_TABLE), (guid,))
-    row = raising.fetchone()
+        # Last: once the row is locked, no other stream begins.
+        listing = ask_prepared(connection, guid)
+    row, left = raising.fetchone(), parse_prepared(listing)
     if row is None:
-        return _Raised(None, None, is_alone=True)
+        return _Raised(None, None, is_alone=True, left=left)
     position, batch, epoch, decided = row
-    return _Raised(Progress(Position(position), batch, epoch), decided, is_alone=locking.fetchone() is not None)
+    return _Raised(Progress(Position(position), batch, epoch), decided, locking.fetchone() is not None, left)
 
 
 def _lock(connection: psycopg.Connection, guid: str) -> bool:
