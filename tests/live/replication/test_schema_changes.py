@@ -87,6 +87,24 @@ def test_a_table_is_renamed_and_moved(replicated: ReplicatedDatabase) -> None:
     replicated.require_equal("sales.purchases")
 
 
+def test_first_values_are_those_in_any_sessions_settings(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute(ROWS)
+    settings = {"DateStyle": "SQL, DMY", "IntervalStyle": "sql_standard", "bytea_output": "escape"}
+    settings |= {"extra_float_digits": "-10", "quote_all_identifiers": "on"}
+    with replicated.writer() as writer:
+        for name, value in settings.items():
+            writer.execute(f"set local {name} = '{value}'")
+        writer.execute(
+            "alter table orders add column day date default '2026-02-01', add column raw bytea default '\\x5c00', "
+            "add column ratio float8 default 0.1234567890123, add column span interval default '-1 day 02:00'"
+        )
+    replicated.deliver()
+
+    assert list_left_out(replicated) == ()
+    replicated.require_equal("orders")
+
+
 def test_a_transaction_is_delivered_with_its_change(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, "create table other (id int primary key)", orders={}, other={})
     replicated.publisher.execute(ROWS)

@@ -17,8 +17,9 @@ from enum import Enum
 from sqlalchemy import Connection, Executable, text
 
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_COLLATION, COLUMN_TYPE_TEXT
+from rowtide.databases.postgres.connect import PINNED_SETTINGS
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
-from rowtide.databases.postgres.quoting import quote, statement
+from rowtide.databases.postgres.quoting import quote, quote_literal, statement
 from rowtide.log.alterations import LONGEST_STATEMENT
 from rowtide.log.announcements import Announcement
 from rowtide.log.catalogue import LOG, dropped_table
@@ -97,7 +98,7 @@ end """
 def _make(name: str, event: str, body: str, rights_of: str) -> list[Executable]:
     function = f"""
 create function rowtide.{name}() returns event_trigger
-language plpgsql security {rights_of} set search_path = pg_catalog, pg_temp as $${_function_body(body)}$$
+language plpgsql security {rights_of} set search_path = pg_catalog, pg_temp {_PINNED} as $${_function_body(body)}$$
 """
     return [
         statement(function),
@@ -106,6 +107,19 @@ language plpgsql security {rights_of} set search_path = pg_catalog, pg_temp as $
         statement(f"alter event trigger {name} enable always"),
     ]
 
+
+_SETTINGS = (
+    "DateStyle",
+    "IntervalStyle",
+    "extra_float_digits",
+    "bytea_output",
+    "TimeZone",
+    "lc_monetary",
+    "xmlbinary",
+    "quote_all_identifiers",
+)
+_PINNED = " ".join(f"set {name} = {quote_literal(PINNED_SETTINGS[name])}" for name in _SETTINGS)
+"""Values and types are written as the log has them, whatever the altering session has set."""
 
 _NOTE_REWRITE = """
 begin
@@ -146,6 +160,7 @@ ALTERED_COLUMNS = f"""(
 """SQL expression of the columns, as JSON, of a row `altered` with a table's oid."""
 
 _ANNOUNCE_DDL = f"""
+-- {_PINNED}
 declare
     altered record;
     rewritten text[] := string_to_array(current_setting('rowtide.rewritten', true), ' ');
