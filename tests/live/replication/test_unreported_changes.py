@@ -8,6 +8,7 @@ from builders.ddl import forget_triggers
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, open_only_agent
 from builders.replicated_files import ReplicatedFile
 from rowtide.replication.distribution.watchers import DroppedTable, Watchers
+from rowtide.replication.errors.delivery import CommandRefused
 
 ORDERS = "create table orders (id int primary key, customer text, total int)"
 ROWS = "insert into orders values (1, 'ada', 10), (2, null, 20)"
@@ -158,3 +159,29 @@ def test_constraints_on_nulls_are_of_no_concern(replicated: ReplicatedDatabase) 
     assert len(deliver(replicated)) <= 1
 
     replicated.require_equal("orders")
+
+
+@pytest.mark.parametrize("kind", ["replicated", "replicated_file"])
+def test_nulls_that_are_allowed_since_are_delivered(request: pytest.FixtureRequest, kind: str) -> None:
+    replicated: ReplicatedDatabase | ReplicatedFile = request.getfixturevalue(kind)
+    replicated.begin("create table orders (id int primary key, customer text not null, total int)", orders={})
+    forget_triggers(replicated.publisher)
+    replicated.publisher.execute("insert into orders values (1, 'ada', 10)")
+    replicated.deliver()
+    replicated.publisher.execute(
+        "alter table orders alter column customer drop not null",
+        "insert into orders values (2, 'b', 20)",
+        "insert into orders values (3, null, 30)",
+        "update orders set customer = null where id = 1",
+    )
+    assert deliver(replicated) == []
+
+    replicated.require_equal("orders")
+
+
+def test_nulls_that_only_the_subscriber_refuses_stop(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.subscriber.execute("alter table orders alter column customer set not null")
+    replicated.publisher.execute("insert into orders values (3, null, 30)")
+    with pytest.raises(CommandRefused, match="null value in column"):
+        replicated.deliver()

@@ -33,6 +33,7 @@ from rowtide.replication.distribution.delivery import AlterationRefused
 from rowtide.replication.distribution.watchers import DroppedTable, Trouble
 from rowtide.replication.errors.delivery import (
     ArticleCopiedAgain,
+    CommandRefused,
     CopyRefused,
     CopyUnreadable,
     JoiningRefused,
@@ -40,6 +41,7 @@ from rowtide.replication.errors.delivery import (
 )
 from rowtide.replication.joining import PendingChange
 from rowtide.replication.running.agent_history import AgentHistory
+from rowtide.replication.running.allowed_nulls import find_allowed
 from rowtide.replication.running.custom_scripting import CustomScripting
 from rowtide.replication.schema_changes import (
     ColumnAdded,
@@ -79,6 +81,7 @@ class SubscriptionAgent:
         self._look = look
         self._snapshot: SnapshotAgent | None = None
         self._failed_at: Position | None = None
+        self._allowed: Followed | None = None
         self._distribution: DistributionAgent | None = None
         self._scripting = CustomScripting(context, subscription)
         self._open_now()
@@ -129,12 +132,21 @@ class SubscriptionAgent:
         return True
 
     def _deliver(self, distribution: DistributionAgent) -> bool:
-        if self._changes and distribution.is_past_hand_over:
+        if self._allowed is not None:
+            distribution.change(self._allowed)
+            self._allowed = None
+        elif self._changes and distribution.is_past_hand_over:
             self._make_change(distribution, self._changes[0])
         try:
             worked = distribution.has_altered or distribution.step()
         except CopyNeeded as found:
             self._copy_again(found)
+            return True
+        except CommandRefused as error:
+            self._allowed = find_allowed(self._context.engine, self._articles, error)
+            if self._allowed is None:
+                raise
+            self._open_again()
             return True
         if distribution.has_altered:
             self._open_again()
