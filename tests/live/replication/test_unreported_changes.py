@@ -161,6 +161,22 @@ def test_constraints_on_nulls_are_of_no_concern(replicated: ReplicatedDatabase) 
     replicated.require_equal("orders")
 
 
+def test_a_table_that_is_dropped_ends_alone(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, "create table other (id int primary key)", orders={}, other={})
+    forget_triggers(replicated.publisher)
+    replicated.publisher.execute(ROWS, "drop table orders", "insert into other values (1)")
+    said = deliver(replicated)
+
+    assert [error.split(":")[0] for error in said] == ["RT-7164"]
+    replicated.require_equal("other")
+    assert replicated.subscriber.execute("select count(*) from orders") == [(2,)]
+    assert [member.table for member in replicated.publisher.manifest().state.members] == ["other"]
+    assert (
+        "public.orders"
+        in replicated.publisher.execute("select source_schema || '.' || source_name from rowtide.dropped_members")[0]
+    )
+
+
 @pytest.mark.parametrize("kind", ["replicated", "replicated_file"])
 def test_nulls_that_are_allowed_since_are_delivered(request: pytest.FixtureRequest, kind: str) -> None:
     replicated: ReplicatedDatabase | ReplicatedFile = request.getfixturevalue(kind)

@@ -122,8 +122,8 @@ def _repeat(capture: CaptureFacts) -> Mend:
 def _miss_triggers(capture: CaptureFacts) -> Finding:
     fact = (
         "the event triggers are missing, or of an earlier build, that tell the log what DDL does to captured tables: "
-        "statements are inferred from the rows that follow, rewritten values are not noticed, and a table that is "
-        "dropped stops the log reader; to make them takes a superuser, or who the service lets"
+        "statements are inferred from the rows that follow, capture does not notice rewritten values, and that a table "
+        "was dropped is seen when the log reader starts; to make them takes a superuser, or who the service lets"
     )
     return Finding(Severity.WARNS, "event triggers", fact, _repeat(capture))
 

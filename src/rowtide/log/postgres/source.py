@@ -25,6 +25,7 @@ from rowtide.log.postgres import control, ddl_triggers, pgoutput, slot
 from rowtide.log.postgres.altered_tables import find_altered_columns
 from rowtide.log.postgres.commits import find_commits
 from rowtide.log.postgres.delivery_marks import find_secret
+from rowtide.log.postgres.dropped_tables import end_dropped
 from rowtide.log.postgres.history import verify_history, verify_slot_on
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.resent import verify_resent
@@ -75,6 +76,7 @@ class PostgresSource:
             timeline = verify_history(stream, state)
             with translated():
                 seen = verify_slot_on(timeline, connection, definition.slot, state)
+                end_dropped(connection)
                 slot.verify_publication(connection, definition)
                 if not was_read:
                     verify_resent(connection, definition, seen.confirmed, state)
