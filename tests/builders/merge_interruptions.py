@@ -90,6 +90,10 @@ class _InterruptedNode:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._node, name)
 
+    def write_each(self, *arguments: Any, commits: bool = False, **options: Any) -> Any:
+        # A server would commit with them; here something happens in between.
+        return self._node.write_each(*arguments, **options)
+
     @contextmanager
     def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
         self._interruption.begins()

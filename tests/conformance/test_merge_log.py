@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -160,6 +160,14 @@ def test_applying_the_log_twice_is_applying_it_once(merged: Merge) -> None:
     merged.settle()
 
     merged.require_equal("customer", columns=COLUMNS)
+
+
+def test_what_is_applied_ahead_is_not_applied_once_more(merged: Merge) -> None:
+    merged.begin(CUSTOMER, "insert into customer values (1, 'a', 1)", customer={})
+    for member in merged.members[:2]:
+        member.execute("update customer set qty = 2")
+        with open_node(member.url) as node, node.enumerating() as enumeration:
+            assert not cast("Any", enumeration).is_beside
 
 
 @pytest.mark.usefixtures("_applying")

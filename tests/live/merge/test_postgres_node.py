@@ -21,6 +21,7 @@ from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.connecting import open_node
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.versions.changes import TombstoneType, Write
+from rowtide.merge.versions.comparison import Presence
 from rowtide.merge.versions.lineage import Change, Lineage
 
 pytestmark = pytest.mark.live
@@ -52,6 +53,67 @@ def stop_enumerating(node: Node, article: Article) -> None:
     with node.enumerating() as enumeration:
         assert len(next(enumeration.upserts(article, 0, OTHER))) < 5000
         raise Stopped
+
+
+def lines(hub: Member) -> int:
+    return int(hub.execute('select count(*) from rowtide_merge."MSmerge_log"')[0][0])
+
+
+def test_only_lines_of_the_rows_asked_about_are_applied(hub: Member) -> None:
+    with open_node(hub.url) as node:
+        (article,) = list_merged(node.connection)
+        node.apply_log()
+        hub.execute("update item set name = 'new' where id <= 10")
+        changed, other = (str(hub.rowguid("item", number)) for number in (10, 11))
+        with node.transaction():
+            assert set(node.read_known(article, [other])) == {other}
+        assert lines(hub) == 10
+        with node.transaction():
+            assert set(node.read_known(article, [changed, other])) == {changed, other}
+
+    assert lines(hub) == 0
+
+
+def renaming(hub: Member, number: int) -> Write:
+    change = Change(OTHER, 1)
+    rowguid, lineage = str(hub.rowguid("item", number)), Lineage((change,)).encode()
+    return Write(
+        rowguid=rowguid,
+        row=(str(number), "theirs"),
+        is_live=True,
+        lineage=lineage,
+        last=change.encode(),
+        columns=None,
+        origin=OTHER,
+    )
+
+
+def test_rows_are_committed_as_they_are_written(hub: Member) -> None:
+    with open_node(hub.url) as node, node.transaction():
+        (article,) = list_merged(node.connection)
+        assert node.write_each([(article, [renaming(hub, 1)])], commits=True) == [{}]
+        assert hub.execute("select name from item where id = 1") == [("theirs",)]
+
+
+def test_a_part_of_a_transaction_commits_nothing(hub: Member) -> None:
+    with open_node(hub.url) as node, node.trying():
+        (article,) = list_merged(node.connection)
+        with node.transaction():
+            node.write_each([(article, [renaming(hub, 1)])], commits=True)
+
+    assert hub.execute("select name from item where id = 1") == [("item 1!",)]
+
+
+def test_a_row_known_by_its_line_alone_is_known(hub: Member) -> None:
+    hub.execute('delete from rowtide_merge."MSmerge_stored_contents"', 'delete from rowtide_merge."MSmerge_log"')
+    rowguid = str(hub.rowguid("item", 10))
+    hub.execute("delete from item where id = 10")
+    with open_node(hub.url) as node:
+        (article,) = list_merged(node.connection)
+        with node.transaction():
+            found = node.read_known(article, [rowguid])
+
+    assert found[rowguid].version.presence is Presence.DELETED
 
 
 def test_a_compared_table_is_read_in_parts(hub: Member) -> None:

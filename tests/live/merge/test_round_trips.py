@@ -85,6 +85,16 @@ def test_a_thousand_rows_each_way_take_a_few_more(network: SlowNetwork, merged: 
     assert max(inserted, updated) <= EMPTY + 8
 
 
+def test_each_batch_of_an_upload_takes_two_round_trips(network: SlowNetwork, merged: Merge) -> None:
+    merged.subscribers[0].execute(insert(20_000, 2000, "device"))
+    once, _ = count(network, merged)
+    merged.subscribers[0].execute(insert(30_000, 6000, "device"))
+    thrice, summary = count(network, merged)
+
+    assert summary.upload.total.inserts == 6000
+    assert thrice - once == 2 * 2
+
+
 def test_conflicts_are_decided_together(network: SlowNetwork, merged: Merge) -> None:
     for member, name in ((merged.hub, "hub"), (merged.subscribers[0], "device")):
         member.execute(f"update item set name = '{name}' where id <= 200")

@@ -7,6 +7,7 @@ what a short task takes. What waits is sent in order, in libpq's pipeline mode, 
 from __future__ import annotations
 
 import logging
+import selectors
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
     from rowtide.databases.urls import DatabaseUrl
 
+_END = "set constraints all immediate"
+"""What a transaction runs at its end: what is checked there is checked while it can still be said of a row."""
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 Rows = list[tuple[Any, ...]]
 
@@ -41,6 +44,7 @@ class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
         super().__init__(*arguments, **options)
         self._waiting: list[tuple[str, Parameters]] = []
         self._is_open = False
+        self._step: Callable[[], bool] | None = None
         self.cursor_factory = _FlushingCursor
 
     @property
@@ -82,13 +86,33 @@ class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
                 cursors.append(cursor)
         return [[] if cursor.description is None else cursor.fetchall() for cursor in cursors]
 
+    def read_last(self, *statements: tuple[str, Parameters], texts: bool = False) -> list[Rows]:
+        """Return the rows of statements, and commit the transaction of `begin` behind them, in one round trip."""
+        ends = [(each, None) for each in (_END, "commit")]
+        answers = self.read(*statements, *ends, texts=texts)
+        self._is_open = False
+        return answers[: len(statements)]
+
+    @contextmanager
+    def working(self, step: Callable[[], bool]) -> Iterator[None]:
+        """Within, take steps of other work while an answer to what was sent together is waited for.
+
+        A step should take a few milliseconds, must not use this connection nor raise, and returns whether there is
+        another one.
+        """
+        self._step = step
+        try:
+            yield
+        finally:
+            self._step = None
+
     def text_cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
         """Return a cursor that gives each value as the server's text; what waits is not sent before its statements."""
         return _TextCursor(self)
 
-    def commit_open(self, *statements: str) -> None:
-        """Run statements at the end of a transaction of `begin`, and commit it."""
-        self._waiting += [(each, None) for each in (*statements, "commit")]
+    def commit_open(self) -> None:
+        """Commit a transaction of `begin`."""
+        self._waiting += [(each, None) for each in (_END, "commit")]
         self.flush()
         self._is_open = False
 
@@ -110,10 +134,22 @@ class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
                 for statement, parameters in waiting:
                     psycopg.Cursor(self).execute(sql.SQL(statement), parameters)
                 yield
+                if self._step is not None:
+                    self._work(self._step)
         except BaseException:
             # The driver believes statements prepared that the server has skipped after the failed one.
             self._prepared.clear()
             raise
+
+    def _work(self, step: Callable[[], bool]) -> None:
+        """Take steps until there is an answer, or none is left."""
+        # The server keeps its answers back until it is asked for them.
+        self.pgconn.send_flush_request()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.pgconn.socket, selectors.EVENT_READ)
+            # What the server had no room for yet is sent between the steps.
+            while self.pgconn.flush() >= 0 and not selector.select(0) and step():
+                pass
 
     @contextmanager
     def transaction(

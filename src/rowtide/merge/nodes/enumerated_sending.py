@@ -17,6 +17,7 @@ class EnumeratedSending:
 
     enumeration: Enumeration
     request: Request
+    blocks_writers: bool = True
 
     @property
     def generation(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -122,8 +122,12 @@ class Sending(Protocol):
     def generation(self) -> int:
         """The generation closed last: everything sent belongs to it or to an earlier one."""
 
+    @property
+    def blocks_writers(self) -> bool:
+        """Whether the node's programs cannot write until everything is read."""
+
     def upserts(self, article: Article) -> Iterator[Sequence[RowChange]]:
-        """Yield batches of the rows of an unfiltered article that were inserted or updated, by rowguid."""
+        """Yield batches of the rows of an unfiltered article that were inserted or updated."""
 
     def deletes(self, article: Article) -> Iterator[Sequence[RowChange]]:
         """Yield batches of tombstones in the same way."""
@@ -155,7 +159,7 @@ class Enumeration(Protocol):
         """Return what reads the same with the rows that foreign keys to these articles, by nickname, reference."""
 
     def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
-        """Yield batches of the rows inserted or updated after a generation, by rowguid.
+        """Yield batches of the rows inserted or updated after a generation.
 
         Changes that came from the destination are left out.
         """
@@ -252,6 +256,12 @@ class Node(Protocol):
 
     def failing(self) -> AbstractContextManager[None]:
         """Raise our errors for the database's, whatever the statement."""
+
+    def working(self, step: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Within, take steps of other work while a server is waited for; a step returns whether there is another one.
+
+        A step does not use this node, and does not raise.
+        """
 
     def transaction(self, *, is_durable: bool = True) -> AbstractContextManager[None]:
         """Write in one transaction, committed at the end, rolled back on an error.
@@ -366,12 +376,14 @@ class Node(Protocol):
         *,
         bounds: Mapping[int, RowFilter] = MappingProxyType({}),
         late: Collection[str] | None = None,
+        commits: bool = False,
     ) -> list[Mapping[str, Refusal]]:
         """Write those rows that the database takes, in the order given; return the others of each part, by rowguid.
 
         `bounds` are as in `write_together`. With `late`, these rows are only retried, with all that were refused: each
         alone, again for as long as others are taken; with `tries_together`, after all were tried as by
-        `write_together`, and each removal with the row that takes its key.
+        `write_together`, and each removal with the row that takes its key. With `commits`, nothing follows in the
+        transaction, and a server commits it in the same round trip.
         """
 
     def read_parents(self, link: Link, children: Sequence[str]) -> Mapping[str, str]:

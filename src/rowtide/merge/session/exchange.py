@@ -20,7 +20,7 @@ from rowtide.merge.nodes.node import Node, Refusal
 from rowtide.merge.nodes.retry import Result, transact_at
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.spooling import Spool
-from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Write
+from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Write, make_writes
 from rowtide.merge.versions.comparison import Presence
 from rowtide.merge.versions.lineage import decode_columns, encode_columns
 
@@ -64,10 +64,12 @@ class Refused:
 class Attempt(Enum):
     """How rows are written: `TOGETHER` is all or none, of others the node tells what it refuses.
 
-    `LAST` is `FIRST`, with a `RETRY` of what is refused and of further rows.
+    `ALONE` is `FIRST` where the caller does nothing else in the transaction, `LAST` is `FIRST` with a `RETRY` of what
+    is refused and of further rows.
     """
 
     FIRST = auto()
+    ALONE = auto()
     TOGETHER = auto()
     RETRY = auto()
     LAST = auto()
@@ -197,7 +199,8 @@ class Transfer:
 
     def _bring(self, article: Article, changes: Sequence[RowChange], *, is_last: bool = False) -> None:
         try:
-            (received,) = self._attempt([(article, changes)], Attempt.FIRST, is_last=is_last)
+            attempt = Attempt.FIRST if is_last else Attempt.ALONE
+            (received,) = self._attempt([(article, changes)], attempt, is_last=is_last)
         except RowsRefused:
             if len(changes) == 1:
                 self._wait(article, changes[0])
@@ -412,7 +415,7 @@ def alike(
 def taken_alike(changes: Sequence[RowChange], known: Known | None, origin: int, priority: float | None) -> list[Write]:
     """Return what writes the versions of one group of `alike`; see `taken`."""
     same = taken(changes[0], known, origin, priority)[2:]
-    return [Write(change.rowguid, change.row, *same) for change in changes]
+    return make_writes((change.rowguid, change.row, *same) for change in changes)
 
 
 def count_writes(writes: Sequence[Write]) -> Counts:

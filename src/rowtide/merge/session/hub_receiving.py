@@ -115,7 +115,7 @@ class HubReceiver(NodeReceiver):
 
     def receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
         self.seen.clear()
-        if attempt in (Attempt.FIRST, Attempt.TOGETHER):
+        if attempt in (Attempt.FIRST, Attempt.ALONE, Attempt.TOGETHER):
             return self._receive(parts, attempt)
         changes = [(article, change) for article, several in parts for change in several]
         layers = layers_of(changes, self.articles)
@@ -141,7 +141,7 @@ class HubReceiver(NodeReceiver):
         known, keys = self.read(parts)
         coming = {
             (article.nickname, change.rowguid)
-            for article, changes in parts
+            for article, changes in (parts if any(article.references for article, _ in parts) else ())
             for change in changes
             if change.row is not None
         }
@@ -163,8 +163,10 @@ class HubReceiver(NodeReceiver):
             (part[0], [write for write in each.writes if write.rowguid not in without])
             for part, each, without in zip(parts, decided, held, strict=True)
         ]
+        commits = attempt is Attempt.ALONE and not self._may_follow(parts, decided, families)
         refused_of: list[dict[str, Refusal]] = [
-            {**without, **refusals} for without, refusals in zip(held, self.write(writes, attempt, late), strict=True)
+            {**without, **refusals}
+            for without, refusals in zip(held, self.write(writes, attempt, late, commits=commits), strict=True)
         ]
         require_parents(families, writes, refused_of, self.articles)
         received = []
@@ -183,6 +185,16 @@ class HubReceiver(NodeReceiver):
             counts.conflicts = each.rejected + sum(one.rowguid not in refusals for one in each.conflicts)
             received.append(Received(counts, refused))
         return received
+
+    def _may_follow(self, parts: Sequence[Part], decided: Sequence[Decided], families: Sequence[Families]) -> bool:
+        """Whether what the hub refuses decides what else is written in the transaction, or whether it is undone."""
+        nicknames = {article.nickname for article, _ in parts}
+        return (
+            any(each.conflicts for each in decided)
+            or any(each.relying for each in families)
+            or not nicknames.isdisjoint(self.filters)
+            or not nicknames.isdisjoint(self.again)
+        )
 
     def read(self, parts: Sequence[Part]) -> tuple[list[Mapping[str, Known]], Keys]:
         """Return what the hub knows of received rows, and the keys that their parents have here."""

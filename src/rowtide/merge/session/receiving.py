@@ -101,14 +101,22 @@ class NodeReceiver:
             self.asking.difference_update((article.nickname, rowguid) for rowguid in done)
 
     def write(
-        self, parts: Sequence[tuple[Article, Sequence[Write]]], attempt: Attempt, late: Set[str] = frozenset()
+        self,
+        parts: Sequence[tuple[Article, Sequence[Write]]],
+        attempt: Attempt,
+        late: Set[str] = frozenset(),
+        *,
+        commits: bool = False,
     ) -> list[Mapping[str, Refusal]]:
-        """Write rows; return those of each part that the node refuses. Raises `RowsRefused`."""
+        """Write rows; return those of each part that the node refuses. Raises `RowsRefused`.
+
+        With `commits`, nothing follows in the transaction.
+        """
         if attempt is Attempt.TOGETHER:
             self.node.write_together(parts, bounds=self.bounds)
             return [{} for _ in parts]
-        if attempt is Attempt.FIRST:
-            return self.node.write_each(parts, bounds=self.bounds)
+        if attempt in (Attempt.FIRST, Attempt.ALONE):
+            return self.node.write_each(parts, bounds=self.bounds, commits=commits)
         if attempt is Attempt.RETRY:
             late = {write.rowguid for _, writes in parts for write in writes}
         return self.node.write_each(parts, bounds=self.bounds, late=late)

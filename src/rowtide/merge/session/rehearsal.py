@@ -49,6 +49,7 @@ def rehearse_upload(hub: Node, subscriber: Node, pairing: Pairing, preview: Enum
     def reading(request: Request) -> Iterator[tuple[int, Spool]]:
         sending = EnumeratedSending(preview.naming_parents(request.parents), request)
         with Outgoing(sending, request).spool() as spool:
+            spool.complete()
             yield preview.generation, spool
 
     def rehearse() -> Rehearsed:

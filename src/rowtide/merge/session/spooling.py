@@ -1,4 +1,7 @@
-"""Changes that a node sends in one synchronisation, read once: upserts parents first, then deletes children first."""
+"""Changes that a node sends in one synchronisation, read once: upserts parents first, then deletes children first.
+
+They are read part by part: where the receiver is a server, while it writes the parts before.
+"""
 
 from __future__ import annotations
 
@@ -15,33 +18,61 @@ from rowtide.merge.partitions.candidates import Marks, Move, judge
 from rowtide.merge.partitions.chains import choose_parents
 from rowtide.merge.session.bridging import Bridge
 from rowtide.merge.versions.bases import append
-from rowtide.merge.versions.changes import RowChange, TombstoneType
+from rowtide.merge.versions.changes import RowChange, TombstoneType, make_changes
 from rowtide.merge.versions.lineage import Change
 
 _BATCH_ROWS = 2000
 
 
+Parts = Iterator[tuple[Article, Sequence[RowChange]]]
+"""Batches of changes, each of one article and either of rows or of tombstones; an empty one while one is collected."""
+
+
 class Spool:
     """A sender's changes in a temporary file, so that its snapshot can end before the receiver has written them.
 
-    `changes` is their number, `nicknames` are those of the articles that have any.
+    `changes` is the number of those read so far, `nicknames` are those of the articles that have any.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._failure: Exception | None = None
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `__exit__`
+        self._end = 0
         self.changes = 0
         self.nicknames: set[int] = set()
         self.bridges: Mapping[int, Bridge] = {}
         """What carries changes to the receiver's definitions, by article, where that is needed."""
 
-    def put(self, article: Article, changes: Sequence[RowChange]) -> None:
-        """Append a batch of an article's changes. Raises `FileNotWritable`."""
-        if not changes:
-            return
+    def complete(self) -> None:
+        """Read all changes that are left. Raises `FileNotWritable`."""
+        while self._read():
+            pass
+
+    def read_ahead(self) -> bool:
+        """Read on for a few milliseconds; return whether there is more. What fails is raised by `batches`."""
+        if self._failure is not None:
+            return False
+        try:
+            return self._read()
+        except Exception as error:  # noqa: BLE001 - raised later
+            self._failure = error
+            return False
+
+    def _read(self) -> bool:
+        for article, changes in self._parts:
+            if changes:
+                self._put(article, changes)
+            return True
+        return False
+
+    def _put(self, article: Article, changes: Sequence[RowChange]) -> None:
         # As plain tuples: what has a class of its own takes three times as long.
         batch = (article.nickname, [tuple(each) for each in changes])
         try:
+            self._file.seek(self._end)
             pickle.dump(batch, self._file, protocol=5)
+            self._end = self._file.tell()
         except OSError as error:
             raise FileNotWritable(tempfile.gettempdir(), error.strerror or str(error)) from error
         self.changes += len(changes)
@@ -54,15 +85,22 @@ class Spool:
         self._file.close()
 
     def batches(self) -> Iterator[tuple[int, list[RowChange]]]:
-        """Yield the stored batches in order, each with its article's nickname."""
-        self._file.seek(0)
-        while True:
-            try:
-                nickname, changes = pickle.load(self._file)  # noqa: S301 - what this process wrote itself
-            except EOFError:
-                return
-            found = [RowChange._make(each) for each in changes]
+        """Yield the batches in order, each with its article's nickname; those that are missing yet are read."""
+        place = 0
+        while self._reaches_behind(place):
+            self._file.seek(place)
+            nickname, changes = pickle.load(self._file)  # noqa: S301 - what this process wrote itself
+            place = self._file.tell()
+            found = make_changes(changes)
             yield nickname, self.bridges[nickname].carry(found) if nickname in self.bridges else found
+
+    def _reaches_behind(self, place: int) -> bool:
+        while self._end == place:
+            if self._failure is not None:
+                raise self._failure
+            if not self._read():
+                return False
+        return True
 
 
 @dataclass(slots=True)
@@ -81,21 +119,20 @@ class Outgoing:
     _deleted: dict[int, list[RowChange]] = field(default_factory=dict)
 
     def spool(self) -> Spool:
-        """Read all changes."""
-        spool = Spool()
+        """Return all changes, still to be read."""
+        return Spool(self._read())
+
+    def _read(self) -> Parts:
         for article in self.request.articles:
-            for batch in self._upserts(article):
-                self._put(spool, article, batch)
+            for batch in _collected(self._upserts(article)):
                 self._note_bases(article, batch)
+                self.watch(article, batch)
+                yield article, batch
         self._link_circles()
         for article in reversed(self.request.articles):
-            for batch in self._deletes(article):
-                self._put(spool, article, batch)
-        return spool
-
-    def _put(self, spool: Spool, article: Article, changes: Sequence[RowChange]) -> None:
-        spool.put(article, changes)
-        self.watch(article, changes)
+            for batch in _collected(self._deletes(article)):
+                self.watch(article, batch)
+                yield article, batch
 
     def _link_circles(self) -> None:
         """Choose the parents of rows in circles of articles, once all candidates are known."""
@@ -155,6 +192,19 @@ class Outgoing:
                     buried.append(change)
             yield sent
         self._deleted[article.nickname] = leaving + buried
+
+
+def _collected(pieces: Iterator[Sequence[RowChange]]) -> Iterator[Sequence[RowChange]]:
+    """Yield pieces joined to batches, and nothing where a batch is still to grow."""
+    batch: list[RowChange] = []
+    for piece in pieces:
+        batch += piece
+        if len(batch) < _BATCH_ROWS:
+            yield ()
+            continue
+        yield batch
+        batch = []
+    yield batch
 
 
 def _batches(changes: Sequence[RowChange]) -> Iterator[Sequence[RowChange]]:

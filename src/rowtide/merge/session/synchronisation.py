@@ -9,11 +9,12 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from rowtide.core.garbage import collecting_between_batches
 from rowtide.merge.articles import Article, ExchangeType, Subscription, Waiting
 from rowtide.merge.conflicts.records import record, settle_failures
 from rowtide.merge.errors.subscribing import UploadNotComparable
@@ -48,7 +49,7 @@ from rowtide.merge.session.subscriber_records import SubscriberRecords
 from rowtide.merge.versions.changes import RowChange
 
 Progress = Callable[[str, int, int], None]
-"""Called with the direction, the number of changes done, and their total."""
+"""Called with the direction, the number of changes done, and that of all that have been read."""
 
 
 def synchronise(
@@ -73,7 +74,8 @@ def synchronise(
     since = since if repeat_from is None else min(since, repeat_from)
     pairing, state = _begin(hub, subscriber, pairing, since)
     summary = Summary(pairing.at_hub.subscriber, unsent=unsent)
-    with recorded(hub, pairing.at_hub.subid, summary, began, clock) as history:
+    history_of = recorded(hub, pairing.at_hub.subid, summary, began, clock)
+    with history_of as history, collecting_between_batches():
         uploaded = Uploaded(pairing.at_subscriber.sent, has_refused=bool(state.again))
         if exchange.uploads:
             uploaded = _upload(hub, subscriber, pairing, state, summary.upload, on_progress)
@@ -109,7 +111,8 @@ def upload(
     began, clock = datetime.now(UTC), time.monotonic()
     pairing, state = _begin(hub, subscriber, pairing, min(pairing.at_hub.sent, pairing.at_subscriber.received))
     summary = Summary(subscriber_name)
-    with recorded(hub, pairing.at_hub.subid, summary, began, clock) as history:
+    history_of = recorded(hub, pairing.at_hub.subid, summary, began, clock)
+    with history_of as history, collecting_between_batches():
         _upload(hub, subscriber, pairing, state, summary.upload, on_progress)
         with hub.transaction():
             history.put()
@@ -188,10 +191,16 @@ def _upload(
     """Upload the subscriber's changes."""
     source, hashes = pairing.at_hub.nickname, _SentHashes()
     receiver = receive_at_hub(hub, pairing, state.again)
+    received = [one.receiver for one in pairing.bridges.values()]
+    # What additive columns are sent with is stored before, and logical records are put together.
+    is_whole = any(one.additive_column is not None for one in received) or bool(find_record_types(received))
 
     @contextmanager
     def reading(request: Request) -> Iterator[tuple[int, Spool]]:
-        with _read(subscriber, request, hashes.add) as (generation, outgoing, spool):
+        with (
+            _read(subscriber, request, hashes.add, is_whole=is_whole) as (generation, outgoing, spool),
+            hub.working(spool.read_ahead),
+        ):
             _keep_bases(subscriber, pairing, outgoing)
             yield generation, spool
 
@@ -319,12 +328,22 @@ def _read(
     sender: Node,
     request: Request,
     watch: Callable[[Article, Sequence[RowChange]], None] = lambda _article, _changes: None,
+    *,
+    is_whole: bool = True,
 ) -> Iterator[tuple[int, Outgoing, Spool]]:
-    """Yield a node's changes after a generation, the generation read up to, and what to store before sending."""
-    with sender.sending(request) as sending:
-        outgoing = Outgoing(sending, request, watch)
-        spool, generation = outgoing.spool(), sending.generation
-    with spool:
+    """Yield a node's changes after a generation, the generation read up to, and what to store before sending.
+
+    All changes have been read where `is_whole`, and where the node's programs would have to wait.
+    """
+    with ExitStack() as held:
+        with ExitStack() as reading:
+            sending = reading.enter_context(sender.sending(request))
+            outgoing = Outgoing(sending, request, watch)
+            spool, generation = held.enter_context(outgoing.spool()), sending.generation
+            if is_whole or sending.blocks_writers:
+                spool.complete()
+            else:
+                held.push(reading.pop_all())
         yield generation, outgoing, spool
 
 

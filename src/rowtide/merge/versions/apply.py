@@ -66,6 +66,8 @@ class Tables:
     """The part of a recursive query `name` that its steps are, and what joins them."""
     listing: str = "group_concat({})"
     """The aggregate that joins texts by commas."""
+    replaces: bool = True
+    """Whether an insert can take the place of a row, for less than deleting that first."""
 
     def join(self, table: str, alias: str, condition: str) -> str:
         """Return the join that looks up, for each row on the left, the rows that satisfy a condition on an index."""
@@ -153,8 +155,11 @@ def apply_lines(article: Article, table: str, dialect: Dialect) -> str:
 def keep(tables: Tables, nicknames: Sequence[int]) -> tuple[str, ...]:
     """Return the statements that update contents and tombstones of articles from `APPLIED`, and empty the log.
 
-    They delete and insert: on PostgreSQL that costs less than updating.
+    They delete and insert, or replace: on PostgreSQL that costs less than updating.
     """
+    removed = [(tables.contents, f"has_contents{' and c_stamp is null' if tables.replaces else ''}")]
+    if not tables.replaces:
+        removed.append((tables.tombstone, "has_tombstone and is_buried"))
     removals = (
         tables.removal.format(
             table=table,
@@ -162,12 +167,13 @@ def keep(tables: Tables, nicknames: Sequence[int]) -> tuple[str, ...]:
             rows=f"select rowguid from {APPLIED} where tablenick = {nickname} and {condition}",
         )
         for nickname in nicknames
-        for table, condition in ((tables.contents, "has_contents"), (tables.tombstone, "has_tombstone and is_buried"))
+        for table, condition in removed
     )
+    insertion = "insert or replace" if tables.replaces else "insert"
     return (
         *removals,
-        _insert(tables.contents, "c", CONTENTS_COLUMNS, "c_stamp is not null"),
-        _insert(tables.tombstone, "d", TOMBSTONE_COLUMNS, "is_buried"),
+        f"{insertion} {_applied(tables.contents, 'c', CONTENTS_COLUMNS, 'c_stamp is not null')}",
+        f"{insertion} {_applied(tables.tombstone, 'd', TOMBSTONE_COLUMNS, 'is_buried')}",
         f"delete from {tables.log}",
     )
 
@@ -262,9 +268,9 @@ def _tombstone() -> list[str]:
     ]
 
 
-def _insert(table: str, prefix: str, columns: Sequence[str], condition: str) -> str:
+def _applied(table: str, prefix: str, columns: Sequence[str], condition: str) -> str:
     values = ", ".join(f"{prefix}_{name}" for name in columns)
     return (
-        f"insert into {table} (tablenick, rowguid, {', '.join(columns)}) "
+        f"into {table} (tablenick, rowguid, {', '.join(columns)}) "
         f"select tablenick, rowguid, {values} from {APPLIED} where {condition} order by tablenick, rowguid"
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rowtide.merge.versions.comparison import Presence, RowVersion
 from rowtide.merge.versions.lineage import Change, Lineage, decode_columns
@@ -88,6 +88,16 @@ class Write(NamedTuple):
     priority: float | None = None
 
 
+def make_changes(rows: Iterable[Sequence[Any]]) -> list[RowChange]:
+    """Return changes of their fields' values; several times as fast as each by its class."""
+    return [tuple.__new__(RowChange, row) for row in rows]
+
+
+def make_writes(rows: Iterable[Sequence[Any]]) -> list[Write]:
+    """Return writes in the same way."""
+    return [tuple.__new__(Write, row) for row in rows]
+
+
 def number_alike(writes: Sequence[Write]) -> tuple[list[int], list[Write]]:
     """Number the writes so that those with the same metadata share a number; return also one write of each number.
 
@@ -97,7 +107,7 @@ def number_alike(writes: Sequence[Write]) -> tuple[list[int], list[Write]]:
     numbered: list[int] = []
     firsts: list[Write] = []
     for one in writes:
-        number = numbers.setdefault((one.row is None, *one[2:]), len(firsts))
+        number = numbers.setdefault((one[1] is None, one[2:]), len(firsts))
         if number == len(firsts):
             firsts.append(one)
         numbered.append(number)

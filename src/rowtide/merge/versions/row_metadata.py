@@ -17,7 +17,7 @@ from rowtide.merge.versions.apply import (
     select_known,
     select_rows,
 )
-from rowtide.merge.versions.changes import Known, Row, RowChange
+from rowtide.merge.versions.changes import Known, Row, RowChange, make_changes
 from rowtide.merge.versions.composition import Composer, Contents, Tombstone
 
 _ROWGUID = 0
@@ -77,18 +77,20 @@ class MetadataReader:
     parents: Mapping[int, Article] = field(default_factory=dict, kw_only=True)
     _changes: dict[tuple[Any, ...], RowChange | None] = field(default_factory=dict, init=False)
 
-    def select_window(self, metadata: str, *, is_live: bool) -> str:
-        """Return the query of rows selected by their metadata, by rowguid; `changes` reads its result.
+    def select_window(self, metadata: str, *, is_live: bool, order: Sequence[str] = ("rowguid",)) -> str:
+        """Return the query of rows selected by their metadata; `changes` reads its result.
 
         `metadata` is the text after `from`: contents, of which existing rows are read, or tombstones, of which absent
-        rows are read. Rows of the temporary table are read with either.
+        rows are read, in the order of some of its columns. Rows of the temporary table are read with either, by
+        rowguid.
         """
         row, presence = ("c", "is not null") if is_live else ("d", "is null")
         columns, beside = "*", ""
         if self.is_beside:
-            row, columns, beside = "k", "rowguid", applied_rows(self.article.nickname)
+            row, columns, beside, order = "k", "rowguid", applied_rows(self.article.nickname), ("rowguid",)
         query = f"select {columns} from {metadata}{beside}"
-        return self._select(Source(query, row, f"where t.rowguid {presence} order by {row}.rowguid"))
+        ordered = ", ".join(f"{row}.{name}" for name in order)
+        return self._select(Source(query, row, f"where t.rowguid {presence} order by {ordered}"))
 
     def select_asked(self) -> str:
         """Return the query of listed rows; `changes` reads its result."""
@@ -146,11 +148,9 @@ class MetadataReader:
             if composed is not None:
                 _, lineage, last, columns, live, tombstone, bases, _, weight = composed
                 values = None if live is None else self.reader.values(self.article, row[_VALUES.start : values_end])
-                parents = tuple(row[values_end:])
-                changes.append(
-                    RowChange(row[_ROWGUID], lineage, last, columns, values, tombstone, bases, parents, weight)
-                )
-        return changes
+                parents = row[values_end:]
+                changes.append((row[_ROWGUID], lineage, last, columns, values, tombstone, bases, parents, weight))
+        return make_changes(changes)
 
     def known(self, groups: Iterable[tuple[Any, ...]]) -> Mapping[str, Known]:
         """Return the query's rows as metadata; a row that this node never had is left out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -63,6 +63,7 @@ from rowtide.merge.nodes.postgres.triggers import AGENT_SETTING
 from rowtide.merge.nodes.postgres.writing import (
     Staged,
     StoredTable,
+    are_sendable,
     fill,
     holders_query,
     log_own,
@@ -133,6 +134,8 @@ class PostgresNode:
         self._stored: dict[int, StoredTable] = {}
         self._prepared: set[int] = set()
         """The articles that have staging tables in this session."""
+        self._parts = 0
+        """How many transactions are open as parts of another."""
         self._stamp: int | None = None
         """The number of the current transaction, once it has been asked for."""
         self.tables = PostgresTables(Committing(engine), self.connection, self._session)
@@ -151,6 +154,9 @@ class PostgresNode:
 
     def failing(self) -> AbstractContextManager[None]:
         return translated()
+
+    def working(self, step: Callable[[], bool]) -> AbstractContextManager[None]:
+        return self._session.working(step)
 
     def read_together(
         self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
@@ -214,7 +220,7 @@ class PostgresNode:
         with self._failing("the transaction"):
             if self._session.is_in_transaction:
                 # A part of it.
-                with self._session.transaction():
+                with self._session.transaction(), self._as_part():
                     self._session.execute(sql.SQL(_BEGIN[1]))
                     yield
                 return
@@ -222,15 +228,23 @@ class PostgresNode:
             try:
                 self._session.begin(*_BEGIN, *(() if is_durable else (_NOT_DURABLE,)))
                 yield
-                failpoint("postgres_merge_commit.before")
-                # What is checked at the end is checked here, where it can still be said of a row.
-                self._session.commit_open("set constraints all immediate")
+                if self._session.is_open:
+                    failpoint("postgres_merge_commit.before")
+                    self._session.commit_open()
             except BaseException:
                 # What was made in it is gone.
                 self._prepared.clear()
                 self._session.roll_back()
                 raise
         failpoint("postgres_merge_commit.after")
+
+    @contextmanager
+    def _as_part(self) -> Iterator[None]:
+        self._parts += 1
+        try:
+            yield
+        finally:
+            self._parts -= 1
 
     @contextmanager
     def rehearsing(self, statements: list[str]) -> Iterator[None]:
@@ -391,41 +405,37 @@ class PostgresNode:
     def _ask_known(
         self, asked: Sequence[tuple[Article, Sequence[str]]], others: Sequence[tuple[Article, Sequence[str]]]
     ) -> tuple[bool, list[Mapping[str, Known]], list[Mapping[str, Row]]]:
-        """Return whether the log has entries, the metadata of rows, and other rows, with all that writing will need."""
-        reader = PostgresReader(self._generations)
+        """Return whether the log has entries of these rows, the metadata of rows, and other rows, with all that writing
+        will need.
+        """
         unread = [article for article, _ in asked if article.nickname not in self._stored]
-        names = MetadataReader(asked[0][0], Composer(asked[0][0], 0, b""), reader)
+        unused = Composer(asked[0][0], 0, b"")
         answers = self._session.read(
-            (f"select 1 from {LOG} limit 1", None),
             ("select pg_current_xact_id()", None),
             (f"select nickname from {REPLINFO}", None),
             (f"select nickname, purged_lineage from {ARTICLES}", None),
             (newer_generations(self._generations), None),
             *(request for article in unread for request in table_requests(article)),
-            *(
-                (
-                    rows.of_rowguids(MetadataReader(article, names.composer, reader).select_known()),
-                    [uuid_array(rowguids)],
-                )
-                for article, rowguids in asked
-            ),
+            *(rows.known_request(article, unused, self._generations, rowguids) for article, rowguids in asked),
             *(rows.rows_request(article, rowguids) for article, rowguids in others),
             texts=True,
         )
-        logged, ((stamp,),), ((own,),), lineages, closed, *rest = answers
+        ((stamp,),), ((own,),), lineages, closed, *rest = answers
         self._stamp, self._own = int(stamp), int(own)
         take_generations(self._generations, self._own, closed)
         for article, columns, sequences, referrers in zip(unread, rest[::3], rest[1::3], rest[2::3], strict=False):
             self._stored[article.nickname] = read_table(article, columns, sequences, referrers, self._merged)
         purged = {int(nickname): bytes.fromhex(lineage[2:]) for nickname, lineage in lineages}
-        found = []
+        found, is_logged = [], False
         answers = rest[3 * len(unread) :]
-        self._look_up(metadata for groups in answers[: len(asked)] for _, *metadata in groups)
+        self._look_up(metadata for groups in answers[: len(asked)] for _, _, *metadata in groups)
         for (article, _), groups in zip(asked, answers, strict=False):
             composer = Composer(article, self._own, purged[article.nickname])
-            found.append(MetadataReader(article, composer, reader).known(groups))
+            is_logged |= groups[0][0] == "t"
+            known = (group[1:] for group in groups if group[1] is not None)
+            found.append(MetadataReader(article, composer, PostgresReader(self._generations)).known(known))
         read = [rows.rows_of(article, each) for (article, _), each in zip(others, answers[len(asked) :], strict=True)]
-        return bool(logged), found, read
+        return is_logged, found, read
 
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
         return rows.read_rows(self._session, article, rowguids)
@@ -495,6 +505,7 @@ class PostgresNode:
         *,
         bounds: Mapping[int, RowFilter] = MappingProxyType({}),
         late: Collection[str] | None = None,
+        commits: bool = False,
     ) -> list[Mapping[str, Refusal]]:
         unsendable = [self._find_unsendable(article, writes) for article, writes in parts]
         left = [
@@ -502,7 +513,8 @@ class PostgresNode:
             for (article, writes), without in zip(parts, unsendable, strict=True)
         ]
         filled = [(article, writes) for article, writes in left if writes]
-        refused = dict(self._write_each(filled, bounds, late)) if filled else {}
+        ends = commits and not self._parts
+        refused = dict(self._write_each(filled, bounds, late, commits=ends)) if filled else {}
         return [
             without | refused.get(article.nickname, {}) for (article, _), without in zip(parts, unsendable, strict=True)
         ]
@@ -510,7 +522,7 @@ class PostgresNode:
     def _find_unsendable(self, article: Article, writes: Sequence[Write]) -> dict[str, Refusal]:
         """Return the rows that have texts which no server takes."""
         found: dict[str, Refusal] = {}
-        for one in writes:
+        for one in () if are_sendable(article, writes) else writes:
             try:
                 require_sendable(one)
             except ValueError as error:
@@ -524,16 +536,20 @@ class PostgresNode:
         parts: Sequence[tuple[Article, Sequence[Write]]],
         bounds: Mapping[int, RowFilter],
         late: Collection[str] | None,
+        *,
+        commits: bool,
     ) -> Iterator[tuple[int, dict[str, Refusal]]]:
         """Yield the rows of each article that are refused."""
         with self._refusing(parts[0][0].name):
             try:
-                staged, (listed, *holders) = self._write_staged(parts, bounds, late, is_tolerant=bool(late))
+                staged, (listed, *holders) = self._write_staged(
+                    parts, bounds, late, is_tolerant=bool(late), commits=commits
+                )
             except (psycopg.DataError, psycopg.IntegrityError):
                 # While it was staged: a type does not take a value.
                 self._prepared.clear()
                 self._session.put("rollback to savepoint rowtide_stage")
-                staged, (listed, *holders) = self._write_staged(parts, bounds, late, is_tolerant=True)
+                staged, (listed, *holders) = self._write_staged(parts, bounds, late, is_tolerant=True, commits=commits)
         holding = {int(place): rowguid for rows in holders for place, rowguid in rows}
         said = {int(place): (state, message) for place, state, message in listed}
         for part in staged:
@@ -553,6 +569,7 @@ class PostgresNode:
         late: Collection[str] | None,
         *,
         is_tolerant: bool,
+        commits: bool,
     ) -> tuple[list[Staged], list[list[tuple[Any, ...]]]]:
         """Return what is refused, and for each part the rows that have the primary keys of refused ones."""
         self._session.put("savepoint rowtide_stage")
@@ -561,7 +578,10 @@ class PostgresNode:
         write_each(self._session, staged, late)
         listed = f"select * from {REFUSED}{f' union all select * from {INVALID}' if is_tolerant else ''}"
         holders = ((holders_query(article), None) for article, _ in parts)
-        return staged, self._session.read((listed, None), *holders, texts=True)
+        if commits:
+            failpoint("postgres_merge_commit.before")
+        read = self._session.read_last if commits else self._session.read
+        return staged, read((listed, None), *holders, texts=True)
 
     def _stage(
         self,

@@ -10,15 +10,21 @@ import psycopg
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.postgres.row_metadata import ROWGUIDS, escaped, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.generations import Generations
+from rowtide.merge.nodes.postgres.row_metadata import ROWGUIDS, PostgresReader, escaped, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.sequences import (
     advance_sequences,
     find_sequences,
     highest_in_table,
     next_values,
 )
+from rowtide.merge.nodes.postgres.system_tables import LOG
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
 from rowtide.merge.versions.changes import Row
+from rowtide.merge.versions.composition import Composer
+from rowtide.merge.versions.row_metadata import MetadataReader
+
+_ASKED = "rowtide_asked"
 
 
 def rows_request(article: Article, rowguids: Sequence[str]) -> tuple[str, Sequence[object]]:
@@ -84,6 +90,22 @@ def find_key_holder(session: BatchingConnection, article: Article, row: Row) -> 
 def of_rowguids(sql_text: str) -> str:
     """Return a query whose one parameter is an array of rowguids."""
     return ROWGUIDS.join(map(escaped, sql_text.split(ROWGUIDS)))
+
+
+def known_request(
+    article: Article, composer: Composer, generations: Generations, rowguids: Sequence[str]
+) -> tuple[str, Sequence[object]]:
+    """Return the query of the metadata of rows, for `MetadataReader.known`.
+
+    Before each group it has whether the log has lines of any of the rows; there is at least one row, if only for that.
+    """
+    reader = PostgresReader(generations, asked=f"select rowguid from {_ASKED}")
+    known = escaped(MetadataReader(article, composer, reader).select_known())
+    return (
+        f"with {_ASKED} as materialized (select {ROWGUIDS} as rowguid) "
+        f"select exists (select from {LOG} where rowguid in (select rowguid from {_ASKED})), known.* "
+        f"from (select) one left join ({known}) known on true"
+    ), [uuid_array(rowguids)]
 
 
 def _read(session: BatchingConnection, query: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:

@@ -197,6 +197,7 @@ class PostgresSending:
     own: int
     generations: Generations
     look_up: Callable[[Iterable[Sequence[str | None]]], None]
+    blocks_writers: bool = field(default=False, init=False)
     purged: dict[int, bytes] = field(default_factory=dict)
     _cursors: dict[tuple[str, int], Cursor] = field(default_factory=dict)
 

@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Self
@@ -141,6 +141,9 @@ class SqliteNode:
                 raise
             raise self._file_failure(error.orig) from error
 
+    def working(self, step: Callable[[], bool]) -> AbstractContextManager[None]:  # noqa: ARG002 - no server
+        return nullcontext()
+
     @contextmanager
     def transaction(self, *, is_durable: bool = True) -> Iterator[None]:
         if self._session.in_transaction:
@@ -211,11 +214,12 @@ class SqliteNode:
     @contextmanager
     def sending(self, request: Request) -> Iterator[EnumeratedSending]:
         with self.enumerating() as enumeration:
-            yield EnumeratedSending(enumeration.naming_parents(request.parents), request)
+            blocks_writers = enumeration.session is self._session
+            yield EnumeratedSending(enumeration.naming_parents(request.parents), request, blocks_writers)
 
     def apply_log(self) -> None:
         if is_logged(self._session):
-            with self.transaction():
+            with self.transaction(is_durable=False):
                 self._apply()
 
     def _apply(self) -> None:
@@ -297,6 +301,7 @@ class SqliteNode:
         *,
         bounds: Mapping[int, RowFilter] = MappingProxyType({}),
         late: Collection[str] | None = None,
+        commits: bool = False,  # noqa: ARG002 - there are no round trips
     ) -> list[Mapping[str, Refusal]]:
         early = [
             (article, [one for one in writes if late is None or one.rowguid not in late]) for article, writes in parts
@@ -447,6 +452,8 @@ class SqliteNode:
                 self._apply()
                 yield session, close_generation(self.connection, session, own)
             return
+        # What is committed the reader need not apply once more.
+        self.apply_log()
         with ExitStack() as stack:
             with self.transaction():
                 self._apply()
