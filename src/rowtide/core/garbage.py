@@ -1,7 +1,7 @@
-"""Python's collector of cyclic garbage, between batches of work instead of within them.
+"""Python's collector of cyclic garbage, kept from looking at the rows that are worked on.
 
 It runs whenever some hundred objects more are in use than before, and now and then looks at all objects of the process.
-Work that holds thousands of rows for some milliseconds calls for that all the time, and has no cycles to be found.
+Work on thousands of rows at a time calls for that all the time, and leaves no cycles to be found.
 """
 
 from __future__ import annotations
@@ -11,44 +11,46 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
+OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
-class _Pauses:
-    """How many pauses there are, and whether the collector was on before the first."""
+
+class _Users:
+    """How many want it so, and what the thresholds were before the first."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._count = 0
-        self.is_ours = False
+        self._before = gc.get_threshold()
 
     def begin(self) -> None:
         with self._lock:
-            if self._count == 0 and gc.isenabled():
-                gc.disable()
-                self.is_ours = True
+            if self._count == 0:
+                self._before = gc.get_threshold()
+                collect_rarely()
             self._count += 1
 
     def end(self) -> None:
         with self._lock:
             self._count -= 1
-            if self._count == 0 and self.is_ours:
-                gc.enable()
-                self.is_ours = False
+            if self._count == 0:
+                gc.set_threshold(*self._before)
 
 
-_PAUSES = _Pauses()
+_USERS = _Users()
+
+
+def collect_rarely() -> None:
+    """Let the collector run when thousands of objects more are in use, in all threads; one that is off stays so."""
+    first, *others = gc.get_threshold()
+    if 0 < first < OBJECTS_BETWEEN_COLLECTIONS:
+        gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *others)
 
 
 @contextmanager
-def collecting_between_batches() -> Iterator[None]:
-    """Within, garbage is collected by `collect` alone, in all threads; nothing changes where the collector is off."""
-    _PAUSES.begin()
+def collecting_rarely() -> Iterator[None]:
+    """Do so within."""
+    _USERS.begin()
     try:
         yield
     finally:
-        _PAUSES.end()
-
-
-def collect() -> None:
-    """Collect what garbage came up since the last time, within `collecting_between_batches`."""
-    if _PAUSES.is_ours:
-        gc.collect(1)
+        _USERS.end()

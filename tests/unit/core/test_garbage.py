@@ -1,56 +1,43 @@
-"""Garbage is collected between batches while anybody works on batches, and as before then."""
+"""The collector runs rarely while anybody works on many rows, and as before then."""
 
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from rowtide.core.garbage import collect, collecting_between_batches
+from rowtide.core.garbage import OBJECTS_BETWEEN_COLLECTIONS, collecting_rarely
 
-
-class Circle:
-    """Refers to itself."""
-
-    def __init__(self) -> None:
-        self.itself = self
+USUAL = (700, 10, 10)
 
 
 @pytest.fixture(autouse=True)
-def _enabled() -> Iterator[None]:
-    gc.enable()
+def _usual() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(*USUAL)
     yield
-    gc.enable()
+    gc.set_threshold(*before)
 
 
-def test_the_collector_is_off_until_the_last_has_left() -> None:
-    with collecting_between_batches():
-        with collecting_between_batches():
-            assert not gc.isenabled()
-        assert not gc.isenabled()
-    assert gc.isenabled()
+def test_it_runs_rarely_until_the_last_has_left() -> None:
+    rarely = (OBJECTS_BETWEEN_COLLECTIONS, *USUAL[1:])
+    with collecting_rarely():
+        with collecting_rarely():
+            assert gc.get_threshold() == rarely
+        assert gc.get_threshold() == rarely
+    assert gc.get_threshold() == USUAL
 
 
-def test_it_is_on_again_behind_an_error() -> None:
-    with pytest.raises(KeyError), collecting_between_batches():
+def test_it_runs_as_before_behind_an_error() -> None:
+    with pytest.raises(KeyError), collecting_rarely():
         raise KeyError
-    assert gc.isenabled()
+    assert gc.get_threshold() == USUAL
 
 
-def test_circles_are_found_between_batches() -> None:
-    with collecting_between_batches():
-        seen = weakref.ref(Circle())
-        assert seen() is not None
-        collect()
-        assert seen() is None
-
-
-def test_who_has_switched_it_off_finds_it_off() -> None:
-    gc.disable()
-    with collecting_between_batches():
-        seen = weakref.ref(Circle())
-        collect()
-        assert seen() is not None
-    assert not gc.isenabled()
+@pytest.mark.parametrize("first", [0, 10 * OBJECTS_BETWEEN_COLLECTIONS])
+def test_who_wants_it_off_or_more_rarely_has_it_so(first: int) -> None:
+    gc.set_threshold(first)
+    with collecting_rarely():
+        assert gc.get_threshold()[0] == first
+    assert gc.get_threshold()[0] == first

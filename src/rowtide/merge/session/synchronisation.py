@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from rowtide.core.garbage import collecting_between_batches
+from rowtide.core.garbage import collecting_rarely
 from rowtide.merge.articles import Article, ExchangeType, Subscription, Waiting
 from rowtide.merge.conflicts.records import record, settle_failures
 from rowtide.merge.errors.subscribing import UploadNotComparable
@@ -75,7 +75,7 @@ def synchronise(
     pairing, state = _begin(hub, subscriber, pairing, since)
     summary = Summary(pairing.at_hub.subscriber, unsent=unsent)
     history_of = recorded(hub, pairing.at_hub.subid, summary, began, clock)
-    with history_of as history, collecting_between_batches():
+    with history_of as history, collecting_rarely():
         uploaded = Uploaded(pairing.at_subscriber.sent, has_refused=bool(state.again))
         if exchange.uploads:
             uploaded = _upload(hub, subscriber, pairing, state, summary.upload, on_progress)
@@ -112,7 +112,7 @@ def upload(
     pairing, state = _begin(hub, subscriber, pairing, min(pairing.at_hub.sent, pairing.at_subscriber.received))
     summary = Summary(subscriber_name)
     history_of = recorded(hub, pairing.at_hub.subid, summary, began, clock)
-    with history_of as history, collecting_between_batches():
+    with history_of as history, collecting_rarely():
         _upload(hub, subscriber, pairing, state, summary.upload, on_progress)
         with hub.transaction():
             history.put()
