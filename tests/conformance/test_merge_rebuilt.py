@@ -80,6 +80,33 @@ def test_work_in_a_rebuilt_table_is_uploaded(merged: Merge, definition: str) -> 
     assert merged.conflicts() == []
 
 
+SCHEMA_CHANGES = {
+    "added": "alter table item add column price integer default 7",
+    "dropped": "alter table item drop column qty",
+    "renamed": "alter table item rename column qty to amount",
+}
+
+
+@pytest.mark.parametrize("change", SCHEMA_CHANGES)
+def test_work_after_a_schema_change_is_uploaded(merged: Merge, change: str) -> None:
+    """What was exchanged before the change is known by the columns that the rows have now."""
+    device = begin(merged)
+    device.execute("delete from item where id = 4")
+    merged.settle(1)
+    merged.hub.execute(SCHEMA_CHANGES[change])
+    merged.settle(1)
+    changed = {"added": "qty integer, price integer", "dropped": "", "renamed": "amount integer"}[change]
+    rebuild(device, ", ".join(filter(None, ["id integer primary key, name varchar(20)", changed, "rowguid {guid}"])))
+    device.execute("update item set name = 'own' where id = 1", "delete from item where id = 3")
+    merged.hub.execute("update item set name = 'hub' where id = 2")
+    (found,) = recover(merged, absent_is_delete=True)
+
+    assert (found.changed, found.inserted, found.missing, found.conflicts) == (1, 0, 1, 0)
+    merged.settle()
+    merged.require_equal("item", columns="id, name")
+    assert merged.hub.rows("item", "id, name") == [(1, "own"), (2, "hub")]
+
+
 @pytest.mark.exhaustive
 def test_both_sides_changes_of_a_row_are_a_conflict(merged: Merge) -> None:
     device = begin(merged)

@@ -28,6 +28,17 @@ from rowtide.merge.publishing.publications import drop_from
 from rowtide.merge.publishing.schema_changes import list_by_hand
 from rowtide.merge.publishing.snapshots import Snapshot, fill_articles, hold
 from rowtide.merge.publishing.vertical_partitions import restrict
+from rowtide.merge.row_hashes import (
+    BATCH_ROWS,
+    GONE,
+    HashBatch,
+    Hashes,
+    drop_hashes,
+    hash_rows,
+    key_of,
+    read_hashes,
+    rowguid_of,
+)
 from rowtide.merge.session.pairing import Pairing
 
 _CONSTANT = re.compile(
@@ -85,6 +96,10 @@ class _Following:
         published, _ = restrict(after, described)
         change = TableChange(before, after, published.kind, published.statement, by_hand)
         subscriber.tables.lock(before)
+        # What is left to the user is not there yet.
+        is_hashed_again = _is_hashed_otherwise(before, after) and not by_hand
+        known = read_hashes(subscriber.connection, before) if is_hashed_again else {}
+        unchanged = self._find_unchanged(before, known)
         subscriber.redefine(before, after)
         alteration: TableAlteration | None = None
         filled: set[str] = set()
@@ -103,11 +118,37 @@ class _Following:
                     now = after if other.pubid == publication.pubid else after.as_table_of(article, before)
                     set_definition(subscriber.connection, other.pubid, now)
         subscriber.tables.track(after)
+        if known and not (alteration is not None and alteration.adopted):
+            # Columns that the subscriber had already hold values of its own.
+            self._hash_again(after, known, unchanged)
         if alteration is not None:
             if alteration.adopted and after.is_tracked:
                 subscriber.log_own(after, sorted(alteration.adopted), filled)
             for omission in alteration.omissions:
                 self.on_omission(omission)
+
+    def _find_unchanged(self, article: Article, known: Hashes) -> set[str]:
+        """Return the rows that are as they were exchanged last."""
+        found: set[str] = set()
+        for batch in self.subscriber.rebuilt.rows(article) if known else ():
+            hashed = hash_rows(article, [row for _, row in batch])
+            found.update(
+                rowguid
+                for (rowguid, _), value in zip(batch, hashed, strict=True)
+                if known.get(key_of(rowguid)) == value
+            )
+        return found
+
+    def _hash_again(self, article: Article, known: Hashes, unchanged: set[str]) -> None:
+        """Replace the hashes of rows by those of the columns that they have now."""
+        connection, batch = self.subscriber.connection, HashBatch(article)
+        drop_hashes(connection, article.nickname)
+        batch.add([(rowguid_of(key), None) for key, value in known.items() if value == GONE])
+        for rows in self.subscriber.rebuilt.rows(article):
+            batch.add([(rowguid, row) for rowguid, row in rows if rowguid in unchanged])
+            if len(batch) >= BATCH_ROWS:
+                batch.put(connection)
+        batch.put(connection)
 
     def _values(
         self, enumeration: Enumeration, change: TableChange, alteration: TableAlteration
@@ -165,6 +206,10 @@ def follow(
 
 def _is_filtered_alike(article: Article, known: Mapping[int, Article]) -> bool:
     return article.is_filtered_as(known[article.nickname])
+
+
+def _is_hashed_otherwise(before: Article, after: Article) -> bool:
+    return [column.name for column in before.columns] != [column.name for column in after.columns]
 
 
 def _differing(change: TableChange, alteration: TableAlteration) -> str | None:
