@@ -198,7 +198,7 @@ def add_article(
 def add_schema(
     db: Db,
     publication: Publication,
-    schema: Annotated[str, typer.Argument(help="its name, as in the catalogue")],
+    schema: Annotated[str, typer.Argument(metavar="SCHEMA", help="its name, as in the catalogue")],
     excluding: Annotated[
         list[str] | None, typer.Option("--except", help="Not these: names, or patterns of them. May be repeated.")
     ] = None,

@@ -239,16 +239,16 @@ def _apply_to_incomplete(incomplete: tuple[Incomplete, ...], events: tuple[Event
     for event in events:
         match event:
             case Enabled():
-                # Once more: what had its table copied it for that.
-                listed = [one for one in listed if one.member_id != event.member.member_id]
+                # Announced again, which tells the columns.
+                listed = [one for one in listed if not (one.is_unclear and one.member_id == event.member.member_id)]
             case Disabled():
                 listed = [one for one in listed if one.member_id != event.member_id]
-            case LeftOut(lsn, member_id, reason):
+            case LeftOut(lsn, member_id, reason, is_unclear):
                 # In log order: those of the same transaction are the last ones.
                 same = takewhile(partial(le, lsn), (one.lsn for one in reversed(listed)))
                 members = (one.member_id for one, _ in zip(reversed(listed), same, strict=False))
                 if member_id not in members:
-                    listed.append(Incomplete(member_id, lsn, reason))
+                    listed.append(Incomplete(member_id, lsn, reason, is_unclear))
     return tuple(listed)
 
 

@@ -53,11 +53,14 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """A member lacks changes of the transaction at `lsn`: one of them could not be carried."""
+    """A member lacks changes of the transaction at `lsn`: one of them could not be carried, or, with `is_unclear`, was
+    not known to be of which columns.
+    """
 
     member_id: str
     lsn: CommitLsn
     reason: str
+    is_unclear: bool = False
 
 
 @dataclass(frozen=True, slots=True)

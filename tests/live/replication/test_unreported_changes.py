@@ -146,6 +146,24 @@ def test_partitions_follow_what_is_not_reported(replicated: ReplicatedDatabase) 
 
 
 @pytest.mark.exhaustive
+def test_a_captured_table_is_followed_for_both(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.cdc.enable_table("orders")
+    forget_triggers(replicated.publisher)
+    replicated.publisher.execute(
+        ROWS,
+        "alter table orders rename column customer to buyer",
+        "alter table orders add column note text default 'n', drop column total",
+        "insert into orders values (3, 'c')",
+    )
+    assert deliver(replicated) == []
+
+    replicated.require_equal("orders")
+    columns = {member.feature: member.columns for member in replicated.publisher.manifest().state.members}
+    assert columns == {"cdc": ("id", "buyer"), "replication": ("id", "buyer", "note")}
+
+
+@pytest.mark.exhaustive
 def test_constraints_on_nulls_are_of_no_concern(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     forget_triggers(replicated.publisher)

@@ -476,6 +476,15 @@ def test_what_a_member_lacks_is_known_until_it_ends() -> None:
     assert ended.incomplete == ()
 
 
+def test_what_is_unclear_ends_with_the_next_announcement() -> None:
+    left_out = [LeftOut(CommitLsn(400), "m1", "large"), LeftOut(CommitLsn(410), "m1", "which?", is_unclear=True)]
+    state = replay(range_to(filled(), 450, events=left_out), state=filled())
+    assert [one.reason for one in state.incomplete if one.member_id == "m1"] == ["large", "which?"]
+    known = next(member for member in state.members if member.member_id == "m1")
+    state = replay(range_to(state, 500, events=[Enabled(CommitLsn(460), known)]), state=state)
+    assert [one.reason for one in state.incomplete if one.member_id == "m1"] == ["large"]
+
+
 def test_left_out_transactions_last_until_reader_or_member_ends() -> None:
     state = replay(ReaderAdvanced("cdc", Position(100)), ReaderAdvanced("s1", Position(100)), state=filled())
     large = TransactionLeftOut("cdc", "m1", CommitLsn(300), "large")
