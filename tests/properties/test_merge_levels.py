@@ -16,7 +16,6 @@ SOAK = [pytest.mark.soak, pytest.mark.timeout(7200)]
 PLACES = {"server hubs": (0, 1), "server devices": (2, 3)}
 """Which of hub, regional hub, file that comes prepared, and device are databases of a server."""
 
-KEPT_BY_A_KEY = "on a server, a row of another node keeps a key that is to go to another row: decision 74"
 NUMBERED = pytest.mark.parametrize("numbered", [False, True], ids=["keys stay", "numbered anew"])
 
 
@@ -32,15 +31,8 @@ def test_levels_of_files_have_what_the_model_says(examples: int, steps: int, *, 
 @pytest.mark.exhaustive
 @pytest.mark.live
 @pytest.mark.parametrize("examples", [3, pytest.param(60, marks=SOAK)])
-@pytest.mark.parametrize(
-    ("servers_are", "numbered"),
-    [
-        ("server hubs", False),
-        ("server hubs", True),
-        ("server devices", False),
-        pytest.param("server devices", True, marks=pytest.mark.xfail(reason=KEPT_BY_A_KEY, strict=False)),
-    ],
-)
+@pytest.mark.parametrize("servers_are", PLACES)
+@NUMBERED
 def test_levels_of_both_kinds_have_it(
     examples: int, servers_are: str, server: EmbeddedServer, *, numbered: bool
 ) -> None:
