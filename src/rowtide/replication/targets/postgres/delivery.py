@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import psycopg
 
@@ -22,6 +23,8 @@ from rowtide.replication.schema_changes import CustomSql, Followed, SchemaChange
 from rowtide.replication.targets.postgres import alterations, origins
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
+from rowtide.replication.targets.postgres.connecting import connect_agent
+from rowtide.replication.targets.postgres.deadlocks import DeadlockWatch
 from rowtide.replication.targets.postgres.joining import MOVED, take_in
 from rowtide.replication.targets.postgres.modes import Mode, RowByRow, SetBased, Skipping
 from rowtide.replication.targets.postgres.pipeline import Refused
@@ -59,7 +62,8 @@ class PostgresDelivery:
         require_nothing_unsent(connection, subscription.subscriber, articles, subscription.constraints)
         self._cascades = tables.cascades
         self._cascaded: frozenset[str] = frozenset()
-        self._sender = Sender(connection, subscription.subscriber, has_origin=has_origin)
+        watch = DeadlockWatch(connection, partial(connect_agent, subscription, "distribution"))
+        self._sender = Sender(connection, subscription.subscriber, has_origin=has_origin, watch=watch)
         self._mode: Mode = RowByRow(self._sender)
 
     @property

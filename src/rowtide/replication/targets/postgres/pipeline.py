@@ -15,9 +15,13 @@ from psycopg.pq import abc
 
 from rowtide.databases.postgres.copying import await_socket, begin_copy_in, end_copy_in, put_copy_data
 from rowtide.databases.postgres.errors import ConnectionFailed
+from rowtide.replication.targets.postgres.deadlocks import DeadlockWatch
 
 _SENT_BETWEEN_LOOKS = 256
 """Number of statements sent before results are read, so that neither side's buffer fills up."""
+_SILENCE_MS = 300
+"""After so long without an answer a deadlock is looked for; the programs' own servers do after a second."""
+_CANCELLED, _DEADLOCK = "57014", "40P01"
 _ENDED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 
@@ -33,8 +37,10 @@ class Refused:
 class Pipeline:
     """A connection in pipeline mode. Raises `ConnectionFailed` if the connection breaks."""
 
-    def __init__(self, connection: psycopg.Connection) -> None:
+    def __init__(self, connection: psycopg.Connection, watch: DeadlockWatch | None = None) -> None:
+        """`watch` is asked to look while answers are long in coming, and closed with the connection."""
         self._connection = connection
+        self._watch = watch
         self._libpq: abc.PGconn = connection.pgconn
         self._libpq.nonblocking = 1
         self._libpq.enter_pipeline_mode()
@@ -96,11 +102,13 @@ class Pipeline:
                     put_copy_data(self._libpq, piece)
                 refused = end_copy_in(self._libpq)
             self._libpq.enter_pipeline_mode()
-        return None if refused is None else _refused(0, refused)
+        return None if refused is None else self._explain(0, refused)
 
     def close(self) -> None:
         """Close the connection; uncommitted work is rolled back."""
         self._connection.close()
+        if self._watch is not None:
+            self._watch.close()
 
     def _note_sent(self) -> None:
         self._sent += 1
@@ -117,8 +125,15 @@ class Pipeline:
         self._look(is_sending=self._flush())
 
     def _look(self, *, is_sending: bool) -> None:
+        """Wait for what arrives, or with `is_sending` until more can be sent."""
+        while not self._await_socket(is_sending=is_sending):
+            if self._watch is not None:
+                self._watch.look()
+
+    def _await_socket(self, *, is_sending: bool) -> bool:
+        patience_ms = None if self._watch is None else _SILENCE_MS
         with _connected():
-            await_socket(self._libpq, is_sending=is_sending)
+            return await_socket(self._libpq, is_sending=is_sending, patience_ms=patience_ms)
 
     def _flush(self) -> bool:
         with _connected():
@@ -137,9 +152,15 @@ class Pipeline:
             if status == pq.ExecStatus.PIPELINE_SYNC:
                 return True
             if status not in _ENDED and status != pq.ExecStatus.PIPELINE_ABORTED and self._refused is None:
-                self._refused = _refused(self._answered, result)
+                self._refused = self._explain(self._answered, result)
             self._answered += 1
         return False
+
+    def _explain(self, place: int, result: abc.PGresult) -> Refused:
+        refused = _refused(place, result)
+        if refused.sqlstate == _CANCELLED and self._watch is not None and self._watch.has_ended_one:
+            return Refused(place, _DEADLOCK, "a program waits for this agent, and the agent for the program")
+        return refused
 
     def _take_synchronisation(self) -> bool:
         if self._libpq.is_busy():

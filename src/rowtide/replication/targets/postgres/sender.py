@@ -25,6 +25,7 @@ from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures, wide_rows
 from rowtide.replication.targets.postgres.calls.array_literals import array_literal
 from rowtide.replication.targets.postgres.calls.statements import statement
+from rowtide.replication.targets.postgres.deadlocks import DeadlockWatch
 from rowtide.replication.targets.postgres.pipeline import Pipeline, Refused
 from rowtide.replication.targets.postgres.streams.prepared import PreparedName
 
@@ -48,12 +49,19 @@ _MAX_ARRAY_BYTES = 1 << 20
 class Sender:
     """Sends the calls of consecutive batches over a connection, which it closes."""
 
-    def __init__(self, connection: psycopg.Connection, subscriber: str, *, has_origin: bool = False) -> None:
-        """`has_origin`: the session has a replication origin."""
+    def __init__(
+        self,
+        connection: psycopg.Connection,
+        subscriber: str,
+        *,
+        has_origin: bool = False,
+        watch: DeadlockWatch | None = None,
+    ) -> None:
+        """`has_origin`: the session has a replication origin. `watch` looks for deadlocks while calls run."""
         self._subscriber = subscriber
         self._has_origin = has_origin
         self._codec = find_codec(connection)
-        self._pipeline = Pipeline(connection)
+        self._pipeline = Pipeline(connection, watch)
         self._calls: dict[tuple[str, Operation], bytes] = {}
         self._array_calls: dict[tuple[str, Operation], bytes] = {}
         self._wide: set[tuple[str, Operation]] = set()

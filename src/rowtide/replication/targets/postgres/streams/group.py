@@ -5,7 +5,7 @@ They are opened together, in threads of their own, while the first batch for the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 
@@ -18,6 +18,7 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.delivery import BatchUndone, Progress
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent
+from rowtide.replication.targets.postgres.deadlocks import is_deadlocked
 from rowtide.replication.targets.postgres.delivery import set_origin
 from rowtide.replication.targets.postgres.modes import Mode
 from rowtide.replication.targets.postgres.sender import Sender
@@ -123,23 +124,17 @@ class StreamGroup:
     def _are_prepared(self, streams: Mapping[int, Stream]) -> bool:
         """Wait for all streams; end them if one has failed, or waits for another, which would wait for it here."""
         pending = set(self._running.values())
+        own = [stream.process_id for stream in streams.values()]
         is_failed = False
         while pending:
             done, pending = wait(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
             is_failed = is_failed or any(future.exception() for future in done)
-            if pending and (is_failed or self._find_waiting(streams.values())):
+            if pending and (is_failed or is_deadlocked(self._watching.result(), own, or_prepared=True)):
                 is_failed = True
                 for number, stream in streams.items():
                     if self._running[number] in pending:
                         stream.stop()
         return not is_failed
-
-    def _find_waiting(self, streams: Iterable[Stream]) -> bool:
-        """Return whether a stream waits for another, or for a prepared transaction, which has no process (0)."""
-        own = [stream.process_id for stream in streams]
-        with translated():
-            row = self._watching.result().execute(_WAITING, {"own": own, "blocking": [0, *own]}).fetchone()
-        return row is not None
 
 
 def _close(opening: Future[Stream] | Future[psycopg.Connection], _done: object) -> None:
@@ -162,12 +157,4 @@ def _open_stream(subscription: Subscription, number: int, make_mode: MakeMode) -
 _LOOK_FOR_DEADLOCKS = f"""
 select case when has_parameter_privilege('deadlock_timeout', 'set')
     then set_config('deadlock_timeout', '{_SHORT_DEADLOCK_MS}ms', false) end
-"""
-
-# Two that add pages to one table wait for each other for a moment, and not for a commit.
-_WAITING = """
-select from unnest(%(own)s::int[]) process
-where pg_blocking_pids(process) && %(blocking)s::int[] and not exists (
-    select from pg_locks l where l.pid = process and not l.granted and l.locktype = 'extend')
-limit 1
 """
