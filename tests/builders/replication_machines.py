@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+import signal
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Protocol
 
 import psycopg
 
-from builders.captured_databases import LoggedDatabase
+from builders.capture_processes import DELIVERY, CaptureProcess
+from builders.captured_databases import DEADLINE_S, LoggedDatabase
 from builders.command_lines import rowtide_process
 from builders.failpoints import (
     DELIVERY_FAILPOINTS,
@@ -23,47 +27,119 @@ from builders.failpoints import (
     STREAM_FAILPOINTS,
 )
 from builders.killed_programs import KILLED
+from builders.published_tables import (
+    TYPES,
+    PublishedTable,
+    Rows,
+    SchemaChanges,
+    Session,
+    change_rows,
+    random_condition,
+    small_table,
+)
 from builders.replicated_databases import PUBLICATION, join_level, list_subscriptions, open_only_agent
+from builders.server_kills import Servers, kill_server
+from builders.subscriber_users import users_at_work
+from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
-from rowtide.replication.sync_types import SyncType
+from rowtide.replication.subscription_settings import SubscriptionSettings
+from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 
 COMMITS = "commits"
 """A published table with a row for each transaction: the largest number tells what a subscriber has."""
-KEYS = 12
-"""Rows of a table have keys up to this, so that they meet."""
-_TYPES = ("int", "bigint", "text", "varchar(20)")
-_WIDER = {"int": "bigint", "varchar(20)": "text"}
-_DEFINITION = "id int primary key, u int unique deferrable, parent int"
 _PLACES = (*DELIVERY_FAILPOINTS, *LOG_READER_FAILPOINTS, *SNAPSHOT_FAILPOINTS, *JOINING_FAILPOINTS, *STREAM_FAILPOINTS)
+_MOST_STREAMS = 8
+_WHOLE = 'select from rowtide_subscriber."MSreplication_subscriptions" for update'
+"""Waits for streams whose batch is being committed, and keeps the next one away."""
+_NUMBER = f"select coalesce(max(n), 0) from {COMMITS}"
+_HAS_KEPT_OWN = "own text default 'the subscriber''s'"
 
-Rows = Sequence[tuple[Any, ...]]
-Session = psycopg.Connection[tuple[Any, ...]]
+Read = Callable[[str], Rows]
+
+
+@dataclass(frozen=True)
+class At:
+    """A subscriber: its database, and whether it had the tables before."""
+
+    url: str
+    keeps: bool = False
+
+    @property
+    def is_file(self) -> bool:
+        return self.url.startswith("sqlite")
+
+
+@dataclass(frozen=True)
+class KilledDatabases:
+    """A publisher, its distribution database and its subscribers, on servers that may be killed."""
+
+    servers: Servers
+    publisher: LoggedDatabase
+    distribution_db: str
+    subscribers: Sequence[At]
+
+
+class PublishedSchema(Protocol):
+    """The tables that a machine publishes, and what is done to them by chance."""
+
+    tables: list[PublishedTable]
+
+    def definitions(self) -> Sequence[str]:
+        """Return the statements that make the tables."""
+
+    def begin(self, connection: Session) -> None:
+        """Fill the tables, now that they are made."""
+
+    def change_rows(self, connection: Session, table: PublishedTable) -> None:
+        """Change rows of a table."""
+
+    def new_table(self, name: str) -> PublishedTable | None:
+        """Return a table to be added, with statements of its own; None if there is to be none."""
+
+    def can_leave(self, table: PublishedTable) -> bool:
+        """Tell whether a table's article can be dropped while the others stay."""
+
+    def is_comparable(self, type_text: str) -> bool:
+        """Tell whether values of a type are shown alike by a SQLite file."""
 
 
 @dataclass
-class PublishedTable:
-    """A table as it is now: its name, and its columns beside those of every table.
+class SmallTables:
+    """Tables of few keys and of types that every database shows alike."""
 
-    `is_whole`: no subscriber is copying it.
-    """
+    chosen: random.Random
+    tables: list[PublishedTable] = field(
+        default_factory=lambda: [small_table("t1"), small_table("t2", c1="int"), small_table("t0", c2="text")]
+    )
 
-    name: str
-    columns: dict[str, str] = field(default_factory=dict)
-    is_whole: bool = False
+    def definitions(self) -> Sequence[str]:
+        return [table.creation() for table in self.tables]
 
-    @property
-    def query(self) -> str:
-        """What shows its rows as texts, on either kind of database."""
-        names = ("id", "u", "parent", *self.columns)
-        return f"select {', '.join(f'cast({name} as text)' for name in names)} from {self.name} order by {self.name}.id"
+    def begin(self, connection: Session) -> None:
+        """They begin empty."""
+
+    def change_rows(self, connection: Session, table: PublishedTable) -> None:
+        connection.execute(change_rows(self.chosen, table).encode())
+
+    def new_table(self, name: str) -> PublishedTable | None:
+        return small_table(name, c0=self.chosen.choice(TYPES))
+
+    def can_leave(self, table: PublishedTable) -> bool:
+        return True
+
+    def is_comparable(self, type_text: str) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A table as a transaction left it: the rows that its query shows."""
+    """A table as a transaction left it: its published columns, and its rows as texts."""
 
     table: PublishedTable
     query: str
+    at_files: str
+    places: Sequence[int]
+    """Of the columns that files show alike."""
     rows: Rows
 
 
@@ -71,41 +147,117 @@ class ReplicationMachine:
     """A publisher, its subscribers, and what is done to them by chance.
 
     Every subscriber shows, whenever it is looked at, the tables as one of the publisher's transactions left them, but
-    for those that it copies.
+    for those that it copies. With `servers` they are killed, too.
     """
 
-    def __init__(self, publisher: LoggedDatabase, subscribers: Sequence[str], seed: int) -> None:
+    def __init__(
+        self,
+        publisher: LoggedDatabase,
+        subscribers: Sequence[At],
+        seed: int,
+        *,
+        schema: Callable[[random.Random], PublishedSchema] = SmallTables,
+        servers: Servers | None = None,
+        distribution_db: str | None = None,
+    ) -> None:
         self._publisher = publisher
         self._subscribers = subscribers
+        self._servers = servers
         self._chosen = random.Random(seed)
+        self._schema = schema(self._chosen)
+        self._changes = SchemaChanges(self._chosen)
         self._replication = connect(publisher.url).replication
         self._numbers = count(1)
         self._history: dict[int, Sequence[Shown]] = {}
-        self._tables = [PublishedTable("t1"), PublishedTable("t2", {"c1": "int"})]
-        self._names = count(3)
         self._last = 0
+        self._seen = 0
         self._streams = 1
-        publisher.execute(
-            f"create table {COMMITS} (n int primary key)",
-            *(_creation(table) for table in self._tables),
+        self._seed = seed
+        self.happened: list[str] = []
+        """The steps that were taken."""
+        self._publish(distribution_db)
+
+    def _publish(self, distribution_db: str | None) -> None:
+        commits = f"create table {COMMITS} (n int primary key)"
+        definitions = [commits, *self._schema.definitions()]
+        self._publisher.execute(*definitions)
+        with self._publisher.transaction() as connection:
+            self._schema.begin(connection)
+        self._replication.add_publication(PUBLICATION, lake=str(self._publisher.lake), distribution_db=distribution_db)
+        self._replication.add_article(PUBLICATION, COMMITS)
+        for table in self._tables:
+            self._add(table, IfExists.FAIL)
+        with self._publisher.transaction() as connection:
+            self._commit(connection)
+        for subscriber in self._subscribers:
+            if subscriber.keeps:
+                _run(subscriber.url, *definitions)
+                _run(subscriber.url, *(f"alter table {one.name} add {_HAS_KEPT_OWN}" for one in self._tables))
+            self._replication.add_subscription(
+                PUBLICATION,
+                subscriber.url,
+                sync_type=SyncType.AUTOMATIC,
+                if_exists=IfExists.KEEP if subscriber.keeps else IfExists.FAIL,
+                constraints=Constraints.NOT_FOR_REPLICATION if subscriber.keeps else None,
+                settings=SubscriptionSettings(streams=1),
+            )
+
+    @classmethod
+    def on(
+        cls,
+        killed: KilledDatabases,
+        seed: int,
+        schema: Callable[[random.Random], PublishedSchema] = SmallTables,
+    ) -> ReplicationMachine:
+        """Return one whose servers are killed, too."""
+        return cls(
+            killed.publisher,
+            killed.subscribers,
+            seed,
+            schema=schema,
+            servers=killed.servers,
+            distribution_db=killed.distribution_db,
         )
-        self._replication.add_publication(PUBLICATION, lake=str(publisher.lake))
-        for name in (COMMITS, *(table.name for table in self._tables)):
-            self._replication.add_article(PUBLICATION, name)
-        self._transact()
-        for url in subscribers:
-            self._replication.add_subscription(PUBLICATION, url, sync_type=SyncType.AUTOMATIC)
+
+    @property
+    def _tables(self) -> list[PublishedTable]:
+        return self._schema.tables
 
     def run(self, steps: int) -> None:
         """Take steps by chance, then deliver everything and compare."""
-        for _ in range(steps):
-            self._chosen.choice(self._steps())()
-        self._deliver()
+        with self._told():
+            for _ in range(steps):
+                self._step()
+            self._deliver()
+
+    def run_for(self, seconds: float) -> None:
+        """As `run`, for a time."""
+        end = time.monotonic() + seconds
+        with self._told():
+            while time.monotonic() < end:
+                self._step()
+            self._deliver()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Let a failure say what came before it."""
+        try:
+            yield
+        except BaseException as error:
+            error.add_note(f"ROWTIDE_SOAK_SEED={self._seed}: {', '.join(self.happened)}")
+            raise
+
+    def _step(self) -> None:
+        step = self._chosen.choice(self._steps())
+        self.happened.append(step.__name__)
+        step()
 
     def _steps(self) -> list[Callable[[], None]]:
         often = [self._transact] * 6 + [self._alter] * 2
+        runs = [self._deliver, self._run_and_kill, self._run_beside_users]
         seldom = [self._end_sessions, self._add_article, self._drop_article, self._copy_again, self._change_streams]
-        return [*often, self._deliver, self._deliver, self._run_and_kill, self._run_and_kill, *seldom]
+        kills = [] if self._servers is None else [self._run_and_kill_servers] * 3
+        return [*often, *runs, *runs[:2], *seldom, *kills]
 
     def _transact(self) -> None:
         """A transaction of changes, now and then with a schema change in it."""
@@ -113,7 +265,7 @@ class ReplicationMachine:
             for _ in range(self._chosen.randint(1, 6)):
                 if self._chosen.random() < 0.07:
                     self._change_schema(connection)
-                self._change_rows(connection, self._chosen.choice(self._tables))
+                self._schema.change_rows(connection, self._chosen.choice(self._tables))
             self._commit(connection)
 
     def _alter(self) -> None:
@@ -124,110 +276,65 @@ class ReplicationMachine:
     def _commit(self, connection: Session) -> None:
         """Number a transaction, and note what it leaves."""
         self._last = next(self._numbers)
-        connection.execute(f"insert into {COMMITS} values ({self._last})")
-        self._history[self._last] = [
-            Shown(table, table.query, connection.execute(table.query).fetchall()) for table in self._tables
-        ]
+        connection.execute(f"insert into {COMMITS} values ({self._last})".encode())
+        self._history[self._last] = [self._show(connection, table) for table in self._tables]
+
+    def _show(self, connection: Session, table: PublishedTable) -> Shown:
+        names = table.published
+        alike = [place for place, name in enumerate(names) if self._schema.is_comparable(table.columns[name])]
+        rows = connection.execute(table.select_published().encode()).fetchall()
+        return Shown(table, table.select(names), table.select([names[place] for place in alike]), alike, rows)
+
+    def _change_schema(self, connection: Session) -> None:
+        # The server alters no table with checks that wait.
+        connection.execute("set constraints all immediate")
+        self._changes.make(connection, self._chosen.choice(self._tables))
+        connection.execute("set constraints all deferred")
+
+    def _add(self, table: PublishedTable, if_exists: IfExists) -> None:
+        columns = None if table.chosen is None else tuple(table.published)
+        self._replication.add_article(PUBLICATION, table.name, if_exists=if_exists, columns=columns, where=table.where)
 
     def _add_article(self) -> None:
-        """Publish another table, which has rows, while the others are delivered."""
-        table = PublishedTable(f"t{next(self._names)}", {f"c{next(self._names)}": self._chosen.choice(_TYPES)})
+        """Publish another table, which has rows, while the others are delivered; some rows and columns, or all."""
+        table = self._schema.new_table(f"t{next(self._changes.names)}")
+        if table is None:
+            return
         with self._publisher.transaction() as connection:
-            connection.execute(_creation(table))
+            connection.execute(table.creation().encode())
             for _ in range(4):
-                self._change_rows(connection, table)
-        self._replication.add_article(PUBLICATION, table.name)
+                self._schema.change_rows(connection, table)
+        for subscriber in self._subscribers:
+            if subscriber.keeps and self._chosen.random() < 0.5:
+                _run(subscriber.url, table.creation(), f"alter table {table.name} add {_HAS_KEPT_OWN}")
+        if self._chosen.random() < 0.5:
+            table.chosen = frozenset({*table.key, *(name for name in table.columns if self._chosen.random() < 0.6)})
+        table.condition = random_condition(self._chosen, table)
+        self._add(table, IfExists.KEEP)
         self._tables.append(table)
         self._transact()
 
     def _drop_article(self) -> None:
-        if len(self._tables) > 1:
-            dropped = self._tables.pop(self._chosen.randrange(len(self._tables)))
+        leaving = [table for table in self._tables if self._schema.can_leave(table)]
+        if len(leaving) > 1:
+            dropped = self._chosen.choice(leaving)
+            self._tables.remove(dropped)
             dropped.is_whole = False
             self._replication.drop_article(PUBLICATION, dropped.name)
 
     def _copy_again(self) -> None:
         """Let one subscriber, or all, copy a table again while the others are delivered."""
         table = self._chosen.choice(self._tables)
-        subscriber = self._chosen.choice([None, *self._subscribers])
+        subscriber = self._chosen.choice([None, *(one.url for one in self._subscribers)])
         self._replication.reinitialize(PUBLICATION, subscriber, article=table.name)
         table.is_whole = False
 
-    def _change_rows(self, connection: Session, table: PublishedTable) -> None:
-        number, other = self._chosen.randint(1, KEYS), self._chosen.randint(1, KEYS)
-        names = ["id", "u", "parent", *table.columns]
-        values = [str(number), str(100 + self._chosen.randint(1, KEYS)), str(other)]
-        values += [self._value(type_text) for type_text in table.columns.values()]
-        name, first = table.name, str(1000 * number + 1)
-        statements = [
-            f"insert into {name} ({', '.join(names)}) select {', '.join(values)} where {_without(name, values)}",
-            f"insert into {name} (id) select generate_series(1, 60) + {1000 * number} where {_without(name, [first])}",
-            f"update {name} set parent = {other} where id = {number}",
-            f"update {name} set u = {2 * 100 + number + other} - u where u in ({100 + number}, {100 + other})",
-            f"update {name} set id = {other} where id = {number} and {_without(name, [str(other)])}",
-            f"delete from {name} where id = {number}",
-            f"delete from {name} where id > {500 + 1000 * other}",
-        ]
-        statements += [
-            f"update {name} set {column} = {self._value(type_text)} where id <= {number}"
-            for column, type_text in table.columns.items()
-        ]
-        if self._chosen.random() < 0.02:
-            statements = [f"truncate {name}"]
-        connection.execute(self._chosen.choice(statements))
-
-    def _change_schema(self, connection: Session) -> None:
-        # The server alters no table with checks that wait.
-        connection.execute("set constraints all immediate")
-        table = self._chosen.choice(self._tables)
-        self._chosen.choice(list(self._schema_changes(table)))(connection)
-        connection.execute("set constraints all deferred")
-
-    def _schema_changes(self, table: PublishedTable) -> Iterator[Callable[[Session], None]]:
-        def add(connection: Session) -> None:
-            name, type_text = f"c{next(self._names)}", self._chosen.choice(_TYPES)
-            default = f" default {self._value(type_text, or_null=False)}"
-            clause = self._chosen.choice(["", default, f"{default} not null"])
-            connection.execute(f"alter table {table.name} add column {name} {type_text}{clause}")
-            connection.execute(f"alter table {table.name} alter column {name} drop not null")
-            table.columns[name] = type_text
-
-        def drop(connection: Session) -> None:
-            name = self._chosen.choice(list(table.columns))
-            connection.execute(f"alter table {table.name} drop column {name}")
-            del table.columns[name]
-
-        def rename_column(connection: Session) -> None:
-            name, new = self._chosen.choice(list(table.columns)), f"c{next(self._names)}"
-            connection.execute(f"alter table {table.name} rename column {name} to {new}")
-            table.columns = {new if known == name else known: of for known, of in table.columns.items()}
-
-        def widen(connection: Session) -> None:
-            name = self._chosen.choice([name for name, of in table.columns.items() if of in _WIDER])
-            wider = _WIDER[table.columns[name]]
-            connection.execute(f"alter table {table.name} alter column {name} type {wider}")
-            table.columns[name] = wider
-
-        def rename(connection: Session) -> None:
-            new = f"t{next(self._names)}"
-            connection.execute(f"alter table {table.name} rename to {new}")
-            table.name = new
-
-        yield from (add, rename)
-        if table.columns:
-            yield from (drop, rename_column)
-        if any(of in _WIDER for of in table.columns.values()):
-            yield widen
-
-    def _value(self, type_text: str, *, or_null: bool = True) -> str:
-        number = self._chosen.randint(0, 9)
-        if or_null and number == 0:
-            return "null"
-        return (
-            f"'text {number} ''{'x' * self._chosen.choice([1, 9])}'"
-            if type_text in {"text", "varchar(20)"}
-            else str(number)
-        )
+    def _change_streams(self) -> None:
+        """Let several connections deliver to the PostgreSQL subscribers, or one."""
+        self._streams = self._chosen.choice([1, 1, self._chosen.randint(2, _MOST_STREAMS)])
+        for subscriber in self._subscribers:
+            if not subscriber.is_file:
+                self._replication.change_subscription(PUBLICATION, subscriber.url, streams=self._streams)
 
     def _deliver(self) -> None:
         """Deliver everything; every subscriber then shows what the last transaction left."""
@@ -236,15 +343,9 @@ class ReplicationMachine:
             self._publisher.read_log()
         for table in self._tables:
             table.is_whole = True
-        for url in self._subscribers:
-            assert self._look(url) == self._last
-
-    def _change_streams(self) -> None:
-        """Let several connections deliver to the PostgreSQL subscribers, or one."""
-        self._streams = self._chosen.choice([1, 2, 4])
-        for url in self._subscribers:
-            if not url.startswith("sqlite"):
-                self._replication.change_subscription(PUBLICATION, url, streams=self._streams)
+        for subscriber in self._subscribers:
+            assert self._look(subscriber) == self._last
+        self._history = {self._last: self._history[self._last]}
 
     def _step_all(self) -> bool:
         """Deliver what is read; return whether a copy waits for more to be read."""
@@ -262,16 +363,82 @@ class ReplicationMachine:
     def _run_and_kill(self) -> None:
         """Run until everything is delivered, or until a step at which the process is killed."""
         place = f"{self._chosen.choice(_PLACES)}@{self._chosen.randint(1, 3)}"
-        run = ("replication", "run", "--once", "--db", self._publisher.url)
         with TemporaryDirectory() as folder:
             # A log reader that is killed is started again: once over all processes.
             armed = {"ROWTIDE_FAILPOINT": place, "ROWTIDE_FAILPOINT_MARK": f"{folder}/killed"}
-            ended = rowtide_process(*run, environment=armed)
+            ended = rowtide_process(*DELIVERY, "--once", "--db", self._publisher.url, environment=armed)
         assert ended.code in {0, KILLED}, ended.errors
-        for url in self._subscribers:
-            # What several streams have prepared is committed one after the other.
-            if ended.code == 0 or self._streams == 1 or url.startswith("sqlite"):
-                self._look(url)
+        self._recover()
+        for subscriber in self._subscribers:
+            self._look(subscriber)
+
+    def _run_beside_users(self) -> None:
+        """Run until everything is delivered, while users of the subscribers hold locks; none of them loses."""
+        with users_at_work([one.url for one in self._subscribers if not one.is_file], self._chosen):
+            for _ in range(self._chosen.randint(0, 3)):
+                self._transact()
+            ended = rowtide_process(*DELIVERY, "--once", "--db", self._publisher.url)
+        assert ended.code == 0, ended.errors
+        for subscriber in self._subscribers:
+            assert self._look(subscriber) == self._last
+
+    def _run_and_kill_servers(self) -> None:
+        """Run while a whole server, or a second one, is killed and started again at any moment; write meanwhile."""
+        assert self._servers is not None
+        with self._running() as run:
+            for _ in range(self._chosen.randint(1, 2)):
+                self._transact()
+                self._look_for(self._chosen.choice([0, 0.2, 1, 2]))
+                self._kill(self._chosen.choice(self._servers.all))
+                self._transact()
+            self._wait_delivered(run)
+
+    def _kill(self, server: EmbeddedServer) -> None:
+        """Kill a server while a user's transaction is open, which has no effect, and start it again."""
+        with closing(psycopg.connect(self._publisher.url)) as lost:
+            lost.execute(f"insert into {COMMITS} values (0)".encode())
+            kill_server(server)
+            time.sleep(self._chosen.choice([0, 0, 0.5]))
+            server.restart("immediate")
+        self._publisher.session.close()
+        self._publisher.session = psycopg.connect(self._publisher.url, autocommit=True)
+
+    @contextmanager
+    def _running(self) -> Iterator[CaptureProcess]:
+        """Run as a service; what is killed with it left prepared is recovered."""
+        with TemporaryDirectory() as folder, CaptureProcess(self._publisher.url, Path(folder), DELIVERY) as run:
+            yield run
+            if self._chosen.random() < 0.5:
+                run.terminate()
+            else:
+                run.process.send_signal(signal.SIGKILL)
+                run.process.wait()
+        self._recover()
+
+    def _wait_delivered(self, run: CaptureProcess) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        waiting = list(self._subscribers)
+        while waiting:
+            assert run.process.poll() is None, run.messages()
+            assert time.monotonic() < deadline, run.messages()
+            waiting = [one for one in waiting if self._look(one) < self._last]
+            time.sleep(0.1)
+
+    def _look_for(self, seconds: float) -> None:
+        """Look at the subscribers again and again."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for subscriber in self._subscribers:
+                self._look(subscriber)
+            time.sleep(0.02)
+
+    def _recover(self) -> None:
+        """Complete what streams that were killed left prepared: each batch is whole then."""
+        if self._streams > 1:
+            for subscriber in self._subscribers:
+                if not subscriber.is_file:
+                    ended = rowtide_process("replication", "recover", subscriber.url)
+                    assert ended.code == 0, ended.errors
 
     def _end_sessions(self) -> None:
         """An administrator ends all sessions of ours, or there are none: what was open has no effect."""
@@ -279,32 +446,41 @@ class ReplicationMachine:
             "select pg_terminate_backend(pid) from pg_stat_activity where application_name ~ '^rowtide'"
         )
 
-    def _look(self, url: str) -> int:
+    def _look(self, subscriber: At) -> int:
         """Compare a subscriber with what the transaction left that it has last; return the transaction's number."""
-        if url.startswith("sqlite"):
-            with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as file:
+        if subscriber.is_file:
+            with closing(sqlite3.connect(subscriber.url.removeprefix("sqlite:///"), isolation_level=None)) as file:
                 file.execute("begin")
-                return self._compare(lambda query: file.execute(query).fetchall())
-        with psycopg.connect(url) as session:
-            session.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            return self._compare(lambda query: session.execute(query.encode()).fetchall())
+                return self._compare(lambda query: file.execute(query).fetchall(), is_file=True)
+        while True:
+            with psycopg.connect(subscriber.url) as holder, psycopg.connect(subscriber.url) as session:
+                if self._streams > 1:
+                    # While several streams commit, a part of their batch is seen.
+                    holder.execute(_WHOLE.encode())
+                session.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+                try:
+                    return self._compare(lambda query: session.execute(query.encode()).fetchall(), is_file=False)
+                except (AssertionError, psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
+                    session.rollback()
+                    # An older snapshot is not spared what is altered and truncated meanwhile.
+                    if session.execute(_NUMBER.encode()).fetchone() == (self._seen,):
+                        raise
 
-    def _compare(self, read: Callable[[str], Rows]) -> int:
-        number: int = read(f"select coalesce(max(n), 0) from {COMMITS}")[0][0]
+    def _compare(self, read: Read, *, is_file: bool) -> int:
+        number: int = read(_NUMBER)[0][0]
+        self._seen = number
         for left in self._history.get(number, ()):
             # Rows that are being copied are of several moments.
-            if left.table.is_whole:
-                shown = read(left.query)
-                assert shown == list(left.rows), f"{left.query}: {set(shown) ^ set(left.rows) or (shown, left.rows)}"
+            if left.table.is_whole and (left.places or not is_file):
+                query, rows = left.query, list(left.rows)
+                if is_file:
+                    query, rows = left.at_files, [tuple(row[place] for place in left.places) for row in rows]
+                shown = read(query)
+                assert shown == rows, f"{number}: {query}: {set(shown) ^ set(rows) or (shown, rows)}"
         return number
 
 
-def _without(name: str, values: Sequence[str]) -> str:
-    """Return the condition that a table has neither the key nor the unique value of a row."""
-    taken = f"id = {values[0]}" + (f" or u = {values[1]}" if len(values) > 1 else "")
-    return f"not exists (select from {name} where {taken})"
-
-
-def _creation(table: PublishedTable) -> str:
-    columns = "".join(f", {name} {type_text}" for name, type_text in table.columns.items())
-    return f"create table {table.name} ({_DEFINITION}{columns})"
+def _run(url: str, *statements: str) -> None:
+    with psycopg.connect(url) as session:
+        for sql_text in statements:
+            session.execute(sql_text.encode())

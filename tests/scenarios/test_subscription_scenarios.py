@@ -1,8 +1,14 @@
 """The scenarios of PostgreSQL's own subscription tests that are about what is replicated, by their numbers.
 
-Others of them stand where their subject does: types (002) in live/replication/test_types.py, row filters (028) in
-test_filters.py, column lists (031) and partitions (013) in test_delivery.py and test_published_shapes.py. Collations
-that are not deterministic (012) need ICU, which the embedded server does not have.
+Those about databases, publications and roles are in test_subscribed_databases.py. Others stand where their subject is,
+in live/replication: types (002) in test_types.py, partitions (013) in test_published_shapes.py and test_delivery.py,
+errors that are counted (026) in test_history.py, row filters (028) in test_filters.py, origins (030) in
+test_loopback.py, column lists (031) in test_delivery.py and test_changed_articles.py, conflicts (035) in
+test_conflicts.py and test_last_commit_time.py, sequences (036) in test_sequences.py; a table's schema that is changed
+(025) in test_schema_changes.py.
+
+Collations that are not deterministic (012) need ICU, which the embedded server does not have. A publication has tables
+by name, never all of a schema (025) or all but some (037). How long a walsender may take to end (038) is the server's.
 """
 
 from __future__ import annotations
