@@ -91,7 +91,7 @@ def test_pg_016_022_nested_subtransactions_go_down_a_chain(chain: tuple[Peer, ..
             writer.execute(f"insert into t select i, 'of {number}' from {rows}".encode())
         writer.execute("rollback to s3")
         writer.execute("update t set b = 'all' where a % 100 = 0")
-    deliver_until_quiet(chain)
+    deliver_until_quiet(chain[:2])
 
     assert third.rows("t") == first.rows("t")
     assert len(third.rows("t")) == 3000
@@ -101,10 +101,10 @@ def test_pg_016_022_nested_subtransactions_go_down_a_chain(chain: tuple[Peer, ..
 def test_pg_022_a_prepared_transaction_goes_down_a_chain(chain: tuple[Peer, ...], ends: str) -> None:
     first, _, third = chain
     first.execute("begin", "insert into t values (1, 'x')", "prepare transaction 'first'", "insert into t values (2)")
-    deliver_until_quiet(chain)
+    deliver_until_quiet(chain[:2])
     assert third.rows("t") == ["(2,)"]
     first.execute(f"{ends} prepared 'first'")
-    deliver_until_quiet(chain)
+    deliver_until_quiet(chain[:2])
 
     assert third.rows("t") == first.rows("t")
 
