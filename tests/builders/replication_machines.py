@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import random
 import signal
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
 
 import psycopg
 
@@ -27,46 +24,20 @@ from builders.failpoints import (
     STREAM_FAILPOINTS,
 )
 from builders.killed_programs import KILLED
-from builders.published_tables import (
-    TYPES,
-    PublishedTable,
-    Rows,
-    SchemaChanges,
-    Session,
-    change_rows,
-    random_condition,
-    small_table,
-)
+from builders.published_schemas import PublishedSchema, SmallTables
+from builders.published_tables import PublishedTable, SchemaChanges, Session, random_condition
 from builders.replicated_databases import PUBLICATION, join_level, list_subscriptions, open_only_agent
 from builders.server_kills import Servers, kill_server
+from builders.subscriber_looks import COMMITS, At, Looks
 from builders.subscriber_users import users_at_work
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 
-COMMITS = "commits"
-"""A published table with a row for each transaction: the largest number tells what a subscriber has."""
 _PLACES = (*DELIVERY_FAILPOINTS, *LOG_READER_FAILPOINTS, *SNAPSHOT_FAILPOINTS, *JOINING_FAILPOINTS, *STREAM_FAILPOINTS)
 _MOST_STREAMS = 8
-_WHOLE = 'select from rowtide_subscriber."MSreplication_subscriptions" for update'
-"""Waits for streams whose batch is being committed, and keeps the next one away."""
-_NUMBER = f"select coalesce(max(n), 0) from {COMMITS}"
 _HAS_KEPT_OWN = "own text default 'the subscriber''s'"
-
-Read = Callable[[str], Rows]
-
-
-@dataclass(frozen=True)
-class At:
-    """A subscriber: its database, and whether it had the tables before."""
-
-    url: str
-    keeps: bool = False
-
-    @property
-    def is_file(self) -> bool:
-        return self.url.startswith("sqlite")
 
 
 @dataclass(frozen=True)
@@ -77,70 +48,6 @@ class KilledDatabases:
     publisher: LoggedDatabase
     distribution_db: str
     subscribers: Sequence[At]
-
-
-class PublishedSchema(Protocol):
-    """The tables that a machine publishes, and what is done to them by chance."""
-
-    tables: list[PublishedTable]
-
-    def definitions(self) -> Sequence[str]:
-        """Return the statements that make the tables."""
-
-    def begin(self, connection: Session) -> None:
-        """Fill the tables, now that they are made."""
-
-    def change_rows(self, connection: Session, table: PublishedTable) -> None:
-        """Change rows of a table."""
-
-    def new_table(self, name: str) -> PublishedTable | None:
-        """Return a table to be added, with statements of its own; None if there is to be none."""
-
-    def can_leave(self, table: PublishedTable) -> bool:
-        """Tell whether a table's article can be dropped while the others stay."""
-
-    def is_comparable(self, type_text: str) -> bool:
-        """Tell whether values of a type are shown alike by a SQLite file."""
-
-
-@dataclass
-class SmallTables:
-    """Tables of few keys and of types that every database shows alike."""
-
-    chosen: random.Random
-    tables: list[PublishedTable] = field(
-        default_factory=lambda: [small_table("t1"), small_table("t2", c1="int"), small_table("t0", c2="text")]
-    )
-
-    def definitions(self) -> Sequence[str]:
-        return [table.creation() for table in self.tables]
-
-    def begin(self, connection: Session) -> None:
-        """They begin empty."""
-
-    def change_rows(self, connection: Session, table: PublishedTable) -> None:
-        connection.execute(change_rows(self.chosen, table).encode())
-
-    def new_table(self, name: str) -> PublishedTable | None:
-        return small_table(name, c0=self.chosen.choice(TYPES))
-
-    def can_leave(self, table: PublishedTable) -> bool:
-        return True
-
-    def is_comparable(self, type_text: str) -> bool:
-        return True
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A table as a transaction left it: its published columns, and its rows as texts."""
-
-    table: PublishedTable
-    query: str
-    at_files: str
-    places: Sequence[int]
-    """Of the columns that files show alike."""
-    rows: Rows
 
 
 class ReplicationMachine:
@@ -167,10 +74,7 @@ class ReplicationMachine:
         self._schema = schema(self._chosen)
         self._changes = SchemaChanges(self._chosen)
         self._replication = connect(publisher.url).replication
-        self._numbers = count(1)
-        self._history: dict[int, Sequence[Shown]] = {}
-        self._last = 0
-        self._seen = 0
+        self._looks = Looks(self._schema.is_comparable)
         self._streams = 1
         self._seed = seed
         self.happened: list[str] = []
@@ -188,7 +92,7 @@ class ReplicationMachine:
         for table in self._tables:
             self._add(table, IfExists.FAIL)
         with self._publisher.transaction() as connection:
-            self._commit(connection)
+            self._looks.note(connection, self._tables)
         for subscriber in self._subscribers:
             if subscriber.keeps:
                 _run(subscriber.url, *definitions)
@@ -266,24 +170,12 @@ class ReplicationMachine:
                 if self._chosen.random() < 0.07:
                     self._change_schema(connection)
                 self._schema.change_rows(connection, self._chosen.choice(self._tables))
-            self._commit(connection)
+            self._looks.note(connection, self._tables)
 
     def _alter(self) -> None:
         with self._publisher.transaction() as connection:
             self._change_schema(connection)
-            self._commit(connection)
-
-    def _commit(self, connection: Session) -> None:
-        """Number a transaction, and note what it leaves."""
-        self._last = next(self._numbers)
-        connection.execute(f"insert into {COMMITS} values ({self._last})".encode())
-        self._history[self._last] = [self._show(connection, table) for table in self._tables]
-
-    def _show(self, connection: Session, table: PublishedTable) -> Shown:
-        names = table.published
-        alike = [place for place, name in enumerate(names) if self._schema.is_comparable(table.columns[name])]
-        rows = connection.execute(table.select_published().encode()).fetchall()
-        return Shown(table, table.select(names), table.select([names[place] for place in alike]), alike, rows)
+            self._looks.note(connection, self._tables)
 
     def _change_schema(self, connection: Session) -> None:
         # The server alters no table with checks that wait.
@@ -344,8 +236,8 @@ class ReplicationMachine:
         for table in self._tables:
             table.is_whole = True
         for subscriber in self._subscribers:
-            assert self._look(subscriber) == self._last
-        self._history = {self._last: self._history[self._last]}
+            assert self._look(subscriber) == self._looks.last
+        self._looks.forget_earlier()
 
     def _step_all(self) -> bool:
         """Deliver what is read; return whether a copy waits for more to be read."""
@@ -380,7 +272,7 @@ class ReplicationMachine:
             ended = rowtide_process(*DELIVERY, "--once", "--db", self._publisher.url)
         assert ended.code == 0, ended.errors
         for subscriber in self._subscribers:
-            assert self._look(subscriber) == self._last
+            assert self._look(subscriber) == self._looks.last
 
     def _run_and_kill_servers(self) -> None:
         """Run while a whole server, or a second one, is killed and started again at any moment; write meanwhile."""
@@ -421,7 +313,7 @@ class ReplicationMachine:
         while waiting:
             assert run.process.poll() is None, run.messages()
             assert time.monotonic() < deadline, run.messages()
-            waiting = [one for one in waiting if self._look(one) < self._last]
+            waiting = [one for one in waiting if self._look(one) < self._looks.last]
             time.sleep(0.1)
 
     def _look_for(self, seconds: float) -> None:
@@ -431,6 +323,9 @@ class ReplicationMachine:
             for subscriber in self._subscribers:
                 self._look(subscriber)
             time.sleep(0.02)
+
+    def _look(self, subscriber: At) -> int:
+        return self._looks.look(subscriber, is_divided=self._streams > 1)
 
     def _recover(self) -> None:
         """Complete what streams that were killed left prepared: each batch is whole then."""
@@ -445,39 +340,6 @@ class ReplicationMachine:
         self._publisher.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where application_name ~ '^rowtide'"
         )
-
-    def _look(self, subscriber: At) -> int:
-        """Compare a subscriber with what the transaction left that it has last; return the transaction's number."""
-        if subscriber.is_file:
-            with closing(sqlite3.connect(subscriber.url.removeprefix("sqlite:///"), isolation_level=None)) as file:
-                file.execute("begin")
-                return self._compare(lambda query: file.execute(query).fetchall(), is_file=True)
-        while True:
-            with psycopg.connect(subscriber.url) as holder, psycopg.connect(subscriber.url) as session:
-                if self._streams > 1:
-                    # While several streams commit, a part of their batch is seen.
-                    holder.execute(_WHOLE.encode())
-                session.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-                try:
-                    return self._compare(lambda query: session.execute(query.encode()).fetchall(), is_file=False)
-                except (AssertionError, psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
-                    session.rollback()
-                    # An older snapshot is not spared what is altered and truncated meanwhile.
-                    if session.execute(_NUMBER.encode()).fetchone() == (self._seen,):
-                        raise
-
-    def _compare(self, read: Read, *, is_file: bool) -> int:
-        number: int = read(_NUMBER)[0][0]
-        self._seen = number
-        for left in self._history.get(number, ()):
-            # Rows that are being copied are of several moments.
-            if left.table.is_whole and (left.places or not is_file):
-                query, rows = left.query, list(left.rows)
-                if is_file:
-                    query, rows = left.at_files, [tuple(row[place] for place in left.places) for row in rows]
-                shown = read(query)
-                assert shown == rows, f"{number}: {query}: {set(shown) ^ set(rows) or (shown, rows)}"
-        return number
 
 
 def _run(url: str, *statements: str) -> None:
