@@ -74,8 +74,8 @@ def end_copy_in(libpq: pq.abc.PGconn) -> pq.abc.PGresult | None:
 def await_socket(libpq: pq.abc.PGconn, *, is_sending: bool, patience_ms: int | None = None) -> bool:
     """Wait until more can be read, or with `is_sending` sent, and read what has arrived. Raises psycopg's errors.
 
-    Return false if that takes longer than `patience_ms`. Who sends must not look again whether there is still something:
-    what was the rest may just have been sent, and the server answers only when it is asked to.
+    Return false if that takes longer than `patience_ms`. Who sends must not look again whether there is still
+    something: what was the rest may just have been sent, and the server answers only when it is asked to.
     """
     poll = select.poll()
     poll.register(libpq.socket, select.POLLIN | (select.POLLOUT if is_sending else 0))
