@@ -1,6 +1,6 @@
 """The scenarios of PostgreSQL's own subscription tests that are about what is replicated, by their numbers.
 
-Those about a subscriber's database and tables are in test_subscribed_databases.py. Others stand where their subject is,
+Those about databases, publications and roles are in test_subscribed_databases.py. Others stand where their subject is,
 in live/replication: types (002) in test_types.py, partitions (013) in test_published_shapes.py and test_delivery.py,
 errors that are counted (026) in test_history.py, row filters (028) in test_filters.py, origins (030) in
 test_loopback.py, column lists (031) in test_delivery.py and test_changed_articles.py, conflicts (035) in
