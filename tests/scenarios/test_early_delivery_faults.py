@@ -18,9 +18,7 @@ SUMS = "select count(*)::int, coalesce(sum(id), 0)::bigint, sum(length(name))::i
 
 
 @pytest.mark.exhaustive
-def test_killed_delivery_of_parts_shows_the_whole_transaction_once(
-    replicated: ReplicatedDatabase, tmp_path: Path
-) -> None:
+def test_killed_delivery_of_parts_shows_a_transaction_whole(replicated: ReplicatedDatabase, tmp_path: Path) -> None:
     replicated.begin("create table item (id int primary key, name text)", item={})
     replicated.deliver()
     replicated.publisher.execute(f"insert into item select i, 'name ' || i from generate_series(1, {ROWS}) i")
