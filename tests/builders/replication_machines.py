@@ -196,9 +196,6 @@ class ReplicationMachine:
             connection.execute(table.creation().encode())
             for _ in range(4):
                 self._schema.change_rows(connection, table)
-        for subscriber in self._subscribers:
-            if subscriber.keeps and self._chosen.random() < 0.5:
-                _run(subscriber.url, table.creation(), f"alter table {table.name} add {_HAS_KEPT_OWN}")
         if self._chosen.random() < 0.5:
             table.chosen = frozenset({*table.key, *(name for name in table.columns if self._chosen.random() < 0.6)})
         table.condition = random_condition(self._chosen, table)

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from builders.captured_databases import wait_until
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
 _SETTINGS = {"max_prepared_transactions": "40", "fsync": "off", "wal_init_zero": "off"}
@@ -45,10 +46,21 @@ def kill_server(server: EmbeddedServer) -> None:
     assert postmaster is not None
     # Stopped, it starts no more of them.
     os.kill(postmaster, signal.SIGSTOP)
-    for pid in (*_children(postmaster), postmaster):
+    killed = (*_children(postmaster), postmaster)
+    for pid in killed:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    # Until then they hold the shared memory.
+    wait_until(lambda: all(map(_is_gone, killed)), what=f"{killed} are gone")
 
 
 def _children(parent: int) -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state == "Z"
