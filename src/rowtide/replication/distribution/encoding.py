@@ -83,7 +83,7 @@ def encode(
 
 def filtered(records: pa.Table, chosen: _Facts) -> pa.Table:
     """Return the chosen records, without copying if they follow each other, as those of a table in a segment do: a copy
-    may take a gigabyte, and fresh memory takes longer than all else here.
+    may take a gigabyte.
     """
     count = int(np.count_nonzero(chosen))
     first = int(np.argmax(chosen)) if count else 0
