@@ -208,6 +208,8 @@ class SampleSchema:
         self._try(connection, self.chosen.choice(changes))
 
     def _try(self, connection: Session, sql_text: str) -> None:
+        # A block of psycopg's is a savepoint only within a transaction; else it commits.
+        connection.execute(b"select")
         # By chance another row has the key or the unique value, or refers to this one.
         with suppress(psycopg.IntegrityError), connection.transaction():
             connection.execute(sql_text.encode())
