@@ -125,6 +125,7 @@ def _open_companion(connection: Connection, place: Place) -> Connection:
         event.listen(connection, "rollback", _roll_back)
     if not event.contains(connection.engine, "checkin", _close_companion):
         event.listen(connection.engine, "checkin", _close_companion)
+        event.listen(connection.engine, "invalidate", _leave_companion)
     return companion
 
 
@@ -137,9 +138,18 @@ def _commit(connection: Connection) -> None:
 
 
 def _roll_back(connection: Connection) -> None:
-    companion = connection.info.get(_COMPANION)
+    # To ask a connection that was lost what it has would open another.
+    companion = None if connection.invalidated else connection.info.get(_COMPANION)
     if companion is not None:
         companion.rollback()
+
+
+def _leave_companion(_connection: object, record: ConnectionPoolEntry, _error: BaseException | None) -> None:
+    companion = record.info.pop(_COMPANION, None)
+    if companion is not None:
+        # Its server may be gone with the publisher's.
+        with suppress(SQLAlchemyError, ConnectionFailed):
+            companion.close()
 
 
 def _close_companion(_connection: object, record: ConnectionPoolEntry) -> None:

@@ -11,6 +11,7 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 from psycopg import sql
+from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from builders.captured_databases import LoggedDatabase
@@ -20,8 +21,11 @@ from builders.killed_programs import KILLED, run_program
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.replication_runs import running, wait_rows
 from fixtures.servers import fresh_database
+from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.databases.postgres.errors import ConnectionFailed, translated
 from rowtide.handle import connect
+from rowtide.replication import definitions
 from rowtide.replication.articles import FEATURE
 from rowtide.replication.errors.distribution import DistributionElsewhere, DistributionMissing, DistributorUnreachable
 from rowtide.replication.errors.publishing import ArticleExists
@@ -55,16 +59,19 @@ class Distribution:
 
     def close(self) -> None:
         """Let nobody in: the distributor is down."""
-        self._allow("false")
+        self.allow(self.url, "false")
+        with psycopg.connect(self.server.url(), autocommit=True) as session:
+            name = make_url(self.url).database
+            session.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [name])
 
     def open(self) -> None:
-        self._allow("true")
+        self.allow(self.url, "true")
 
-    def _allow(self, allowed: LiteralString) -> None:
-        name = make_url(self.url).database or ""
+    def allow(self, url: str, allowed: LiteralString) -> None:
+        """Let new sessions into a database of the server, or none."""
+        name = sql.Identifier(make_url(url).database or "")
         with psycopg.connect(self.server.url(), autocommit=True) as session:
-            session.execute(sql.SQL("alter database {} allow_connections " + allowed).format(sql.Identifier(name)))
-            session.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [name])
+            session.execute(sql.SQL("alter database {} allow_connections " + allowed).format(name))
 
 
 @pytest.fixture
@@ -187,6 +194,27 @@ def test_delivery_goes_on_while_the_distributor_is_down(
 
 
 @pytest.mark.exhaustive
+def test_a_publisher_may_be_lost_with_its_distributor(
+    delivered: ReplicatedDatabase, distribution: Distribution
+) -> None:
+    ended = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'rowtide both'"
+    engine = open_engine(delivered.publisher.url, application_name="rowtide both")
+
+    def ask_while_both_are_killed() -> None:
+        with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            definitions.list_subscriptions(connection, PUBLICATION)
+            distribution.allow(delivered.publisher.url, "false")
+            distribution.execute(ended)
+            connection.execute(text("select 1"))
+
+    with pytest.raises(ConnectionFailed):
+        ask_while_both_are_killed()
+    distribution.allow(delivered.publisher.url, "true")
+    with engine.connect() as connection:
+        assert len(definitions.list_subscriptions(connection, PUBLICATION)) == 1
+    engine.dispose()
+
+
 def test_a_run_that_begins_while_the_distributor_is_down_ends(
     delivered: ReplicatedDatabase, distribution: Distribution
 ) -> None:

@@ -264,6 +264,27 @@ def test_foreign_keys_stay_where_they_are_not_checked(replicated: ReplicatedData
     assert catalogue(replicated) == before
 
 
+@pytest.mark.parametrize("constraints", Constraints)
+def test_a_referenced_table_is_copied_again_alone(replicated: ReplicatedDatabase, constraints: Constraints) -> None:
+    publish(replicated)
+    replicated.subscriber.execute(*SHOP)
+    before = catalogue(replicated)
+    keep(replicated, constraints=constraints)
+    replicated.deliver()
+    replicated.deliver()
+    replicated.subscriber.execute("insert into notes values (7)", "set session_replication_role = replica")
+    replicated.subscriber.execute("delete from customers where id < 9", "reset session_replication_role")
+    replicated.replication.reinitialize("shop", article="customers")
+    replicated.publisher.execute("insert into customers (mail) values ('new@x')")
+    replicated.deliver()
+
+    replicated.require_equal("customers", "orders", "parts")
+    assert [fact for fact in catalogue(replicated) if fact[0] == "trigger"] == [
+        fact for fact in before if fact[0] == "trigger"
+    ]
+    assert {fact[2] for fact in before if fact[0] == "constraint"} <= {fact[2] for fact in catalogue(replicated)}
+
+
 @pytest.mark.exhaustive
 def test_a_table_in_use_is_reported_before_anything_changes(replicated: ReplicatedDatabase) -> None:
     publish(replicated)

@@ -25,7 +25,7 @@ from rowtide.replication.targets.postgres.alterations import alter
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.kept_tables import find_whole, require_fitting
 from rowtide.replication.targets.postgres.needed_objects import make_schema, provide
-from rowtide.replication.targets.postgres.own_objects import release_references, switch_off
+from rowtide.replication.targets.postgres.own_objects import list_references, release_references, switch_off
 from rowtide.replication.targets.postgres.restorations import Restoration
 from rowtide.replication.targets.postgres.scripted_objects import drop, list_present, make
 from rowtide.replication.targets.postgres.tables import clear_tables, constrain, create_table
@@ -70,7 +70,8 @@ def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnap
         restorations += release_references(connection, present, subscriber)
     if snapshot.if_exists is IfExists.DROP:
         drop(connection, snapshot.scripts)
-    for statement in clear_tables(present, snapshot.if_exists):
+    are_referenced = bool(list_references(connection, present))
+    for statement in clear_tables(present, snapshot.if_exists, are_referenced=are_referenced):
         _run(connection, ", ".join(map(_name, present)), statement)
     altered = [_alter(connection, each) if each.article in kept else each for each in new.altered]
     for article, details in made:

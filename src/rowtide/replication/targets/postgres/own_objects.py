@@ -156,6 +156,12 @@ def switch_off(
     ]
 
 
+def list_references(connection: psycopg.Connection, articles: Sequence[Article]) -> list[OwnForeignKey]:
+    """Return the foreign keys by which other tables reference articles' tables."""
+    own = {quote_qualified(article.schema, article.table) for article in articles}
+    return [key for key in list_foreign_keys(connection, articles) if key.table not in own]
+
+
 def release_references(
     connection: psycopg.Connection, articles: Sequence[Article], subscriber: str
 ) -> list[Restoration]:
@@ -163,8 +169,7 @@ def release_references(
 
     Returns what adds them again. Raises `SubscriberTableBusy`.
     """
-    own = {quote_qualified(article.schema, article.table) for article in articles}
-    keys = [key for key in list_foreign_keys(connection, articles) if key.table not in own]
+    keys = list_references(connection, articles)
     _alter(connection, [key.dropping for key in keys], subscriber)
     return [restoration for key in keys for restoration in key.adding]
 

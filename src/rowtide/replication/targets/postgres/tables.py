@@ -33,14 +33,17 @@ def create_table(article: Article, details: TableDetails) -> str:
     return f"create table {_table(article)} (\n    " + ",\n    ".join(lines) + "\n)"
 
 
-def clear_tables(articles: Sequence[Article], if_exists: IfExists) -> list[str]:
-    """Return the statements that empty or drop existing tables, which may reference each other."""
+def clear_tables(articles: Sequence[Article], if_exists: IfExists, *, are_referenced: bool) -> list[str]:
+    """Return the statements that empty or drop existing tables, which may reference each other.
+
+    Those that others reference cannot be truncated, whether or not that is enforced.
+    """
     tables = ", ".join(map(_table, articles))
     match if_exists:
-        case IfExists.DELETE:
+        case IfExists.TRUNCATE if articles and not are_referenced:
+            return [f"truncate {tables}"]
+        case IfExists.DELETE | IfExists.TRUNCATE:
             return [f"delete from {_table(article)}" for article in articles]
-        case IfExists.TRUNCATE:
-            return [f"truncate {tables}"] if articles else []
         case IfExists.DROP:
             return [f"drop table {tables}"] if articles else []
         case _:

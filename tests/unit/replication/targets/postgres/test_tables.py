@@ -58,9 +58,9 @@ CASES = {
     "table": create_table(ORDERS, ORDER_DETAILS),
     "table, composite key": create_table(LINES, LINE_DETAILS),
     "constraints": ";\n".join(text for _, text in constrain([(ORDERS, ORDER_DETAILS), (LINES, LINE_DETAILS)])),
-    "truncate": "; ".join(clear_tables([ORDERS, LINES], IfExists.TRUNCATE)),
-    "drop": "; ".join(clear_tables([ORDERS, LINES], IfExists.DROP)),
-    "delete": "; ".join(clear_tables([ORDERS, LINES], IfExists.DELETE)),
+    "truncate": "; ".join(clear_tables([ORDERS, LINES], IfExists.TRUNCATE, are_referenced=False)),
+    "drop": "; ".join(clear_tables([ORDERS, LINES], IfExists.DROP, are_referenced=False)),
+    "delete": "; ".join(clear_tables([ORDERS, LINES], IfExists.DELETE, are_referenced=True)),
     "lock": locking(as_copied(ORDERS)),
     "lock, partitioned": locking(as_copied(PARTS)),
     "sample": sampling(as_copied(LINES), 12.5, 4),
@@ -85,7 +85,7 @@ def test_every_golden_section_is_compared() -> None:
 
 @pytest.mark.parametrize("if_exists", [IfExists.FAIL, IfExists.KEEP])
 def test_tables_that_are_kept_are_not_touched(if_exists: IfExists) -> None:
-    assert clear_tables([ORDERS], if_exists) == []
+    assert clear_tables([ORDERS], if_exists, are_referenced=True) == []
 
 
 def test_foreign_key_to_filtered_rows_is_left_out() -> None:
