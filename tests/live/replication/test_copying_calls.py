@@ -31,6 +31,19 @@ def test_connection_that_breaks_during_a_copy_is_an_outage(second_subscriber: Su
     assert second_subscriber.execute("select count(*) from copied") == [(0,)]
 
 
+def test_a_pipeline_whose_connection_broke_stays_an_outage(second_subscriber: Subscriber) -> None:
+    """The next statement is not sent in pipeline mode, which ended with the connection."""
+    with closing(connect(second_subscriber.url, application_name="a test")) as connection:
+        pipeline, process = Pipeline(connection), connection.info.backend_pid
+        pipeline.execute("select 1")
+        second_subscriber.execute(f"select pg_terminate_backend({process}, 10000)")
+        for _ in range(2):
+            with pytest.raises(ConnectionFailed):
+                pipeline.synchronize()
+        with pytest.raises(ConnectionFailed):
+            pipeline.execute("select 1")
+
+
 def test_refused_copy_leaves_the_pipeline_usable(second_subscriber: Subscriber) -> None:
     second_subscriber.execute("create table copied (id int)")
     with closing(connect(second_subscriber.url, application_name="a test")) as connection:

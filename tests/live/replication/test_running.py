@@ -127,6 +127,21 @@ def test_unreachable_subscriber_is_retried_and_blocks_no_other(
             wait_rows(Subscriber(first.url, session), [(1, 1)])
 
 
+def test_a_run_whose_sessions_end_goes_on(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    sessions = (
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "
+        "and application_name like 'rowtide%' and backend_type = 'client backend'"
+    )
+    with running(replicated) as run:
+        for number in range(1, 6):
+            replicated.publisher.execute(f"insert into orders values ({number}, 1)")
+            wait_rows(replicated.subscriber, [(one, 1) for one in range(1, number + 1)])
+            assert replicated.publisher.execute(sessions)
+
+    assert run.error is None
+
+
 def test_run_notices_added_and_dropped_subscriptions(
     replicated: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:

@@ -105,6 +105,31 @@ def test_first_values_are_those_in_any_sessions_settings(replicated: ReplicatedD
     replicated.require_equal("orders")
 
 
+def test_first_values_of_partitions_are_those_of_their_table(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(
+        "create table sales (id int, day date, primary key (id, day)) partition by range (day)",
+        "create table sales_1 partition of sales for values from ('2025-01-01') to ('2026-01-01') "
+        "partition by list (id)",
+        "create table sales_1_1 partition of sales_1 default",
+        "create table sales_rest partition of sales default",
+        "insert into sales select i, date '2025-12-30' + i from generate_series(1, 5) i",
+    )
+    replicated.replication.add_article("shop", "sales")
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+    replicated.deliver()
+    replicated.subscriber.execute("update sales set day = day where id = 1", "alter table sales add own int default 7")
+    replicated.publisher.execute(
+        "alter table sales add qty int default 4 not null", "insert into sales values (9, now())"
+    )
+    replicated.deliver()
+
+    query = "select id, day, qty from sales order by id"
+    assert replicated.subscriber.execute(query) == replicated.publisher.execute(query)
+    # Copied again, it would have been made anew.
+    assert replicated.subscriber.execute("select distinct own from sales") == [(7,)]
+
+
 def test_a_transaction_is_delivered_with_its_change(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, "create table other (id int primary key)", orders={}, other={})
     replicated.publisher.execute(ROWS)

@@ -153,7 +153,10 @@ ALTERED_COLUMNS = f"""(
                     'default', (select pg_get_expr(f.adbin, f.adrelid) from pg_attrdef f
                                 where f.adrelid = a.attrelid and f.adnum = a.attnum),
                     'collation', {COLUMN_COLLATION},
-                    'missing_value', (a.attmissingval::text::text[])[1]
+                    'missing_value', (coalesce(a.attmissingval, (
+                        select part.attmissingval from pg_partition_tree(a.attrelid) p
+                        join pg_attribute part on part.attrelid = p.relid and part.attname = a.attname
+                        where p.isleaf and part.atthasmissing limit 1))::text::text[])[1]
                 ) order by a.attnum), '[]')
                 from pg_attribute a
                 where a.attrelid = altered.oid and a.attnum > 0 and not a.attisdropped)"""

@@ -118,6 +118,8 @@ class ReplicationAgent:
         """Go on reading the log and delivering without the distribution database. Raises the error if it is not that,
         but the publisher, which cannot be reached.
         """
+        if self._connection.invalidated:
+            raise error
         with translated():
             self._connection.execute(text("select 1"))
         if not forget_companion(self._connection) and not isinstance(error, DistributorUnreachable):

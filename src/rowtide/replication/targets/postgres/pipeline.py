@@ -50,12 +50,14 @@ class Pipeline:
 
     def prepare(self, name: bytes, statement: str) -> None:
         """Prepare a statement; counts as a sent statement."""
-        self._libpq.send_prepare(name, statement.encode())
+        with _connected():
+            self._libpq.send_prepare(name, statement.encode())
         self._note_sent()
 
     def run(self, name: bytes, arguments: Sequence[bytes | None]) -> None:
         """Execute a prepared statement with its arguments, as texts."""
-        self._libpq.send_query_prepared(name, arguments)
+        with _connected():
+            self._libpq.send_query_prepared(name, arguments)
         self._note_sent()
 
     def run_large(self, name: bytes, arguments: Sequence[bytes | None]) -> None:
@@ -73,7 +75,8 @@ class Pipeline:
 
     def execute(self, statement: str, arguments: Sequence[bytes | None] = ()) -> None:
         """Execute a statement that is not prepared."""
-        self._libpq.send_query_params(statement.encode(), arguments)
+        with _connected():
+            self._libpq.send_query_params(statement.encode(), arguments)
         self._note_sent()
 
     def push(self) -> None:
@@ -83,7 +86,8 @@ class Pipeline:
 
     def synchronize(self) -> Refused | None:
         """Wait for all results; return the first failure, after which nothing more was executed, or None."""
-        self._libpq.pipeline_sync()
+        with _connected():
+            self._libpq.pipeline_sync()
         while not self._take_answers():
             self._wait()
         refused, self._refused, self._sent, self._answered = self._refused, None, 0, 0
