@@ -147,6 +147,38 @@ def test_a_transaction_is_delivered_with_its_change(replicated: ReplicatedDataba
     assert sum(report.transactions for report in reports) == 2
 
 
+CASCADED = {
+    "before": ("alter table lines add note text", "update orders set id = id + 10"),
+    "after": (
+        "update orders set id = id + 10",
+        "alter table lines add note text",
+        "insert into lines values (9, 12, 'x')",
+    ),
+}
+"""Changes of keys, which referencing rows follow, beside changes of the referencing table."""
+
+
+@pytest.mark.parametrize("change", CASCADED)
+def test_a_table_is_altered_beside_keys_that_cascade(replicated: ReplicatedDatabase, change: str) -> None:
+    replicated.publish(
+        "create table orders (id int primary key)",
+        "create table lines (id int primary key, of int references orders on update cascade)",
+        "insert into orders values (1), (2)",
+        "insert into lines values (1, 1), (2, 2), (3, 2)",
+        orders={},
+        lines={},
+    )
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+    replicated.deliver()
+    with replicated.writer() as writer:
+        for statement in CASCADED[change]:
+            writer.execute(statement)
+    replicated.deliver()
+
+    replicated.require_equal("orders", "lines")
+
+
 def test_each_change_is_made_at_each_subscriber(replicated: ReplicatedDatabase, second_subscriber: Subscriber) -> None:
     replicated.begin(ORDERS, orders={})
     second_subscriber.execute(ORDERS)

@@ -239,6 +239,16 @@ class AlteringTransaction:
         while steps and self._place(steps[0].article) <= self._place(article):
             yield steps.pop(0)
 
+    def due(self, left: Mapping[tuple[str, int], int]) -> Iterator[Followed]:
+        """Yield the steps, once each, before which no call is left; `left` counts calls by `version_of`."""
+        for article_id, steps in self.steps.items():
+            while steps and not any(left.get((article_id, one), 0) for one in range(self._place(steps[0].article))):
+                yield steps.pop(0)
+
+    def version_of(self, article: Article) -> tuple[str, int]:
+        """Return which version of which article this is."""
+        return article.article_id, self._place(article)
+
     def rest(self) -> Iterator[Followed]:
         """Yield the steps that are left at the end."""
         for steps in self.steps.values():
