@@ -7,8 +7,10 @@ back with it, and is closed with it. Its schema there is the publisher's alone, 
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Column, Connection, MetaData, Table, Text, delete, event, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -89,7 +91,12 @@ def forget_companion(connection: Connection) -> bool:
 
     For a connection to the publisher outside of a transaction.
     """
-    companion: Connection | None = connection.info.pop(_COMPANION, None)
+    return _let_go(connection.info)
+
+
+def _let_go(info: MutableMapping[Any, Any]) -> bool:
+    """Close a connection to the distribution database, whose server may be gone; return whether there was one."""
+    companion: Connection | None = info.pop(_COMPANION, None)
     if companion is None:
         return False
     with suppress(SQLAlchemyError, ConnectionFailed):
@@ -145,11 +152,7 @@ def _roll_back(connection: Connection) -> None:
 
 
 def _leave_companion(_connection: object, record: ConnectionPoolEntry, _error: BaseException | None) -> None:
-    companion = record.info.pop(_COMPANION, None)
-    if companion is not None:
-        # Its server may be gone with the publisher's.
-        with suppress(SQLAlchemyError, ConnectionFailed):
-            companion.close()
+    _let_go(record.info)
 
 
 def _close_companion(_connection: object, record: ConnectionPoolEntry) -> None:

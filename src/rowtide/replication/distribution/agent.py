@@ -416,7 +416,8 @@ class DistributionAgent:
                 self._delivery.alter(self._complete(followed, transaction.lsn))
             batch.commands += _count(call)
             self._run(call)
-            left.subtract([transaction.version_of(call.article)])
+            if is_early:
+                left[transaction.version_of(call.article)] -= 1
         for followed in transaction.rest():
             self._delivery.alter(self._complete(followed, transaction.lsn))
         self._end(batch, end, read)
