@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from rowtide.merge.inspection.procedures import EnumeratedChange, MergeGeneration, RowMetadata
     from rowtide.merge.inspection.sessions import MergeSession
     from rowtide.merge.inspection.validating import ArticleValidation
-    from rowtide.merge.nodes.node import Refusal, UnsentColumn
+    from rowtide.merge.nodes.node import Refusal
+    from rowtide.merge.nodes.node_tables import UnsentColumn
     from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
     from rowtide.merge.publishing.new_articles import ArticleOptions, ArticleRequest
     from rowtide.merge.publishing.prepared import Existing, ExistingRows
@@ -168,7 +169,7 @@ _HOMES = {
     "TombstoneType": "rowtide.merge.versions.changes",
     "Unreachable": "rowtide.merge.fan_out.pending",
     "Unsent": "rowtide.merge.session.unsent",
-    "UnsentColumn": "rowtide.merge.nodes.node",
+    "UnsentColumn": "rowtide.merge.nodes.node_tables",
     "UploadOptions": "rowtide.merge.articles",
     "Waiting": "rowtide.merge.articles",
     "Winner": "rowtide.merge.conflicts.resolution",

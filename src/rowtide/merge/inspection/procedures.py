@@ -15,7 +15,8 @@ from rowtide.merge.definitions import genhistory
 from rowtide.merge.documented.names import CONTENTS_VIEW, TOMBSTONE_VIEW
 from rowtide.merge.inspection.documented import read_rows
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
-from rowtide.merge.nodes.node import Enumeration, Node, Request
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.sending import Enumeration, Request
 from rowtide.merge.progress import as_utc, list_retries
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.spooling import Outgoing

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rowtide.merge.articles import Article
-from rowtide.merge.nodes.node import Enumeration, Request
+from rowtide.merge.nodes.sending import Enumeration, Request
 from rowtide.merge.partitions.candidates import Candidate
 from rowtide.merge.versions.changes import RowChange
 

@@ -34,6 +34,11 @@ def as_stored_by_server(article: Article, row: Row) -> Row:
     return _with(article, row, _plain)
 
 
+def rows_as_stored_by_server(article: Article, rows: Sequence[Row]) -> Sequence[Row]:
+    """Return rows as a PostgreSQL node stores them."""
+    return [as_stored_by_server(article, row) for row in rows] if untyped_places(article) else rows
+
+
 def as_read_from_server(article: Article, row: Row) -> Row:
     """Return a row as it travels from a PostgreSQL node."""
     return _with(article, row, lambda text: None if text is None else _UNKNOWN_CLASS + text)

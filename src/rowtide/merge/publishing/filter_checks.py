@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from rowtide.merge.articles import Article, JoinFilter, Partition
 from rowtide.merge.errors.publishing import JoinFilterRefused
-from rowtide.merge.nodes.node import Node, TableDescription
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.partitions.expressions import Column, Expression, Operation, columns_of, functions_of
 from rowtide.merge.partitions.filters import PARENT, bind, parent_name, read_filter, read_join
 

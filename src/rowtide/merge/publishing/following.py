@@ -18,7 +18,9 @@ from rowtide.merge.catalogue import list_articles, list_publications, set_defini
 from rowtide.merge.definitions import schema_changes
 from rowtide.merge.errors.schema_changes import DefinitionsDiffer
 from rowtide.merge.errors.subscribing import SubscriberHasTable
-from rowtide.merge.nodes.node import Enumeration, Node, TableAlteration, TableDescription
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node_tables import TableAlteration, TableDescription
+from rowtide.merge.nodes.sending import Enumeration
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.partitions.filters import RowFilter

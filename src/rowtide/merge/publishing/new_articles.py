@@ -24,7 +24,8 @@ from rowtide.merge.errors.publishing import (
     RepublisherNotServer,
     UploadOptionsRefused,
 )
-from rowtide.merge.nodes.node import Node, TableDescription
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.table_parts import PartKind
 from rowtide.merge.progress import list_subscriptions
 from rowtide.merge.publishing.schema_changes import define

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from rowtide.merge.articles import Article, ArticleReference, Publication
 from rowtide.merge.catalogue import list_articles, set_definition
-from rowtide.merge.nodes.node import Node, TableDescription
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node_tables import TableDescription
 
 
 def order_articles(hub: Node, publication: Publication) -> None:

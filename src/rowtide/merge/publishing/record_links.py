@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rowtide.merge.articles import Article, JoinFilter
 from rowtide.merge.conflicts.resolvers import is_for_records
 from rowtide.merge.errors.publishing import RecordLinkRefused, RecordOptionsRefused
-from rowtide.merge.nodes.node import Node, Reference, TableDescription
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node_tables import Reference, TableDescription
 from rowtide.merge.partitions.links import column_pairs
 
 _CHANGING = ("cascade", "set null", "set default")

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
 from rowtide.merge.errors.subscribing import TablesUnfit
-from rowtide.merge.nodes.node import Enumeration, Node
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.sending import Enumeration
 from rowtide.merge.nodes.untyped_values import are_same
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.row_hashes import GONE, hash_rows, key_of, read_hashes, rowguid_of

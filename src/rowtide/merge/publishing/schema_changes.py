@@ -31,7 +31,8 @@ from rowtide.merge.definitions import schema_changes, subscriptions
 from rowtide.merge.errors.publishing import FilterRefused, ResolverUnknown
 from rowtide.merge.errors.schema_changes import ColumnNeeded, KeyChanged, SchemaChangeUnknown
 from rowtide.merge.handlers import find_handler
-from rowtide.merge.nodes.node import Node, TableDescription
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.retry import retry_busy
 from rowtide.merge.nodes.table_changes import TableChange, write_shape
 from rowtide.merge.partitions.renaming import follow_renames

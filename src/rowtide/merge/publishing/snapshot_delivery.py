@@ -29,7 +29,8 @@ from rowtide.merge.errors.subscribing import (
     SnapshotUnfit,
     SubscriberHasTable,
 )
-from rowtide.merge.nodes.node import Node, TableDescription
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.progress import list_subscriptions, put_subscription, read_purge, remove_subscription

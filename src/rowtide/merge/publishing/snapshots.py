@@ -18,7 +18,8 @@ from rowtide.merge.catalogue import (
     set_definition,
     set_purged,
 )
-from rowtide.merge.nodes.node import Enumeration, Node
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.sending import Enumeration
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.partitions.chains import link_members
 from rowtide.merge.partitions.filters import RowFilter

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.errors.publishing import ColumnsRefused
-from rowtide.merge.nodes.node import Reference, TableDescription
+from rowtide.merge.nodes.node_tables import Reference, TableDescription
 from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
 
 _NOT_PUBLISHED = "column {} is not published"

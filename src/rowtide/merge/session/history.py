@@ -11,7 +11,8 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from rowtide.merge.definitions import article_history, sessions
-from rowtide.merge.nodes.node import Node, UnsentColumn
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node_tables import UnsentColumn
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.progress import set_subscription
 from rowtide.merge.session.exchange import Counts, Refused

@@ -28,7 +28,8 @@ from rowtide.merge.errors.nodes import NodeCopied, NodeRestored
 from rowtide.merge.errors.publishing import DirectionsChanged, MergePublicationUnknown
 from rowtide.merge.errors.schema_changes import DefinitionsDiffer, MergedTableAltered, SchemaAhead
 from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, SubscriptionExpired
-from rowtide.merge.nodes.node import Examination, Node, Original, UnsentColumn
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.node_tables import Examination, Original, UnsentColumn
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
 from rowtide.merge.progress import (
     SELECT_NODE,

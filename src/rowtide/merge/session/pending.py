@@ -13,7 +13,8 @@ from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import get_publication, list_articles
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
-from rowtide.merge.nodes.node import Enumeration, Node, Request
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.sending import Enumeration, Request
 from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.progress import list_retries, list_subscriptions
 from rowtide.merge.session.exchange import Counts

@@ -13,7 +13,7 @@ from typing import Self
 
 from rowtide.core.errors import FileNotWritable
 from rowtide.merge.articles import Article
-from rowtide.merge.nodes.node import Request, Sending
+from rowtide.merge.nodes.sending import Request, Sending
 from rowtide.merge.partitions.candidates import Marks, Move, judge
 from rowtide.merge.partitions.chains import choose_parents
 from rowtide.merge.session.bridging import Bridge

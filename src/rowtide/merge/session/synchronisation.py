@@ -18,7 +18,8 @@ from rowtide.core.garbage import collecting_rarely
 from rowtide.merge.articles import Article, ExchangeType, Subscription, Waiting
 from rowtide.merge.conflicts.records import record, settle_failures
 from rowtide.merge.errors.subscribing import UploadNotComparable
-from rowtide.merge.nodes.node import Node, Request
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.sending import Request
 from rowtide.merge.partitions.candidates import Marks
 from rowtide.merge.partitions.links import find_record_types
 from rowtide.merge.partitions.partition_membership import confirm_members, mark, remove_members

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import find_publication, list_articles
-from rowtide.merge.nodes.node import Enumeration, Node
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.sending import Enumeration
 from rowtide.merge.progress import list_retries, list_subscriptions
 
 _OTHER = "another table was altered"

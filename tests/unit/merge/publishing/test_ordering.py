@@ -6,7 +6,7 @@ import pytest
 
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import Article
-from rowtide.merge.nodes.node import Reference, TableDescription
+from rowtide.merge.nodes.node_tables import Reference, TableDescription
 from rowtide.merge.publishing.ordering import in_order
 
 

@@ -25,8 +25,7 @@ from rowtide.merge.articles import Article, Subscription
 from rowtide.merge.catalogue import list_merged, list_purged, read_nickname, select_articles
 from rowtide.merge.definitions import SCHEMA, articles, replinfo, subscriptions
 from rowtide.merge.errors.nodes import NodeBusy
-from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
-from rowtide.merge.nodes.node import Refusal, Request
+from rowtide.merge.nodes.node import Refusal
 from rowtide.merge.nodes.postgres import links, row_metadata, rows
 from rowtide.merge.nodes.postgres.apply import (
     apply_beside,
@@ -41,6 +40,7 @@ from rowtide.merge.nodes.postgres.compiled import compile_query
 from rowtide.merge.nodes.postgres.completing import FORM, form
 from rowtide.merge.nodes.postgres.enumeration import PostgresEnumeration
 from rowtide.merge.nodes.postgres.failures import UnexpectedLines, failure, require_session
+from rowtide.merge.nodes.postgres.filling import fill
 from rowtide.merge.nodes.postgres.generations import (
     SELECT_CLOSED,
     Generations,
@@ -52,32 +52,18 @@ from rowtide.merge.nodes.postgres.generations import (
 )
 from rowtide.merge.nodes.postgres.identity import bounding, numbering_request
 from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
+from rowtide.merge.nodes.postgres.own_changes import log_own, log_update
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
 from rowtide.merge.nodes.postgres.rebuilt_tables import PostgresRebuiltTables
-from rowtide.merge.nodes.postgres.refused_rows import INVALID, LOCKED, OUTSIDE, REFUSED
 from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, stamps_of, uuid_array
 from rowtide.merge.nodes.postgres.sending import APPLYING, Closing, PostgresSending, apply_alone
+from rowtide.merge.nodes.postgres.stored_tables import StoredTables, table_requests
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG
 from rowtide.merge.nodes.postgres.tables import PostgresTables
 from rowtide.merge.nodes.postgres.triggers import AGENT_SETTING
-from rowtide.merge.nodes.postgres.writing import (
-    Staged,
-    StoredTable,
-    are_sendable,
-    fill,
-    holders_query,
-    log_own,
-    log_update,
-    make_staging,
-    read_table,
-    require_inside,
-    require_sendable,
-    stage,
-    table_requests,
-    write,
-    write_each,
-)
+from rowtide.merge.nodes.postgres.writer import PostgresWriter
 from rowtide.merge.nodes.retry import retry_busy
+from rowtide.merge.nodes.sending import Request
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import Link
 from rowtide.merge.progress import SELECT_NODE
@@ -129,15 +115,11 @@ class PostgresNode:
         """Whether the metadata are known to have this build's form."""
         self._is_log_known = False
         """Whether the log has no other entries than those of `_logged`, as far as is known."""
-        self._merged: tuple[Article, ...] = ()
         self._logged: tuple[Article, ...] = ()
-        self._stored: dict[int, StoredTable] = {}
-        self._prepared: set[int] = set()
-        """The articles that have staging tables in this session."""
+        self._stored = StoredTables()
+        self._writer = PostgresWriter(self._session, self._stored, self._refusing)
         self._parts = 0
         """How many transactions are open as parts of another."""
-        self._stamp: int | None = None
-        """The number of the current transaction, once it has been asked for."""
         self.tables = PostgresTables(Committing(engine), self.connection, self._session)
         self.rebuilt = PostgresRebuiltTables(self.connection, self._session, self._forget_log)
 
@@ -193,12 +175,12 @@ class PostgresNode:
         )
         self._own = int(node["nickname"])
         found = [Article.decode(row["definition"]) for row in listed]
-        self._merged = tuple({article.nickname: article for article in found}.values())
+        self._stored.merged = tuple({article.nickname: article for article in found}.values())
         nicknames = {row["tablenick"] for row in lines}
         if not self._generations.last:
             self._generations.is_tail = bool(values.get("since_generation"))
         self._is_log_known = True
-        self._logged = tuple(article for article in self._merged if article.nickname in nicknames)
+        self._logged = tuple(article for article in self._stored.merged if article.nickname in nicknames)
         take_generations(
             self._generations,
             self._own,
@@ -224,7 +206,7 @@ class PostgresNode:
                     self._session.execute(sql.SQL(_BEGIN[1]))
                     yield
                 return
-            self._stamp = None
+            self._writer.begin()
             try:
                 self._session.begin(*_BEGIN, *(() if is_durable else (_NOT_DURABLE,)))
                 yield
@@ -232,8 +214,7 @@ class PostgresNode:
                     failpoint("postgres_merge_commit.before")
                     self._session.commit_open()
             except BaseException:
-                # What was made in it is gone.
-                self._prepared.clear()
+                self._writer.forget_staging()
                 self._session.roll_back()
                 raise
         failpoint("postgres_merge_commit.after")
@@ -260,13 +241,13 @@ class PostgresNode:
     @contextmanager
     def trying(self) -> Iterator[None]:
         with self._failing("the rehearsal"):
-            self._stamp = None
+            self._writer.begin()
             self._session.begin(*_BEGIN)
             try:
                 self._apply()
                 yield
             finally:
-                self._prepared.clear()
+                self._writer.forget_staging()
                 self._session.roll_back()
                 self._forget_log()
 
@@ -324,14 +305,16 @@ class PostgresNode:
         self._know_generation(request.since)
         sending = PostgresSending(request, self._own, self._generations, self._look_up)
         queries = sending.queries()
-        closing = Closing(self._session, self._own, self._merged, self._logged, self._generations, sending.purged)
+        closing = Closing(
+            self._session, self._own, self._stored.merged, self._logged, self._generations, sending.purged
+        )
         try:
             with self._failing(self.name):
                 cursors = closing.run(_BEGIN, list(queries.values()))
         except UnexpectedLines:
             # Other tables were changed meanwhile, or published.
             self.read_ahead(values={"since_generation": request.since})
-            self._logged = self._merged
+            self._logged = self._stored.merged
             return self._send(request)
         self._logged = ()
         if closing.applied >= _MANY:
@@ -408,7 +391,7 @@ class PostgresNode:
         """Return whether the log has entries of these rows, the metadata of rows, and other rows, with all that writing
         will need.
         """
-        unread = [article for article, _ in asked if article.nickname not in self._stored]
+        unread = [article for article, _ in asked if article not in self._stored]
         unused = Composer(asked[0][0], 0, b"")
         answers = self._session.read(
             ("select pg_current_xact_id()", None),
@@ -421,10 +404,10 @@ class PostgresNode:
             texts=True,
         )
         ((stamp,),), ((own,),), lineages, closed, *rest = answers
-        self._stamp, self._own = int(stamp), int(own)
+        self._writer.stamp, self._own = int(stamp), int(own)
         take_generations(self._generations, self._own, closed)
         for article, columns, sequences, referrers in zip(unread, rest[::3], rest[1::3], rest[2::3], strict=False):
-            self._stored[article.nickname] = read_table(article, columns, sequences, referrers, self._merged)
+            self._stored.take(article, columns, sequences, referrers)
         purged = {int(nickname): bytes.fromhex(lineage[2:]) for nickname, lineage in lineages}
         found, is_logged = [], False
         answers = rest[3 * len(unread) :]
@@ -441,7 +424,7 @@ class PostgresNode:
         return rows.read_rows(self._session, article, rowguids)
 
     def ask_procedure(self, article: Article, subscriber: str, pairs: Sequence[tuple[str, Row]]) -> list[Row | None]:
-        return ask_procedure(self._session, article, self._stored[article.nickname].columns, subscriber, pairs)
+        return ask_procedure(self._session, article, self._stored.of(article).columns, subscriber, pairs)
 
     def read_referencing(self, article: Article, columns: Sequence[str], keys: Sequence[Row]) -> Mapping[str, Row]:
         return rows.read_referencing(self._session, article, columns, keys)
@@ -471,19 +454,7 @@ class PostgresNode:
         return rows.find_key_holder(self._session, article, row)
 
     def write(self, article: Article, writes: Sequence[Write]) -> None:
-        if not writes:
-            return
-        with self._refusing(article.name):
-            self._session.put("savepoint rowtide_rows")
-            try:
-                (staged,) = self._stage([(article, writes)])
-                write(self._session, staged)
-                self._session.put("release savepoint rowtide_rows")
-                self._session.flush()
-            except (psycopg.Error, ValueError):
-                self._prepared.clear()
-                self._session.execute("rollback to savepoint rowtide_rows")
-                raise
+        self._writer.write(article, writes)
 
     def write_together(
         self,
@@ -492,12 +463,7 @@ class PostgresNode:
         bounds: Mapping[int, RowFilter] = MappingProxyType({}),
     ) -> None:
         self.defer_constraints()
-        with self._refusing(parts[0][0].name):
-            staged = self._stage([(article, writes) for article, writes in parts if writes], bounds)
-            for each in staged:
-                write(self._session, each, is_deferred=True)
-            require_inside(self._session, staged)
-            self._session.flush()
+        self._writer.write_together(parts, bounds=bounds)
 
     def write_each(
         self,
@@ -507,106 +473,7 @@ class PostgresNode:
         late: Collection[str] | None = None,
         commits: bool = False,
     ) -> list[Mapping[str, Refusal]]:
-        unsendable = [self._find_unsendable(article, writes) for article, writes in parts]
-        left = [
-            (article, [one for one in writes if one.rowguid not in without])
-            for (article, writes), without in zip(parts, unsendable, strict=True)
-        ]
-        filled = [(article, writes) for article, writes in left if writes]
-        ends = commits and not self._parts
-        refused = dict(self._write_each(filled, bounds, late, commits=ends)) if filled else {}
-        return [
-            without | refused.get(article.nickname, {}) for (article, _), without in zip(parts, unsendable, strict=True)
-        ]
-
-    def _find_unsendable(self, article: Article, writes: Sequence[Write]) -> dict[str, Refusal]:
-        """Return the rows that have texts which no server takes."""
-        found: dict[str, Refusal] = {}
-        for one in () if are_sendable(article, writes) else writes:
-            try:
-                require_sendable(one)
-            except ValueError as error:
-                refused = self._failure(error, article.name)
-                assert isinstance(refused, RowsRefused)
-                found[one.rowguid] = Refusal(refused, None)
-        return found
-
-    def _write_each(
-        self,
-        parts: Sequence[tuple[Article, Sequence[Write]]],
-        bounds: Mapping[int, RowFilter],
-        late: Collection[str] | None,
-        *,
-        commits: bool,
-    ) -> Iterator[tuple[int, dict[str, Refusal]]]:
-        """Yield the rows of each article that are refused."""
-        with self._refusing(parts[0][0].name):
-            try:
-                staged, (listed, *holders) = self._write_staged(
-                    parts, bounds, late, is_tolerant=bool(late), commits=commits
-                )
-            except (psycopg.DataError, psycopg.IntegrityError):
-                # While it was staged: a type does not take a value.
-                self._prepared.clear()
-                self._session.put("rollback to savepoint rowtide_stage")
-                staged, (listed, *holders) = self._write_staged(parts, bounds, late, is_tolerant=True, commits=commits)
-        holding = {int(place): rowguid for rows in holders for place, rowguid in rows}
-        said = {int(place): (state, message) for place, state, message in listed}
-        for part in staged:
-            found: dict[str, Refusal] = {}
-            for place in sorted(set(said).intersection(range(part.first, part.first + len(part.writes)))):
-                state, message = said[place]
-                name = part.article.name
-                error = RowOutsidePartition.of(name) if state == OUTSIDE else RowsRefused(name, state, message)
-                rowguid = part.writes[place - part.first].rowguid
-                found[rowguid] = Refusal(error, holding.get(place), is_locked=error.code == LOCKED)
-            yield part.article.nickname, found
-
-    def _write_staged(
-        self,
-        parts: Sequence[tuple[Article, Sequence[Write]]],
-        bounds: Mapping[int, RowFilter],
-        late: Collection[str] | None,
-        *,
-        is_tolerant: bool,
-        commits: bool,
-    ) -> tuple[list[Staged], list[list[tuple[Any, ...]]]]:
-        """Return what is refused, and for each part the rows that have the primary keys of refused ones."""
-        self._session.put("savepoint rowtide_stage")
-        staged = self._stage(parts, bounds, is_tolerant=is_tolerant)
-        self._session.put("release savepoint rowtide_stage")
-        write_each(self._session, staged, late)
-        listed = f"select * from {REFUSED}{f' union all select * from {INVALID}' if is_tolerant else ''}"
-        holders = ((holders_query(article), None) for article, _ in parts)
-        if commits:
-            failpoint("postgres_merge_commit.before")
-        read = self._session.read_last if commits else self._session.read
-        return staged, read((listed, None), *holders, texts=True)
-
-    def _stage(
-        self,
-        parts: Sequence[tuple[Article, Sequence[Write]]],
-        bounds: Mapping[int, RowFilter] = MappingProxyType({}),
-        *,
-        is_tolerant: bool = False,
-    ) -> list[Staged]:
-        staged, first = [], 0
-        if self._stamp is None:
-            self._stamp = int(self._read("select pg_current_xact_id()", [])[0][0])
-        for article, writes in parts:
-            if article.nickname not in self._stored:
-                columns, sequences, referrers = self._session.read(*table_requests(article), texts=True)
-                self._stored[article.nickname] = read_table(article, columns, sequences, referrers, self._merged)
-            if article.nickname not in self._prepared:
-                make_staging(self._session, article)
-                self._prepared.add(article.nickname)
-            bound = bounds.get(article.nickname)
-            staged.append(Staged(article, self._stored[article.nickname], writes, first, bound))
-            if is_tolerant and not first:
-                self._session.put(f"delete from {INVALID}")
-            stage(self._session, staged[-1], self._stamp, is_tolerant=is_tolerant)
-            first += len(writes)
-        return staged
+        return self._writer.write_each(parts, bounds=bounds, late=late, commits=commits and not self._parts)
 
     @contextmanager
     def _refusing(self, subject: str) -> Iterator[None]:
@@ -643,8 +510,8 @@ class PostgresNode:
 
     def forget_tables(self) -> None:
         self._session.execute("discard temp")
-        self._stored.clear()
-        self._prepared.clear()
+        self._stored.forget()
+        self._writer.forget_staging()
         self._is_ahead = self._is_log_known = False
 
     def altering(self) -> AbstractContextManager[None]:

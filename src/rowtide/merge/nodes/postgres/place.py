@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.merge.definitions import SCHEMA
-from rowtide.merge.nodes.node import Original
+from rowtide.merge.nodes.node_tables import Original
 
 _INFO = quote_qualified(SCHEMA, "MSmerge_replinfo")
 

@@ -24,9 +24,10 @@ from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors.nodes import NodeOutdated
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
 from rowtide.merge.errors.schema_changes import TableNotAltered
-from rowtide.merge.nodes.node import Examination, Original, Reference, TableDescription, say_damage
+from rowtide.merge.nodes.node_tables import Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.postgres import completing, place, system_tables
 from rowtide.merge.nodes.postgres.altering import TableAlteration
+from rowtide.merge.nodes.postgres.filling import load
 from rowtide.merge.nodes.postgres.identity import unbounding
 from rowtide.merge.nodes.postgres.new_partitions import take_in_partitions
 from rowtide.merge.nodes.postgres.parts import collation_of, keys_of_parts, make_parts, parts_requests, read_parts
@@ -39,7 +40,6 @@ from rowtide.merge.nodes.postgres.triggers import (
     trigger_names,
     trigger_statements,
 )
-from rowtide.merge.nodes.postgres.writing import load
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.nodes.untyped_values import server_type

@@ -26,13 +26,16 @@ from rowtide.merge.catalogue import list_merged, list_publications, list_purged,
 from rowtide.merge.errors.nodes import HandlerFailed, NodeBusy, NodeOutdated
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
-from rowtide.merge.nodes.node import Refusal, Request
+from rowtide.merge.nodes.node import Refusal
+from rowtide.merge.nodes.sending import Request
 from rowtide.merge.nodes.sqlite import completing, links, row_metadata
 from rowtide.merge.nodes.sqlite.apply import apply_beside, apply_log, is_logged
 from rowtide.merge.nodes.sqlite.dependents import has_dependents
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
+from rowtide.merge.nodes.sqlite.filling import fill
 from rowtide.merge.nodes.sqlite.key_moves import move_received, renumber
+from rowtide.merge.nodes.sqlite.own_changes import log_own, log_update
 from rowtide.merge.nodes.sqlite.rebuilt_tables import SqliteRebuiltTables
 from rowtide.merge.nodes.sqlite.row_metadata import (
     FILTERING,
@@ -52,7 +55,7 @@ from rowtide.merge.nodes.sqlite.rows import (
 )
 from rowtide.merge.nodes.sqlite.system_tables import AGENT, CONTENTS
 from rowtide.merge.nodes.sqlite.tables import NO_FUNCTIONS, SqliteTables
-from rowtide.merge.nodes.sqlite.writing import fill, log_own, log_update, write, write_temporary
+from rowtide.merge.nodes.sqlite.writing import write, write_temporary
 from rowtide.merge.nodes.unique_swap import temporary_values
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.partitions.filters import RowFilter

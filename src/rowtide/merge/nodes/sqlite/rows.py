@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote, quote_literal
-from rowtide.databases.sqlite.texts import from_text
+from rowtide.databases.sqlite.texts import from_text, reader
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.row_metadata import READER, read_asked, table_of
@@ -75,3 +76,11 @@ def set_numbering(session: sqlite3.Connection, article: Article, owned: Identity
         session.execute(f"insert into sqlite_sequence (name, seq) values ({name}, {owned.begin - 1})")
     elif not owned.has(last):
         session.execute(f"update sqlite_sequence set seq = {owned.begin - 1} where name = {name} collate nocase")
+
+
+def values_of(article: Article) -> Callable[[Row], list[SqliteValue]]:
+    """Return the values of a row in the form that the file stores."""
+    readers = [reader(column.type_text) for column in article.columns]
+    return lambda row: [
+        text if read is None or text is None else read(text) for read, text in zip(readers, row, strict=True)
+    ]

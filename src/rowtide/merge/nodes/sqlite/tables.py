@@ -18,10 +18,11 @@ from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.definitions import replinfo
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused
 from rowtide.merge.errors.schema_changes import TableNotAltered
-from rowtide.merge.nodes.node import Examination, Original, Reference, TableDescription, say_damage
+from rowtide.merge.nodes.node_tables import Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.sqlite import completing, system_tables
 from rowtide.merge.nodes.sqlite.altering import TableAlteration
 from rowtide.merge.nodes.sqlite.documented_tables import make_views
+from rowtide.merge.nodes.sqlite.filling import load
 from rowtide.merge.nodes.sqlite.making import list_parts, make_table, read_statement
 from rowtide.merge.nodes.sqlite.rowguid import (
     add_rowguid,
@@ -36,7 +37,6 @@ from rowtide.merge.nodes.sqlite.triggers import (
     trigger_statements,
     written_columns,
 )
-from rowtide.merge.nodes.sqlite.writing import load
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.partitions.filters import parent_name

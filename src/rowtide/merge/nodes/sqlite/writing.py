@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.catalogue import find_table
-from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote, quote_literal
-from rowtide.databases.sqlite.texts import ANY, from_text, is_numeric, reader
+from rowtide.databases.sqlite.texts import ANY, from_text, is_numeric
 from rowtide.databases.sqlite.types import affinity, stored_type
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact, keep_exact
 from rowtide.merge.nodes.sqlite.own_columns import encode_own_columns
-from rowtide.merge.nodes.sqlite.rows import read_rows
+from rowtide.merge.nodes.sqlite.rows import read_rows, values_of
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, LOG, TOMBSTONE
 from rowtide.merge.nodes.unique_swap import TemporaryValues
-from rowtide.merge.nodes.untyped_values import is_of_unknown_class, untyped_places, with_classes_of
+from rowtide.merge.nodes.untyped_values import is_of_unknown_class, with_classes_of
 from rowtide.merge.versions.apply import Logged
-from rowtide.merge.versions.changes import Row, Write, number_alike
+from rowtide.merge.versions.changes import Write, number_alike
 
 _OPERATION = (
     f"case when not gone and not live then {Logged.INSERTED.value} when not gone then {Logged.UPDATED.value} "
@@ -70,52 +69,6 @@ def write_temporary(session: sqlite3.Connection, article: Article, values: Mappi
     _unlog(session, article, before, written, writes)
 
 
-def fill(session: sqlite3.Connection, article: Article, rows: Sequence[tuple[str, Row]]) -> None:
-    """Write values into the article's columns of rows that exist, in the caller's transaction."""
-    settings = ", ".join(f"{quote(column.name)} = ?" for column in article.columns)
-    values = _values_of(article)
-    session.executemany(
-        f"update {quote(article.file_table)} set {settings} where {ROWGUID} = ?",
-        ([*values(row), rowguid] for rowguid, row in rows),
-    )
-    keep_exact(session, article, rows)
-
-
-def log_own(session: sqlite3.Connection, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
-    """Log updates of the rows that have a value in any of some columns, but for those left out."""
-    is_any = " or ".join(f"{quote(name)} is not null" for name in columns)
-    changed = "".join(str(int(column.name in columns)) for column in article.columns)
-    found = session.execute(f"select {ROWGUID} from {quote(article.file_table)} where {is_any}").fetchall()
-    session.executemany(
-        f"insert into {LOG} (tablenick, rowguid, kind, columns) values ({article.nickname}, ?, ?, ?)",
-        [
-            (rowguid, Logged.UPDATED.value, changed if article.column_tracking else None)
-            for (rowguid,) in found
-            if rowguid not in without
-        ],
-    )
-
-
-def log_update(session: sqlite3.Connection, article: Article, rowguid: str) -> bool:
-    """Log a row as updated, without any changed column; return whether it exists."""
-    table = quote(article.file_table)
-    listed = f"select {article.nickname}, {ROWGUID}, {Logged.UPDATED.value} from {table} where {ROWGUID} = ?"
-    return session.execute(f"insert into {LOG} (tablenick, rowguid, kind) {listed}", (rowguid,)).rowcount > 0
-
-
-def load(session: sqlite3.Connection, article: Article, rows: Sequence[tuple[str, Row]]) -> int:
-    """Insert rows, and return how many."""
-    rows = (
-        [(rowguid, with_classes_of(article, row, None)) for rowguid, row in rows] if untyped_places(article) else rows
-    )
-    keep_exact(session, article, rows)
-    names = ", ".join([*(quote(column.name) for column in article.columns), ROWGUID])
-    marks = ", ".join("?" * (len(article.columns) + 1))
-    statement = f"insert into {quote(article.file_table)} ({names}) values ({marks})"
-    values = _values_of(article)
-    return session.executemany(statement, ([*values(row), rowguid] for rowguid, row in rows)).rowcount
-
-
 def _with_classes(session: sqlite3.Connection, article: Article, writes: Sequence[Write]) -> Sequence[Write]:
     """Give untyped values from a PostgreSQL node the classes that they are stored as here."""
     unclear = {one.rowguid: one.row for one in writes if one.row is not None and is_of_unknown_class(article, one.row)}
@@ -145,7 +98,7 @@ def _stage(session: sqlite3.Connection, article: Article, writes: Sequence[Write
     for table in (rows, known):
         session.execute(f"delete from {table}")
     numbers, firsts = number_alike(writes)
-    values, nothing = _values_of(article), [None] * len(places)
+    values, nothing = values_of(article), [None] * len(places)
     session.executemany(
         f"insert into {rows} values ({', '.join('?' * (2 + len(places)))})",
         (
@@ -295,11 +248,3 @@ def _unlog(session: sqlite3.Connection, article: Article, before: int, written: 
         f"where l.rowid > {before} and l.tablenick = {article.nickname} group by l.rowguid"
     )
     session.execute(f"delete from {LOG} where rowid in ({own})")
-
-
-def _values_of(article: Article) -> Callable[[Row], list[SqliteValue]]:
-    """Return the values of a row in the form that the file stores."""
-    readers = [reader(column.type_text) for column in article.columns]
-    return lambda row: [
-        text if read is None or text is None else read(text) for read, text in zip(readers, row, strict=True)
-    ]

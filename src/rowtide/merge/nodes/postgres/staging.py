@@ -1,0 +1,201 @@
+"""Staging tables of a PostgreSQL node: temporary tables in which received rows wait for the statements that write them.
+
+A value is parsed by its column's own type as it gets there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from rowtide.databases.postgres.batching import BatchingConnection
+from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.merge.articles import Article
+from rowtide.merge.nodes.postgres.array_texts import array_of
+from rowtide.merge.nodes.postgres.refused_rows import (
+    INVALID,
+    REFUSED,
+)
+from rowtide.merge.nodes.postgres.row_metadata import escaped, table_of, uuid_array
+from rowtide.merge.nodes.postgres.stored_tables import StoredColumn, StoredTable
+from rowtide.merge.nodes.untyped_values import rows_as_stored_by_server
+from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.versions.changes import Write, number_alike
+
+_METADATA = {
+    "rowtide_number": "integer",
+    "rowtide_gone": "boolean",
+    "rowtide_live": "boolean",
+    "rowtide_type": "smallint",
+    "rowtide_origin": "bigint",
+    "rowtide_priority": "double precision",
+    "rowtide_lineage": "bytea",
+    "rowtide_last": "bytea",
+    "rowtide_colv": "bytea",
+    "rowtide_own": "bigint[]",
+}
+"""What is to be known of rows, and done to them, once for all rows with the same."""
+_ORDINAL = "rowtide_ordinal"
+"""The place of a row among those that a statement brings, from 1."""
+_BETWEEN, _NULL = "\x1f", "\x02"
+"""What separates the texts of a row in its checksum, and what stands there for NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Writes of an article, the first of which has a place among all that are written together.
+
+    `bound` is the partition that the rows have to be in, if any.
+    """
+
+    article: Article
+    table: StoredTable
+    writes: Sequence[Write]
+    first: int
+    bound: RowFilter | None = None
+
+
+def make_staging(session: BatchingConnection, article: Article) -> None:
+    """Create the staging tables of an article if they do not exist, in the caller's transaction."""
+    columns = "".join(f", t.{quote(column.name)} as v{place}" for place, column in enumerate(article.columns))
+    places = (
+        "null::integer as rowtide_place, null::uuid as rowtide_guid, null::integer as rowtide_number, "
+        "null::bigint as rowtide_sent"
+    )
+    session.put(
+        f"create temporary table if not exists {rows_table(article)} on commit delete rows as "
+        f"select {places}{columns} from {table_of(article)} t with no data"
+    )
+    metadata = ", ".join(f"{name} {type_}" for name, type_ in _METADATA.items())
+    session.put(f"create temporary table if not exists {_known_table(article)} ({metadata}) on commit delete rows")
+    session.put(
+        f"create or replace temporary view {staging_view(article)} as "
+        f"select * from {rows_table(article)} join {_known_table(article)} using (rowtide_number)"
+    )
+    for table in (REFUSED, INVALID):
+        session.put(
+            f"create temporary table if not exists {table} (rowtide_place integer, state text, message text) "
+            "on commit delete rows"
+        )
+
+
+def stage(session: BatchingConnection, staged: Staged, stamp: int, *, is_tolerant: bool = False) -> None:
+    """Send rows with their metadata to the staging tables, in the caller's transaction, in place of what was there.
+
+    With `is_tolerant`, rows with values that their columns' types do not take are listed in `INVALID` instead.
+
+    Raises `ValueError` for a text that no server takes.
+    """
+    article = staged.article
+    numbers, firsts = number_alike(staged.writes)
+    nothing = (None,) * len(article.columns)
+    values = rows_as_stored_by_server(article, [nothing if one.row is None else one.row for one in staged.writes])
+    rows = [
+        uuid_array([one.rowguid for one in staged.writes]),
+        *(array_of([row[place] for row in values]) for place in range(len(article.columns))),
+    ]
+    parsed = {"rowtide_guid": "rowtide_guid::uuid"}
+    number = "0"
+    if len(firsts) > 1:
+        rows.append(array_of(map(str, numbers)))
+        number = "number::integer"
+    known = [(number, *_metadata(article, one, stamp)) for number, one in enumerate(firsts)]
+    described = [array_of(map(_text, column)) for column in zip(*known, strict=True)]
+    own = {f"v{place}": column.parse(f"v{place}") for place, column in enumerate(staged.table.columns)}
+    place = f"{staged.first - 1} + {_ORDINAL}"
+    others = {
+        "rowtide_place": place,
+        "rowtide_number": number,
+        "rowtide_sent": digest_of([(name, name) for name in own]),
+    }
+    session.put(f"delete from {rows_table(article)}")
+    session.put(f"delete from {_known_table(article)}")
+    unread = () if len(firsts) == 1 else ("number",)
+    condition = ""
+    if is_tolerant:
+        values_of = rows[1 : 1 + len(article.columns)]
+        session.put(_finding_invalid(staged.table.columns, place), values_of)
+        condition = f" where {place} not in (select rowtide_place from {INVALID})"
+    session.put(_insertion(rows_table(article), parsed | own, others, unread) + condition, rows)
+    session.put(
+        _insertion(_known_table(article), {name: f"{name}::{kind}" for name, kind in _METADATA.items()}), described
+    )
+
+
+def staging_view(article: Article) -> str:
+    """Return the name of the view of the staged rows joined with their metadata."""
+    return quote(f"rowtide_in_{article.nickname}")
+
+
+def rows_table(article: Article) -> str:
+    """Return the name of the table of the staged rows."""
+    return quote(f"rowtide_in_{article.nickname}_rows")
+
+
+def _known_table(article: Article) -> str:
+    return quote(f"rowtide_in_{article.nickname}_known")
+
+
+def _insertion(
+    table: str, parsed: Mapping[str, str], others: Mapping[str, str] = MappingProxyType({}), unread: Sequence[str] = ()
+) -> str:
+    """Return the statement that fills a table from arrays of texts, one per column; others are expressions of them.
+
+    `unread` are the names of further arrays. Each text is parsed by the type without a length: the assignment checks
+    that, as it does for any insert.
+    """
+    names = [*parsed, *unread]
+    values = [value.replace("%", "%%") for value in parsed.values()]
+    arrays = ", ".join("%s::text[]" for _ in names)
+    return (
+        f"insert into {table} ({', '.join([*parsed, *others])}) select {', '.join([*values, *others.values()])} "
+        f"from unnest({arrays}) with ordinality u ({', '.join([*names, _ORDINAL])})"
+    )
+
+
+def _finding_invalid(columns: Sequence[StoredColumn], place: str) -> str:
+    """Return the statement that lists rows in `INVALID`, from arrays of texts, one per column."""
+    names = [f"v{number}" for number in range(len(columns))]
+    types = (escaped(quote_literal(column.full_type)) for column in columns)
+    pairs = ", ".join(f"({name}, {type_})" for name, type_ in zip(names, types, strict=True))
+    return (
+        f"insert into {INVALID} select {place}, e.state, e.message "
+        f"from unnest({', '.join('%s::text[]' for _ in names)}) with ordinality u ({', '.join([*names, _ORDINAL])}) "
+        f"cross join lateral (select i.sql_error_code, i.message from (values {pairs}) c (value, kind) "
+        "cross join lateral pg_input_error_info(c.value, c.kind) i where i.message is not null limit 1) "
+        "e (state, message)"
+    )
+
+
+def _metadata(article: Article, one: Write, stamp: int) -> tuple[object, ...]:
+    own = ",".join(str(stamp) if place in one.own_columns else "null" for place in range(len(article.columns)))
+    return (
+        one.row is None,
+        one.is_live,
+        one.tombstone.value,
+        one.origin,
+        one.priority,
+        one.lineage,
+        one.last,
+        one.columns,
+        f"{{{own}}}" if one.own_columns else None,
+    )
+
+
+def _text(value: object) -> str | None:
+    """Return a value in the server's text form."""
+    return f"\\x{value.hex()}" if isinstance(value, bytes) else None if value is None else str(value)
+
+
+def digest_of(values: Iterable[tuple[str, str]]) -> str:
+    """Return the expression of the checksum of a row, from expressions of its values and of their texts."""
+    texts = f" || {_character(_BETWEEN)} || ".join(
+        f"case when {value} is not distinct from null then {_character(_NULL)} else {text} end"
+        for value, text in values
+    )
+    return f'hashtextextended(({texts}) collate "C", 0)'
+
+
+def _character(character: str) -> str:
+    return f"E'\\x{ord(character):02x}'"

@@ -1,0 +1,179 @@
+"""Write received rows over a PostgreSQL node's session, and say which of them the server refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import psycopg
+
+from rowtide.core.failpoints import failpoint
+from rowtide.databases.postgres.batching import BatchingConnection
+from rowtide.merge.articles import Article
+from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
+from rowtide.merge.nodes.node import Refusal
+from rowtide.merge.nodes.postgres.array_texts import are_sendable, require_sendable
+from rowtide.merge.nodes.postgres.refused_rows import INVALID, LOCKED, OUTSIDE, REFUSED
+from rowtide.merge.nodes.postgres.staging import Staged, make_staging, stage
+from rowtide.merge.nodes.postgres.stored_tables import StoredTables, table_requests
+from rowtide.merge.nodes.postgres.writing import holders_query, require_inside, write, write_each
+from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.versions.changes import Write
+
+Parts = Sequence[tuple[Article, Sequence[Write]]]
+
+
+class PostgresWriter:
+    """Writes rows in the session's transaction, by staging tables that exist until the session ends.
+
+    `refusing` raises our errors for the server's about a subject. `stamp` is the number of the transaction, once it is
+    known.
+    """
+
+    def __init__(
+        self,
+        session: BatchingConnection,
+        tables: StoredTables,
+        refusing: Callable[[str], AbstractContextManager[None]],
+    ) -> None:
+        self.stamp: int | None = None
+        self._session = session
+        self._tables = tables
+        self._refusing = refusing
+        self._prepared: set[int] = set()
+        """The articles that have staging tables in this session."""
+
+    def begin(self) -> None:
+        """Note that a transaction begins."""
+        self.stamp = None
+
+    def forget_staging(self) -> None:
+        """Note that there may be no staging tables: what made them was rolled back, or they were discarded."""
+        self._prepared.clear()
+
+    def write(self, article: Article, writes: Sequence[Write]) -> None:
+        """See `Node.write`."""
+        if not writes:
+            return
+        with self._refusing(article.name):
+            self._session.put("savepoint rowtide_rows")
+            try:
+                (staged,) = self._stage([(article, writes)], {})
+                write(self._session, staged)
+                self._session.put("release savepoint rowtide_rows")
+                self._session.flush()
+            except (psycopg.Error, ValueError):
+                self.forget_staging()
+                self._session.execute("rollback to savepoint rowtide_rows")
+                raise
+
+    def write_together(self, parts: Parts, *, bounds: Mapping[int, RowFilter]) -> None:
+        """See `Node.write_together`; constraints are deferred."""
+        with self._refusing(parts[0][0].name):
+            staged = self._stage([(article, writes) for article, writes in parts if writes], bounds)
+            for each in staged:
+                write(self._session, each, is_deferred=True)
+            require_inside(self._session, staged)
+            self._session.flush()
+
+    def write_each(
+        self,
+        parts: Parts,
+        *,
+        bounds: Mapping[int, RowFilter],
+        late: Collection[str] | None,
+        commits: bool,
+    ) -> list[Mapping[str, Refusal]]:
+        """See `Node.write_each`."""
+        unsendable = [self._find_unsendable(article, writes) for article, writes in parts]
+        left = [
+            (article, [one for one in writes if one.rowguid not in without])
+            for (article, writes), without in zip(parts, unsendable, strict=True)
+        ]
+        filled = [(article, writes) for article, writes in left if writes]
+        refused = dict(self._write_each(filled, bounds, late, commits=commits)) if filled else {}
+        return [
+            without | refused.get(article.nickname, {}) for (article, _), without in zip(parts, unsendable, strict=True)
+        ]
+
+    def _find_unsendable(self, article: Article, writes: Sequence[Write]) -> dict[str, Refusal]:
+        """Return the rows that have texts which no server takes."""
+        found: dict[str, Refusal] = {}
+        for one in () if are_sendable(article, writes) else writes:
+            try:
+                with self._refusing(article.name):
+                    require_sendable(one)
+            except RowsRefused as error:
+                found[one.rowguid] = Refusal(error, None)
+        return found
+
+    def _write_each(
+        self,
+        parts: Parts,
+        bounds: Mapping[int, RowFilter],
+        late: Collection[str] | None,
+        *,
+        commits: bool,
+    ) -> Iterator[tuple[int, dict[str, Refusal]]]:
+        """Yield the rows of each article that are refused."""
+        with self._refusing(parts[0][0].name):
+            try:
+                staged, (listed, *holders) = self._write_staged(
+                    parts, bounds, late, is_tolerant=bool(late), commits=commits
+                )
+            except (psycopg.DataError, psycopg.IntegrityError):
+                # While it was staged: a type does not take a value.
+                self.forget_staging()
+                self._session.put("rollback to savepoint rowtide_stage")
+                staged, (listed, *holders) = self._write_staged(parts, bounds, late, is_tolerant=True, commits=commits)
+        holding = {int(place): rowguid for rows in holders for place, rowguid in rows}
+        said = {int(place): (state, message) for place, state, message in listed}
+        for part in staged:
+            found: dict[str, Refusal] = {}
+            for place in sorted(set(said).intersection(range(part.first, part.first + len(part.writes)))):
+                state, message = said[place]
+                name = part.article.name
+                error = RowOutsidePartition.of(name) if state == OUTSIDE else RowsRefused(name, state, message)
+                rowguid = part.writes[place - part.first].rowguid
+                found[rowguid] = Refusal(error, holding.get(place), is_locked=error.code == LOCKED)
+            yield part.article.nickname, found
+
+    def _write_staged(
+        self,
+        parts: Parts,
+        bounds: Mapping[int, RowFilter],
+        late: Collection[str] | None,
+        *,
+        is_tolerant: bool,
+        commits: bool,
+    ) -> tuple[list[Staged], list[list[tuple[Any, ...]]]]:
+        """Return what is refused, and for each part the rows that have the primary keys of refused ones."""
+        self._session.put("savepoint rowtide_stage")
+        staged = self._stage(parts, bounds, is_tolerant=is_tolerant)
+        self._session.put("release savepoint rowtide_stage")
+        write_each(self._session, staged, late)
+        listed = f"select * from {REFUSED}{f' union all select * from {INVALID}' if is_tolerant else ''}"
+        holders = ((holders_query(article), None) for article, _ in parts)
+        if commits:
+            failpoint("postgres_merge_commit.before")
+        read = self._session.read_last if commits else self._session.read
+        return staged, read((listed, None), *holders, texts=True)
+
+    def _stage(self, parts: Parts, bounds: Mapping[int, RowFilter], *, is_tolerant: bool = False) -> list[Staged]:
+        staged, first = [], 0
+        if self.stamp is None:
+            self.stamp = int(self._session.read(("select pg_current_xact_id()", []), texts=True)[0][0][0])
+        for article, writes in parts:
+            if article not in self._tables:
+                self._tables.take(article, *self._session.read(*table_requests(article), texts=True))
+            if article.nickname not in self._prepared:
+                make_staging(self._session, article)
+                self._prepared.add(article.nickname)
+            bound = bounds.get(article.nickname)
+            staged.append(Staged(article, self._tables.of(article), writes, first, bound))
+            if is_tolerant and not first:
+                self._session.put(f"delete from {INVALID}")
+            stage(self._session, staged[-1], self.stamp, is_tolerant=is_tolerant)
+            first += len(writes)
+        return staged

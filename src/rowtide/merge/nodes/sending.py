@@ -1,0 +1,118 @@
+"""What a node sends: the request, and the readers of what answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rowtide.merge.articles import Article
+from rowtide.merge.partitions.candidates import Candidate
+from rowtide.merge.partitions.filters import RowFilter
+from rowtide.merge.versions.changes import Row, RowChange
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a node is to send to another, which has everything up to generation `since`.
+
+    `again` are rows that it requests once more, `filters` those of its partition, both by the article's nickname. With
+    `names_parents`, each row comes with the rows that its foreign keys reference.
+    """
+
+    articles: Sequence[Article]
+    since: int
+    destination: int
+    again: Mapping[int, Sequence[str]]
+    filters: Mapping[int, RowFilter]
+    names_parents: bool = field(default=False, kw_only=True)
+
+    @property
+    def parents(self) -> dict[int, Article]:
+        """The articles whose rows foreign keys are resolved to, by nickname."""
+        return {article.nickname: article for article in self.articles} if self.names_parents else {}
+
+
+class Sending(Protocol):
+    """What a node sends on a request, read in the snapshot of the generation closed for it; each part once.
+
+    A tombstone counts only while the row is absent, a row's metadata only while it is present. Changes that came from
+    the destination are left out.
+    """
+
+    @property
+    def generation(self) -> int:
+        """The generation closed last: everything sent belongs to it or to an earlier one."""
+
+    @property
+    def blocks_writers(self) -> bool:
+        """Whether the node's programs cannot write until everything is read."""
+
+    def upserts(self, article: Article) -> Iterator[Sequence[RowChange]]:
+        """Yield batches of the rows of an unfiltered article that were inserted or updated."""
+
+    def deletes(self, article: Article) -> Iterator[Sequence[RowChange]]:
+        """Yield batches of tombstones in the same way."""
+
+    def asked(self, article: Article) -> Sequence[RowChange]:
+        """Return the rows or tombstones of an unfiltered article that are requested again; unknown ones are left out.
+
+        A row without metadata has change number 0, which every node that has the row includes.
+        """
+
+    def entering(self, article: Article) -> Iterator[Sequence[tuple[Candidate, RowChange | None]]]:
+        """Yield batches of rows of a filtered article that may have entered or left the destination's partition.
+
+        Rows to be sent again are included. Each comes with its row or tombstone, None if nothing is known of it.
+        """
+
+
+class Enumeration(Protocol):
+    """The changes that a node has to send, read in the snapshot of the generation closed for it.
+
+    A tombstone counts only while the row is absent, a row's metadata only while it is present.
+    """
+
+    @property
+    def generation(self) -> int:
+        """The generation closed last: everything sent belongs to it or to an earlier one."""
+
+    def naming_parents(self, parents: Mapping[int, Article]) -> Enumeration:
+        """Return what reads the same with the rows that foreign keys to these articles, by nickname, reference."""
+
+    def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
+        """Yield batches of the rows inserted or updated after a generation.
+
+        Changes that came from the destination are left out.
+        """
+
+    def deletes(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
+        """Yield batches of tombstones in the same way."""
+
+    def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
+        """Return rows or tombstones by their rowguids; unknown rowguids are left out.
+
+        A row without metadata has change number 0, which every node that has the row includes.
+        """
+
+    def candidates(
+        self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
+    ) -> Iterator[Sequence[Candidate]]:
+        """Yield batches of rows of a filtered article that may have entered or left the destination's partition.
+
+        Rows to be sent again are included.
+        """
+
+    def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, tuple[str, ...]]]]:
+        """Yield batches of the rowguids of all rows of an article in a partition, each with `Candidate.parents`."""
+
+    def rows(
+        self, article: Article, row_filter: RowFilter | None = None, where: str | None = None
+    ) -> Iterator[Sequence[tuple[str, Row]]]:
+        """Yield batches of all rows of an article, or of those in a partition, each with its rowguid; by rowguid.
+
+        `where` is a condition of their columns in the database's SQL.
+        """
+
+    def included(self, article: Article) -> bytes:
+        """Return the lineage of rows without metadata: what was purged, and all of this node's own changes."""
