@@ -1,52 +1,21 @@
-"""What the hub does with uploaded changes: it resolves conflicts.
-
-A conflict is resolved once, at the hub, in the transaction that writes the outcome; other nodes receive it as a change.
-"""
+"""What the hub does with uploaded changes: it writes what it decides, and settles what its database refuses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import assert_never
 
-from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, PartitionOptions, SubscriberType
-from rowtide.merge.conflicts.procedures import Answered
+from rowtide.merge.articles import Article, PartitionOptions
 from rowtide.merge.conflicts.record_contests import is_live
-from rowtide.merge.conflicts.records import (
-    ConflictRecord,
-    failure_type,
-    identify,
-    reason_of,
-    record,
-    type_of,
-)
-from rowtide.merge.conflicts.resolution import (
-    Contest,
-    Resolver,
-    Winner,
-    combine,
-    decide,
-    resolve,
-    winner_of,
-)
-from rowtide.merge.conflicts.resolvers import find_resolver
+from rowtide.merge.conflicts.records import failure_type, record
 from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ParentNotThere, PartitionMoved
-from rowtide.merge.handlers import ActionOnDataChange, Asked, find_handler
 from rowtide.merge.nodes.node import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, remove_members
 from rowtide.merge.partitions.promises import find_moved
-from rowtide.merge.session.directions import instead, overriding, uploaded
-from rowtide.merge.session.exchange import (
-    Attempt,
-    Counts,
-    Part,
-    Received,
-    Refused,
-    alike,
-    count_writes,
-    taken_alike,
-)
+from rowtide.merge.session.directions import instead
+from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, count_writes
+from rowtide.merge.session.hub_decisions import Decided, HubDecisions
 from rowtide.merge.session.key_contests import KeyContest, KeyContests
 from rowtide.merge.session.parents import (
     Families,
@@ -59,51 +28,19 @@ from rowtide.merge.session.parents import (
     layers_of,
     require_parents,
 )
-from rowtide.merge.session.receiving import NodeReceiver, by_article, rowguids_of, split
-from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
-from rowtide.merge.versions.comparison import Combine, Conflict, Join, Nothing, Take, changed_apart, compare
-from rowtide.merge.versions.lineage import Change
-
-Contested = Join | Combine | Conflict
-"""What is decided with the rows that the hub has."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """What to write of a part: rows without conflict, `taken`, with those that resolve conflicts; and the conflicts.
-
-    `rejected` is the number of changes that a handler rejected.
-    """
-
-    taken: Sequence[Write]
-    writes: Sequence[Write]
-    conflicts: Sequence[ConflictRecord]
-    rejected: int
+from rowtide.merge.session.receiving import by_article, rowguids_of, split
+from rowtide.merge.versions.changes import Known, RowChange, Write
 
 
 @dataclass(slots=True)
-class HubReceiver(NodeReceiver):
-    """The hub during an upload; see `Receiver`. `hub_name` is its name in conflicts that it loses.
+class HubReceiver(HubDecisions):
+    """The hub during an upload; see `Receiver`.
 
     `filters` are those of the subscriber's partition, by article; `articles` are the publication's, by nickname.
     """
 
     filters: Mapping[int, RowFilter] = field(default_factory=dict)
     articles: Mapping[int, Article] = field(default_factory=dict)
-    hub_name: str = ""
-    handlers: dict[int, Asked | None] = field(default_factory=dict)
-    answered: Answered = field(default_factory=lambda: Answered({}))
-
-    @property
-    def priority(self) -> float:
-        """The weight of the subscriber's changes in conflicts."""
-        is_server = self.subscription.subscriber_type is SubscriberType.SERVER
-        return self.subscription.priority if is_server else 0.0
-
-    def weighed(self, known: Known | None) -> Known | None:
-        if known is None or known.priority is not None or self.hub_priority == PUBLISHER_PRIORITY:
-            return known
-        return replace(known, priority=self.hub_priority)
 
     @property
     def bounds(self) -> Mapping[int, RowFilter]:
@@ -204,83 +141,6 @@ class HubReceiver(NodeReceiver):
         rows = [(self.articles[nickname].only(columns), rowguids) for (nickname, columns), rowguids in asked.items()]
         known, read = self.read_known_and_rows(rowguids_of(parts), rows)
         return known, dict(zip(asked, read, strict=True))
-
-    def decide(self, part: Part, known: Mapping[str, Known], families: Families | None = None) -> Decided:
-        """Return what to write of received changes."""
-        article, changes = part
-        if article.is_download_only:
-            return self._reject(article, changes, known)
-        writes: list[Write] = []
-        contested: list[tuple[RowChange, Known, Contested]] = []
-        for several, here in alike(changes, known):
-            if here is None:
-                if several[0].row is not None:
-                    writes += self.taken(several, None)
-                continue
-            if several[0].tombstone is TombstoneType.LEFT:
-                # It is absent there only; the subscriber was asked for a row that has left it since.
-                continue
-            if here.has_left:
-                # What is to become of it is decided at the hub of this hub, which has the row.
-                if not isinstance(compare(several[0].version, here.version), Nothing):
-                    writes += self.taken(several, None)
-                continue
-            said = compare(several[0].version, here.version)
-            match said:
-                case Nothing():
-                    pass
-                case Take() if article.is_upload_only and article.column_tracking:
-                    # It may know nothing of what the hub changed, whose metadata may be gone.
-                    ahead, _ = changed_apart(several[0].version, here.version)
-                    contested += [(change, here, Combine(ahead)) for change in several]
-                case Take() if article.is_upload_only:
-                    writes += overriding(here, self.taken(several, here))
-                case Take():
-                    writes += self.taken(several, here)
-                case Join() | Combine() | Conflict():
-                    contested += [(change, here, said) for change in several]
-                case _:
-                    assert_never(said)
-        if families is not None and families.moved:
-            writes = self._with_new_parents(changes, families, known, writes)
-            contested = [(families.with_new_parents(change), here, said) for change, here, said in contested]
-        taken, rejected = self._ask_about(article, writes, changes, known)
-        settled, conflicts = self._settle(article, contested)
-        combined = {change.rowguid for change, _, said in contested if isinstance(said, Combine)}
-        taken += [write for write in settled if write.rowguid in combined]
-        return Decided(
-            taken, [*taken, *(write for write in settled if write.rowguid not in combined)], conflicts, rejected
-        )
-
-    def _reject(self, article: Article, changes: Sequence[RowChange], known: Mapping[str, Known]) -> Decided:
-        """Return what undoes changes at the subscriber."""
-        newer = [change for change in changes if _is_newer(change, known.get(change.rowguid))]
-        rows = self.node.read_rows(article, [change.rowguid for change in newer]) if newer else {}
-        writes = []
-        for change in newer:
-            present = rows.get(change.rowguid)
-            conflict_type = failure_type(change, is_upload=True, is_live=present is not None)
-            self.keep(article, change, conflict_type, "rejected", "the article is download-only", winning_row=present)
-            writes.append(instead(change, known.get(change.rowguid), present))
-        return Decided([], writes, [], len(newer))
-
-    def _with_new_parents(
-        self, changes: Sequence[RowChange], families: Families, known: Mapping[str, Known], writes: Sequence[Write]
-    ) -> list[Write]:
-        """Write rows with the keys that their parents have here as the hub's own changes, which go back."""
-        sent = {change.rowguid: change for change in changes}
-        return [
-            instead(sent[write.rowguid], known.get(write.rowguid), families.moved[write.rowguid], is_new=True)
-            if write.rowguid in families.moved
-            else write
-            for write in writes
-        ]
-
-    def conclude(self) -> None:
-        """Tell the business logic handlers that all changes are uploaded."""
-        for handler in self.handlers.values():
-            if handler is not None:
-                handler.commit()
 
     def give_up(self, refused: Sequence[Refused]) -> list[Counts]:
         settled: dict[int, Counts] = {}
@@ -408,29 +268,6 @@ class HubReceiver(NodeReceiver):
         found = self.read_known(list(asked.values()))
         return dict(zip(asked, found, strict=True))
 
-    def _ask_about(
-        self, article: Article, writes: list[Write], changes: Sequence[RowChange], known: Mapping[str, Known]
-    ) -> tuple[list[Write], int]:
-        """Ask the article's handler about changes without conflict; return the writes and the number it rejected."""
-        handler = self._handler(article)
-        if handler is None:
-            return writes, 0
-        sent = {change.rowguid: change for change in changes}
-        rows = self.node.read_rows(article, [write.rowguid for write in writes])
-        said, rejected = [], 0
-        for write in writes:
-            change, present = sent[write.rowguid], rows.get(write.rowguid)
-            action, custom = handler.on_change(write.row, present)
-            if action is ActionOnDataChange.REJECT_DATA:
-                rejected += 1
-                conflict_type = failure_type(change, is_upload=True, is_live=present is not None)
-                self.keep(article, change, conflict_type, "rejected", "the handler rejected it", winning_row=present)
-            if action is not ActionOnDataChange.ACCEPT_DATA:
-                said.append(instead(change, known.get(write.rowguid), custom or present, is_new=True))
-            else:
-                said.append(write)
-        return said, rejected
-
     def _find_moved(self, article: Article, writes: Sequence[Write]) -> dict[str, Refusal]:
         """Return the rows that the subscriber has moved, though it may not."""
         if article.partition_options is not PartitionOptions.UNMOVED or article.nickname not in self.filters:
@@ -446,113 +283,6 @@ class HubReceiver(NodeReceiver):
         add_members(self.node.connection, self.source, article, live, FROM_THERE)
         gone = [change.rowguid for change in changes if change.row is None]
         remove_members(self.node.connection, self.source, article, gone)
-
-    def taken(self, changes: Sequence[RowChange], known: Known | None) -> list[Write]:
-        """Return what writes the subscriber's versions of rows that are known alike."""
-        return taken_alike(changes, known, self.source, self.priority or None)
-
-    def _settle(
-        self, article: Article, contested: Sequence[tuple[RowChange, Known, Contested]]
-    ) -> tuple[list[Write], list[ConflictRecord]]:
-        """Return the writes that resolve contested rows, and the conflicts."""
-        rows = self.node.read_rows(article, [change.rowguid for change, *_ in contested]) if contested else {}
-        self._ask_procedure(article, contested, rows)
-        writes: list[Write] = []
-        conflicts: list[ConflictRecord] = []
-        for change, known, said in contested:
-            match said:
-                case Conflict() if change.row == rows.get(change.rowguid) and self._is_choosing(article):
-                    # Both have come to the same row: nothing is lost.
-                    writes.append(self._same(article, change, known))
-                case Join():
-                    writes.append(decide(change, known, None))
-                case Combine() if article.is_upload_only:
-                    writes.append(self._uploaded(change, known, rows.get(change.rowguid)))
-                case Combine(columns):
-                    writes.append(combine(change, known, rows[change.rowguid], columns))
-                case Conflict():
-                    write, conflict = self._resolve(article, change, known, said, rows.get(change.rowguid))
-                    writes.append(write)
-                    conflicts.append(conflict)
-                case _:
-                    assert_never(said)
-        return writes, conflicts
-
-    def _ask_procedure(
-        self,
-        article: Article,
-        contested: Sequence[tuple[RowChange, Known, Contested]],
-        rows: Mapping[str, Row],
-    ) -> None:
-        """Ask the function of the article's resolver about rows that were updated to different ones at both ends."""
-        if article.procedure is None:
-            return
-        asked = [
-            (change.rowguid, change.row)
-            for change, _, said in contested
-            if isinstance(said, Conflict)
-            and change.row is not None
-            and rows.get(change.rowguid, change.row) != change.row
-        ]
-        answers = self.node.ask_procedure(article, self.source_name, asked) if asked else []
-        self.answered = Answered({rowguid: row for (rowguid, _), row in zip(asked, answers, strict=True)})
-
-    def _resolve(
-        self, article: Article, change: RowChange, known: Known, conflict: Conflict, row: Row | None
-    ) -> tuple[Write, ConflictRecord]:
-        contest = Contest(article, change, known, row, self.priority)
-        verdict = self._resolver(article)(contest)
-        winner = winner_of(verdict)
-        rows = {Winner.SUBSCRIBER: change.row, Winner.PUBLISHER: row}
-        loser = Winner.PUBLISHER if winner is Winner.SUBSCRIBER else Winner.SUBSCRIBER
-        conflict_type = type_of(conflict, update_wins=rows[winner] is not None)
-        assert known.version.last is not None
-        last = {Winner.SUBSCRIBER: Change.decode(change.last), Winner.PUBLISHER: known.version.last}
-        lineage = {Winner.SUBSCRIBER: change.lineage, Winner.PUBLISHER: known.version.lineage.encode()}
-        kept = ConflictRecord(
-            identify(change.rowguid, change.last, known.version.last.encode()),
-            self.subscription.pubid,
-            article,
-            change.rowguid,
-            conflict_type,
-            last[loser].nickname,
-            str(int(conflict_type)),
-            reason_of(conflict_type),
-            rows[loser],
-            rows[winner],
-            lineage[loser],
-            self.source_name if loser is Winner.SUBSCRIBER else self.hub_name,
-        )
-        return self._uploaded(change, known, row) if article.is_upload_only else resolve(contest, verdict), kept
-
-    def _same(self, article: Article, change: RowChange, known: Known) -> Write:
-        """Return a row that both ends have made alike: the hub's own, or the uploading subscriber's."""
-        if article.is_upload_only:
-            return self._uploaded(change, known, change.row)
-        return decide(change, known, change.row)
-
-    def _uploaded(self, change: RowChange, known: Known, row: Row | None) -> Write:
-        return uploaded(change, known, row, self.source, self.priority or None)
-
-    def _is_choosing(self, article: Article) -> bool:
-        """Whether rows that are alike may stay so; additive columns and handlers may make something else of them."""
-        return article.additive_column is None and self._handler(article) is None
-
-    def _resolver(self, article: Article) -> Resolver:
-        handler = self._handler(article)
-        if handler is not None:
-            return handler.resolve
-        return find_resolver(article) if article.procedure is None else self.answered.resolve
-
-    def _handler(self, article: Article) -> Asked | None:
-        """Return an article's handler, created on first use; None if it has none."""
-        if article.nickname not in self.handlers:
-            found = find_handler(article)
-            handler = None if found is None else Asked(article, found())
-            if handler is not None:
-                handler.handler.initialize(self.hub_name, self.source_name, article.name)
-            self.handlers[article.nickname] = handler
-        return self.handlers[article.nickname]
 
     def _compensate_each(self, refused: Sequence[Refused]) -> None:
         """Undo at the subscriber changes that the hub refuses, and request them no more."""
@@ -592,10 +322,3 @@ def _is_still_referenced(refused: Refused) -> bool:
     The row returns to the subscriber, which would otherwise lack the parent of rows that it receives.
     """
     return refused.change.row is None and refused.error.code in FOREIGN_KEY_CODES
-
-
-def _is_newer(change: RowChange, known: Known | None) -> bool:
-    """Whether the subscriber changed a row that the hub has, or has a row that the hub has not."""
-    if known is None:
-        return change.row is not None
-    return not isinstance(compare(change.version, known.version), Nothing)

@@ -78,9 +78,7 @@ _BEGIN = ("begin isolation level repeatable read", f"set local {AGENT_SETTING} =
 _PLANNING = {"jit": "off"}
 """Conditions over several joins are expected to cost much and cost little: compiling them takes seconds."""
 _NOT_DURABLE = "set local synchronous_commit = off"
-SUBSCRIPTIONS, REPLINFO, ARTICLES = (
-    quote_qualified(SCHEMA, table.name) for table in (subscriptions, replinfo, articles)
-)
+REPLINFO, ARTICLES = (quote_qualified(SCHEMA, table.name) for table in (subscriptions, replinfo, articles))
 _LOGGED: Select[Any] = select(literal_column("tablenick")).select_from(text(LOG)).distinct()
 _MERGED = select_articles(true())
 
