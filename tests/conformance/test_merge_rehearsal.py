@@ -8,8 +8,8 @@ import pytest
 
 from builders.command_lines import rowtide
 from builders.merged_databases import FileMember, Member, Merge
-from rowtide.merge.api import MergePublishing
 from rowtide.merge.errors.publishing import MergeArticleUnknown
+from rowtide.merge.publishing.handle import MergePublishing
 
 TABLE = "create table customer (id integer primary key, name varchar(20))"
 ROW = "insert into customer values (1, 'first')"

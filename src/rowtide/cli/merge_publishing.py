@@ -16,7 +16,7 @@ from rowtide.handle import connect
 from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, FilterType, Partition, PartitionOptions, UploadOptions
 
 if TYPE_CHECKING:
-    from rowtide.merge.api import MergePublishing
+    from rowtide.merge.publishing.handle import MergePublishing
 
 app = typer.Typer(rich_markup_mode=None)
 _UPLOAD_OPTIONS = "0: all, and it is uploaded; 1: all, and nothing is uploaded; 2: nothing."

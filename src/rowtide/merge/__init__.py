@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rowtide.core.exports import exporting
 
 if TYPE_CHECKING:
-    from rowtide.merge.api import MergeRehearsal, MergeReplication
+    from rowtide.merge.api import MergeReplication
     from rowtide.merge.articles import (
         Article,
         ArticleColumn,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rowtide.merge.nodes.node import Refusal
     from rowtide.merge.nodes.node_tables import UnsentColumn
     from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
+    from rowtide.merge.publishing.handle import MergeRehearsal
     from rowtide.merge.publishing.new_articles import ArticleOptions, ArticleRequest
     from rowtide.merge.publishing.prepared import Existing, ExistingRows
     from rowtide.merge.publishing.recovering import Recovered
@@ -135,7 +136,7 @@ _HOMES = {
     "MergeGeneration": "rowtide.merge.inspection.procedures",
     "MergeIdentityRange": "rowtide.merge.inspection.identity_ranges",
     "MergePublication": "rowtide.merge.inspection.listings",
-    "MergeRehearsal": "rowtide.merge.api",
+    "MergeRehearsal": "rowtide.merge.publishing.handle",
     "MergeReplication": "rowtide.merge.api",
     "MergeSession": "rowtide.merge.inspection.sessions",
     "MergeStatus": "rowtide.merge.status",

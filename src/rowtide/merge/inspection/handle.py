@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from rowtide.core.earlier_names import earlier_name
 from rowtide.merge.conflicts.resolving import KeptConflict, list_conflicts
-from rowtide.merge.errors.publishing import ArticleTableNotFound, MergePublicationUnknown
+from rowtide.merge.errors.publishing import ArticleTableNotFound
+from rowtide.merge.handle import MergeHandle, knows
 from rowtide.merge.inspection.documented import DocumentedTable, read_table
 from rowtide.merge.inspection.explaining import RowReplica, explain
 from rowtide.merge.inspection.identity_ranges import MergeIdentityRange, list_identity_ranges
@@ -29,22 +29,8 @@ from rowtide.merge.inspection.procedures import (
 )
 from rowtide.merge.inspection.sessions import MergeSession, list_sessions
 from rowtide.merge.nodes.connecting import address, open_node
-from rowtide.merge.nodes.node import Node
 from rowtide.merge.session.pairing import pair
 from rowtide.merge.status import MergeStatus, list_status
-
-
-class MergeHandle:
-    """A node, by its URL."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    @contextmanager
-    def _open_hub(self, publication: str) -> Iterator[Node]:
-        with open_node(self.url) as hub:
-            knows(hub, publication)
-            yield hub
 
 
 class MergeInspection(MergeHandle):
@@ -144,10 +130,3 @@ class MergeInspection(MergeHandle):
             return explain(node, table, rowguid)
 
     row = earlier_name("row", list_row_replicas)
-
-
-def knows(node: Node, publication: str | None) -> bool:
-    """Return whether any table is merged here; if none is, no publication is known either."""
-    if not node.tables.is_prepared() and publication is not None:
-        raise MergePublicationUnknown(publication)
-    return node.tables.is_prepared()

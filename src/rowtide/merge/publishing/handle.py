@@ -1,0 +1,192 @@
+"""Publications and articles of a hub: the part of `rowtide.connect(url).merge` that can be rehearsed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Unpack
+
+from rowtide.merge.articles import (
+    DEFAULT_RETENTION_DAYS,
+    Article,
+    FilterType,
+    JoinFilter,
+    Partition,
+    Publication,
+    UploadOptions,
+)
+from rowtide.merge.handle import MergeHandle
+from rowtide.merge.nodes.connecting import open_node
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.publishing.new_articles import ArticleOptions, ArticleRequest
+from rowtide.merge.publishing.publications import (
+    ArticleChanges,
+    add_article,
+    add_filter,
+    add_partition,
+    add_publication,
+    alter_article,
+    change_article,
+    change_publication,
+    drop_article,
+    drop_publication,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+class MergePublishing(MergeHandle):
+    """Publications and articles of a hub."""
+
+    @contextmanager
+    def _altering(self, publication: str | None = None) -> Iterator[Node]:
+        with self._opened(publication) as hub:
+            yield hub
+            _renew_views(hub)
+
+    def _opened(self, publication: str | None) -> AbstractContextManager[Node]:
+        return open_node(self.url) if publication is None else self._open_hub(publication)
+
+    def add_publication(
+        self,
+        name: str,
+        *,
+        retention_days: int = DEFAULT_RETENTION_DAYS,
+        conflict_retention_days: int = 0,
+        allow_partition_realignment: bool = True,
+        replicate_ddl: bool = True,
+    ) -> Publication:
+        """Create a publication (SQL Server: sp_addmergepublication). 0 days of a retention mean no limit.
+
+        Without partition realignment, rows that leave a partition stay at its subscribers; without `replicate_ddl`,
+        columns that are added to published tables are not sent. Raises `MergePublicationExists`.
+        """
+        with self._altering() as hub:
+            return add_publication(
+                hub,
+                name,
+                retention_days=retention_days,
+                conflict_retention_days=conflict_retention_days,
+                realigns=allow_partition_realignment,
+                replicates_ddl=replicate_ddl,
+            )
+
+    def change_publication(
+        self, name: str, *, retention_days: int | None = None, replicate_ddl: bool | None = None
+    ) -> Publication:
+        """Change a publication; None leaves an option as it is (SQL Server: sp_changemergepublication).
+
+        Raises `MergePublicationUnknown`.
+        """
+        with self._altering(name) as hub:
+            return change_publication(hub, name, retention_days=retention_days, replicates_ddl=replicate_ddl)
+
+    def add_article(
+        self,
+        publication: str,
+        table: str,
+        **options: Unpack[ArticleOptions],
+    ) -> Article:
+        """Publish a table and start tracking its changes (SQL Server: sp_addmergearticle).
+
+        Options are the fields of `ArticleRequest`. Raises `MergePublicationUnknown`, `ArticleTableNotFound`,
+        `MergeKeyMissing`, `MergeArticleExists`, `ColumnsRefused`, `ResolverUnknown`, `ResolverRefused`,
+        `UploadOptionsRefused`, `FilterRefused`, `RecordOptionsRefused`, `KeyNotNumbered`, `SubscriptionsLeft`.
+        """
+        with self._altering(publication) as hub:
+            return add_article(hub, publication, table, ArticleRequest(**options))
+
+    def add_filter(
+        self,
+        publication: str,
+        child: str,
+        parent: str,
+        condition: str,
+        *,
+        unique_key: bool = False,
+        filter_type: FilterType = FilterType.JOIN,
+    ) -> Article:
+        """Add a join filter: a child's rows follow the parent's rows that they join to (SQL Server: sp_addmergefilter).
+
+        `condition` qualifies each column with its table; `unique_key` promises that a child's row matches one row of
+        the parent at most. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
+        `JoinFilterRefused`, `FilterRefused`, `RecordLinkRefused`, `SubscriptionsLeft`.
+        """
+        with self._altering(publication) as hub:
+            return add_filter(hub, publication, child, JoinFilter(parent, condition, unique_key, filter_type))
+
+    def change_article(
+        self,
+        publication: str,
+        article: str,
+        *,
+        where: str | None = None,
+        joins: Mapping[str, str] | None = None,
+        resolver: str | None = None,
+        column_tracking: bool | None = None,
+        compensate_for_errors: bool | None = None,
+        upload_options: UploadOptions | None = None,
+    ) -> Article:
+        """Change an article's filters and options; None leaves one as it is (SQL Server: sp_changemergearticle).
+
+        `joins` are conditions of join filters that it has, by parent. Subscribers follow at their next synchronisation;
+        for new `upload_options` they must be reinitialized. Raises `MergePublicationUnknown`, `MergeArticleUnknown`,
+        `FilterRefused`, `JoinFilterRefused`, `PartitionValueMissing`, `PartitionValueUnfit`, `ResolverUnknown`,
+        `ResolverRefused`, `KeyChanged`, `ColumnNeeded`, `UploadOptionsRefused`, `MergeArticleExists`.
+        """
+        options = (column_tracking, compensate_for_errors, upload_options)
+        changes = ArticleChanges(where, joins or {}, resolver, *options)
+        with self._altering(publication) as hub:
+            return change_article(hub, publication, article, changes)
+
+    def alter_article(self, publication: str, article: str, clause: str) -> Article:
+        """Alter an article's table, and take the change into its definition at once; subscribers follow.
+
+        `clause` is what follows `alter table NAME` in the hub's SQL. Any program may alter the table by itself, too:
+        the next synchronisation notices. Raises `MergePublicationUnknown`, `MergeArticleUnknown`, `KeyChanged`,
+        `ColumnNeeded`.
+        """
+        with self._altering(publication) as hub:
+            return alter_article(hub, publication, article, clause)
+
+    def add_partition(self, publication: str, partition: Partition) -> int:
+        """Create a partition before the first subscription to it (SQL Server: sp_addmergepartition); return its number.
+
+        Raises `MergePublicationUnknown`.
+        """
+        with self._altering(publication) as hub:
+            return add_partition(hub, publication, partition)
+
+    def drop_article(self, publication: str, article: str) -> None:
+        """Remove a table from a publication (SQL Server: sp_dropmergearticle).
+
+        While there are subscriptions, the hub tracks it until each has uploaded what it had changed; tables and rows
+        stay everywhere. Raises `MergeArticleUnknown`, `JoinFilterRefused`.
+        """
+        with self._altering(publication) as hub:
+            drop_article(hub, publication, article)
+
+    def drop_publication(self, name: str) -> None:
+        """Drop a publication (SQL Server: sp_dropmergepublication). Raises `SubscriptionsLeft`."""
+        with self._altering(name) as hub:
+            drop_publication(hub, name)
+
+
+class MergeRehearsal(MergePublishing):
+    """The same calls without effect; `statements` has what they would run."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.statements: list[str] = []
+
+    @contextmanager
+    def _altering(self, publication: str | None = None) -> Iterator[Node]:
+        with self._opened(publication) as hub, hub.rehearsing(self.statements):
+            yield hub
+            _renew_views(hub)
+
+
+def _renew_views(hub: Node) -> None:
+    if hub.tables.is_prepared():
+        hub.tables.renew_views()
