@@ -37,30 +37,46 @@ class OpenedSubscriber(SnapshotTarget, Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriberKind:
-    """What a kind of subscriber offers; subscribers are identified by URL, subscriptions by guid.
-
-    `address` returns the URL as stored, which is valid wherever it is used. `identify` returns the database it leads
-    to. `creations` are the statements that prepare a subscriber for articles. `find_status`, `has_joined` and `detach`
-    are of articles that join or leave a subscription.
-    """
+    """What a kind of subscriber offers; subscribers are identified by URL, subscriptions by guid."""
 
     address: Callable[[str], str]
+    """Return the URL as it is stored, which is valid wherever it is used. Raises `PasswordGiven`."""
     identify: Callable[[str], DatabaseIdentity]
+    """Return the identity of the database that a URL leads to."""
+
     prepare: Callable[[str, NewSubscription], Sequence[str]]
-    forget: Forget
+    """Create delivery's objects and, for a snapshot, tables; return the unique constraints that these lack."""
     creations: Callable[[Iterable[Article]], Sequence[str]]
+    """Return the statements that prepare a subscriber for articles."""
+    forget: Forget
     recover: Callable[[str], Sequence[RecoveredTransaction]]
-    require_streams: Callable[[str, str, int], None]
-    open_delivery: Callable[[Subscription, Sequence[Article]], Delivery]
-    open_snapshot: Callable[[Subscription], OpenedSubscriber]
-    open_rows: Callable[[Subscription, Sequence[Article]], AbstractContextManager[SubscribedRows]]
-    list_conflicts: Callable[[Subscription], Sequence[KeptConflict]]
-    open_repair: Callable[[Subscription, Sequence[Article]], AbstractContextManager[RepairTransaction]]
-    open_outbox: Callable[[Subscription], AbstractContextManager[RepairOutbox]]
-    move_sequences: Callable[[str, Sequence[PublishedSequence]], Sequence[SyncedSequence]]
-    find_status: Callable[[str, str], SnapshotStatus | None]
-    has_joined: Callable[[str, str], bool]
-    detach: Callable[[str, str, Sequence[Article]], None]
+    """Commit or roll back the transactions that agents left prepared; return them."""
     make_scripted: Callable[[str, Sequence[Script]], None]
+    """Create views and functions, or bring them up to date."""
+
+    open_snapshot: Callable[[Subscription], OpenedSubscriber]
+    """Connect, and take over from any earlier agent, to copy what has to be copied."""
+    open_delivery: Callable[[Subscription, Sequence[Article]], Delivery]
+    """Connect, and take over from any earlier agent, to deliver."""
+    require_streams: Callable[[str, str, int], None]
+    """Require that a subscription can be delivered in so many streams, and record that."""
+
+    find_status: Callable[[str, str], SnapshotStatus | None]
+    """Return how far the copy of a subscription is; None if the subscriber does not know the subscription."""
+    has_joined: Callable[[str, str], bool]
+    """Return whether the article of a joining subscription became one of the subscription that it joins."""
+    detach: Callable[[str, str, Sequence[Article]], None]
+    """Remove what delivery needs of articles that left a subscription; their rows stay."""
+
+    open_rows: Callable[[Subscription, Sequence[Article]], AbstractContextManager[SubscribedRows]]
+    """Read the subscriber in one snapshot, to compare its rows."""
+    open_repair: Callable[[Subscription, Sequence[Article]], AbstractContextManager[RepairTransaction]]
+    """Begin a repair, which is rolled back unless it is committed."""
+    open_outbox: Callable[[Subscription], AbstractContextManager[RepairOutbox]]
+    """Open what repairs have recorded at the subscriber."""
+    list_conflicts: Callable[[Subscription], Sequence[KeptConflict]]
+    """Return the conflicts that the subscriber has kept, newest first."""
+    move_sequences: Callable[[str, Sequence[PublishedSequence]], Sequence[SyncedSequence]]
+    """Move sequences to where the publisher's are, none of them back; return those that were moved."""

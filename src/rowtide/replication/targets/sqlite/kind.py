@@ -14,26 +14,26 @@ from rowtide.replication.targets.sqlite import (
 from rowtide.replication.targets.subscriber_kind import SubscriberKind
 
 KIND = SubscriberKind(
-    subscriber.address,
-    identity.identify,
-    subscriber.prepare,
-    subscriber.forget,
-    subscriber.creations,
-    # A batch is one transaction of one connection.
-    lambda _url: (),
-    subscriber.require_streams,
-    delivery.SqliteDelivery.open,
-    snapshot_target.SqliteSnapshotTarget.open,
-    compared_rows.open_subscribed,
+    address=subscriber.address,
+    identify=identity.identify,
+    prepare=subscriber.prepare,
+    creations=subscriber.creations,
+    forget=subscriber.forget,
+    # A batch is one transaction of one connection: none is left prepared.
+    recover=lambda _url: (),
+    # A file has another dialect, and the tables alone.
+    make_scripted=lambda _url, _scripts: None,
+    open_snapshot=snapshot_target.SqliteSnapshotTarget.open,
+    open_delivery=delivery.SqliteDelivery.open,
+    require_streams=subscriber.require_streams,
+    find_status=joining.find_status,
+    has_joined=joining.has_joined,
+    detach=joining.detach,
+    open_rows=compared_rows.open_subscribed,
+    open_repair=repairs.open_repair,
+    open_outbox=repairs.open_outbox,
     # Others do not write to a file's tables.
-    lambda _subscription: (),
-    repairs.open_repair,
-    repairs.open_outbox,
+    list_conflicts=lambda _subscription: (),
     # A file numbers its rows behind those that it has.
-    lambda _url, _published: (),
-    joining.find_status,
-    joining.has_joined,
-    joining.detach,
-    # Another dialect: a file has the tables alone.
-    lambda _url, _scripts: None,
+    move_sequences=lambda _url, _published: (),
 )
