@@ -50,9 +50,31 @@ def deliver(agent: SubscriptionAgent) -> None:
         pass
 
 
+@contextmanager
+def delivering_parts(
+    replicated: ReplicatedDatabase | ReplicatedFile, watchers: Watchers | None = None
+) -> Iterator[SubscriptionAgent]:
+    """Deliver the parts of a transaction that is not read to its end; then, after the block, all of it."""
+    with open_only_agent(replicated.publisher, watchers=watchers) as agent:
+        deliver(agent)
+        with reading_parts(replicated.publisher) as reading:
+            deliver(agent)
+            yield agent
+            read_rest(replicated.publisher, reading)
+        deliver(agent)
+
+
 def count(subscriber: Subscriber) -> int:
     [(rows,)] = subscriber.execute("select count(*)::int from item")
     return int(rows)
+
+
+@pytest.fixture
+def of_items(replicated: ReplicatedDatabase) -> ReplicatedDatabase:
+    """A subscription to a table that has no rows yet."""
+    replicated.begin(ITEM, item={})
+    replicated.deliver()
+    return replicated
 
 
 @pytest.mark.parametrize("streams", [1, 4])
@@ -63,13 +85,8 @@ def test_parts_are_delivered_before_the_commit_is_read(replicated: ReplicatedDat
     replicated.deliver()
     replicated.publisher.execute(INSERT, "update item set name = 'other' where id <= 1000")
     reports: list[DeliveryReport] = []
-    with replicated.open_agent(Watchers(on_batch=reports.append)) as agent:
-        deliver(agent)
-        with reading_parts(replicated.publisher) as reading:
-            deliver(agent)
-            assert (is_open(replicated.subscriber), count(replicated.subscriber), reports) == (True, 0, [])
-            read_rest(replicated.publisher, reading)
-        deliver(agent)
+    with delivering_parts(replicated, Watchers(on_batch=reports.append)):
+        assert (is_open(replicated.subscriber), count(replicated.subscriber), reports) == (True, 0, [])
     replicated.require_equal("item")
     assert [(one.transactions, one.commands) for one in reports[:1]] == [(1, ROWS)]
     assert sum(one.commands for one in reports) == ROWS + 1000
@@ -79,111 +96,84 @@ def test_parts_are_delivered_before_the_commit_is_read(replicated: ReplicatedDat
     assert replicated.subscriber.execute(written) == [(ROWS,)]
 
 
-def test_what_another_reader_reads_again_is_begun_again(replicated: ReplicatedDatabase) -> None:
-    replicated.begin(ITEM, item={})
-    replicated.deliver()
-    replicated.publisher.execute(INSERT)
+def test_what_another_reader_reads_again_is_begun_again(of_items: ReplicatedDatabase) -> None:
+    of_items.publisher.execute(INSERT)
     reports: list[DeliveryReport] = []
-    with replicated.open_agent(Watchers(on_batch=reports.append)) as agent:
+    with of_items.open_agent(Watchers(on_batch=reports.append)) as agent:
         deliver(agent)
-        with reading_parts(replicated.publisher):
+        with reading_parts(of_items.publisher):
             deliver(agent)
-        with reading_parts(replicated.publisher) as reading:
+        with reading_parts(of_items.publisher) as reading:
             deliver(agent)
-            assert (is_open(replicated.subscriber), count(replicated.subscriber), reports) == (True, 0, [])
-            read_rest(replicated.publisher, reading)
+            assert (is_open(of_items.subscriber), count(of_items.subscriber), reports) == (True, 0, [])
+            read_rest(of_items.publisher, reading)
         deliver(agent)
-    replicated.require_equal("item")
+    of_items.require_equal("item")
     assert [(one.transactions, one.commands) for one in reports] == [(1, ROWS)]
 
 
-def test_what_was_read_again_as_a_whole_is_delivered_once(replicated: ReplicatedDatabase) -> None:
-    replicated.begin(ITEM, item={})
-    replicated.deliver()
-    replicated.publisher.execute(INSERT, "delete from item where id <= 10")
-    with replicated.open_agent() as agent:
+def test_what_was_read_again_as_a_whole_is_delivered_once(of_items: ReplicatedDatabase) -> None:
+    of_items.publisher.execute(INSERT, "delete from item where id <= 10")
+    with of_items.open_agent() as agent:
         deliver(agent)
-        with reading_parts(replicated.publisher):
+        with reading_parts(of_items.publisher):
             deliver(agent)
-        replicated.publisher.read_log()
+        of_items.publisher.read_log()
         deliver(agent)
-        assert not is_open(replicated.subscriber)
-    replicated.require_equal("item")
+        assert not is_open(of_items.subscriber)
+    of_items.require_equal("item")
 
 
 def test_no_transaction_stays_open_for_parts_that_do_not_come(
-    replicated: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch
+    of_items: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replicated.begin(ITEM, item={})
-    replicated.deliver()
-    replicated.publisher.execute(INSERT)
-    with replicated.open_agent() as agent:
+    of_items.publisher.execute(INSERT)
+    with delivering_parts(of_items) as agent:
+        assert is_open(of_items.subscriber)
+        monkeypatch.setattr(early_delivery, "PATIENCE_S", 0)
         deliver(agent)
-        with reading_parts(replicated.publisher) as reading:
-            deliver(agent)
-            assert is_open(replicated.subscriber)
-            monkeypatch.setattr(early_delivery, "PATIENCE_S", 0)
-            deliver(agent)
-            assert not is_open(replicated.subscriber)
-            deliver(agent)
-            assert not is_open(replicated.subscriber)
-            read_rest(replicated.publisher, reading)
+        assert not is_open(of_items.subscriber)
         deliver(agent)
-    replicated.require_equal("item")
+        assert not is_open(of_items.subscriber)
+    of_items.require_equal("item")
 
 
-def test_a_table_altered_within_the_transaction_is_followed(replicated: ReplicatedDatabase) -> None:
-    replicated.begin(ITEM, item={})
-    replicated.deliver()
-    with replicated.writer() as writer:
+def test_a_table_altered_within_the_transaction_is_followed(of_items: ReplicatedDatabase) -> None:
+    with of_items.writer() as writer:
         writer.execute(INSERT.encode())
         writer.execute("alter table item add column note text default 'none', drop column name")
         writer.execute("insert into item select i, 'note ' || i from generate_series(10001, 12000) i")
-    with replicated.open_agent() as agent:
-        deliver(agent)
-        with reading_parts(replicated.publisher) as reading:
-            deliver(agent)
-            assert is_open(replicated.subscriber)
-            read_rest(replicated.publisher, reading)
-        deliver(agent)
-        deliver(agent)
-    replicated.require_equal("item")
+    with delivering_parts(of_items):
+        assert is_open(of_items.subscriber)
+    of_items.deliver()
+    of_items.require_equal("item")
 
 
-def test_a_refused_row_is_named_once_the_transaction_is_read(replicated: ReplicatedDatabase) -> None:
-    replicated.begin(ITEM, item={})
-    replicated.deliver()
-    replicated.subscriber.execute("insert into item values (10, 'in the way')")
-    replicated.publisher.execute(INSERT)
-    with replicated.open_agent() as agent:
+def test_a_refused_row_is_named_once_the_transaction_is_read(of_items: ReplicatedDatabase) -> None:
+    of_items.subscriber.execute("insert into item values (10, 'in the way')")
+    of_items.publisher.execute(INSERT)
+    with of_items.open_agent() as agent:
         deliver(agent)
-        with reading_parts(replicated.publisher) as reading:
+        with reading_parts(of_items.publisher) as reading:
             deliver(agent)
-            assert not is_open(replicated.subscriber)
-            read_rest(replicated.publisher, reading)
+            assert not is_open(of_items.subscriber)
+            read_rest(of_items.publisher, reading)
         with pytest.raises(CommandRefused, match="with key id = 10"):
             deliver(agent)
-    assert count(replicated.subscriber) == 1
-    replicated.subscriber.execute("delete from item")
-    replicated.deliver()
-    replicated.require_equal("item")
+    assert count(of_items.subscriber) == 1
+    of_items.subscriber.execute("delete from item")
+    of_items.deliver()
+    of_items.require_equal("item")
 
 
-def test_an_article_that_is_changed_meanwhile_is_delivered(replicated: ReplicatedDatabase) -> None:
-    replicated.begin(ITEM, item={})
-    replicated.deliver()
-    replicated.publisher.execute(INSERT)
-    with replicated.open_agent() as agent:
+def test_an_article_that_is_changed_meanwhile_is_delivered(of_items: ReplicatedDatabase) -> None:
+    of_items.publisher.execute(INSERT)
+    with delivering_parts(of_items) as agent:
+        of_items.replication.change_article("shop", "item", drop_columns=("name",))
         deliver(agent)
-        with reading_parts(replicated.publisher) as reading:
-            deliver(agent)
-            replicated.replication.change_article("shop", "item", drop_columns=("name",))
-            deliver(agent)
-            read_rest(replicated.publisher, reading)
-        deliver(agent)
-        replicated.publisher.execute("insert into item values (7000, 'new')")
-    replicated.deliver()
-    assert count(replicated.subscriber) == ROWS + 1
+    of_items.publisher.execute("insert into item values (7000, 'new')")
+    of_items.deliver()
+    assert count(of_items.subscriber) == ROWS + 1
 
 
 def test_where_conflicts_are_looked_for_the_commit_is_awaited(replicated: ReplicatedDatabase) -> None:
@@ -192,13 +182,8 @@ def test_where_conflicts_are_looked_for_the_commit_is_awaited(replicated: Replic
     replicated.subscribe(settings=SubscriptionSettings(conflicts=Resolver.SKIP))
     replicated.deliver()
     replicated.publisher.execute(INSERT)
-    with replicated.open_agent() as agent:
-        deliver(agent)
-        with reading_parts(replicated.publisher) as reading:
-            deliver(agent)
-            assert not is_open(replicated.subscriber)
-            read_rest(replicated.publisher, reading)
-        deliver(agent)
+    with delivering_parts(replicated):
+        assert not is_open(replicated.subscriber)
     replicated.require_equal("item")
 
 
@@ -206,11 +191,6 @@ def test_a_file_is_not_locked_for_parts(replicated_file: ReplicatedFile) -> None
     replicated_file.begin(ITEM, item={})
     replicated_file.deliver()
     replicated_file.publisher.execute(INSERT)
-    with open_only_agent(replicated_file.publisher) as agent:
-        deliver(agent)
-        with reading_parts(replicated_file.publisher) as reading:
-            deliver(agent)
-            replicated_file.subscriber.execute("create table of_its_own (id int)")
-            read_rest(replicated_file.publisher, reading)
-        deliver(agent)
+    with delivering_parts(replicated_file):
+        replicated_file.subscriber.execute("create table of_its_own (id int)")
     replicated_file.require_equal("item")

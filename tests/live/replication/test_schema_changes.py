@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from builders.altered_orders import CHANGES, ORDERS, ROWS
 from builders.articles import commands
 from builders.command_lines import rowtide_process
 from builders.killed_programs import KILLED
@@ -19,21 +20,8 @@ from rowtide.replication.articles import LeftOutColumn
 from rowtide.replication.errors.delivery import CopyUnreadable, SchemaChanged
 from rowtide.replication.sync_types import SyncType
 
-ORDERS = "create table orders (id int primary key, customer text, total int)"
-ROWS = "insert into orders values (1, 'ada', 10), (2, null, 20)"
-
-CHANGES = {
-    "added": ("alter table orders add column note text",),
-    "added with a default": ("alter table orders add column status text not null default 'o''pen'",),
-    "added with a default of the moment": ("alter table orders add column at timestamptz default now()",),
-    "several added": ("alter table orders add column a int default 7, add column b date",),
-    "dropped": ("alter table orders drop column customer",),
-    "renamed": ("alter table orders rename column customer to buyer",),
-    "swapped": (
-        "alter table orders rename column customer to x",
-        "alter table orders rename column id to customer",
-        "alter table orders rename column x to id",
-    ),
+REPORTED = {
+    **CHANGES,
     "widened": (
         "alter table orders alter column total type bigint",
         "update orders set total = 3000000000 where id = 1",
@@ -43,17 +31,18 @@ CHANGES = {
     "dropped and added": ("alter table orders drop column total", "alter table orders add column total text"),
     "constrained": ("alter table orders add check (total > 0)", "create index on orders (total)"),
 }
+"""Changes that an event trigger reports."""
 COLUMNS = """
 select attname, format_type(atttypid, atttypmod), attnotnull from pg_attribute
 where attrelid = 'orders'::regclass and attnum > 0 and not attisdropped order by attname
 """
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", REPORTED)
 def test_a_table_is_altered_as_at_the_publisher(replicated: ReplicatedDatabase, change: str) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.publisher.execute(ROWS)
-    replicated.publisher.execute(*CHANGES[change])
+    replicated.publisher.execute(*REPORTED[change])
     replicated.publisher.execute("update orders set total = total", "delete from orders where total = '20'")
     replicated.deliver()
 
@@ -61,11 +50,11 @@ def test_a_table_is_altered_as_at_the_publisher(replicated: ReplicatedDatabase, 
     replicated.require_equal("orders")
 
 
-@pytest.mark.parametrize("change", sorted(set(CHANGES) - {"longer"}))
+@pytest.mark.parametrize("change", sorted(set(REPORTED) - {"longer"}))
 def test_a_file_gets_the_rows_of_an_altered_table(replicated_file: ReplicatedFile, change: str) -> None:
     replicated_file.begin(ORDERS, orders={})
     replicated_file.publisher.execute(ROWS)
-    replicated_file.publisher.execute(*CHANGES[change])
+    replicated_file.publisher.execute(*REPORTED[change])
     replicated_file.publisher.execute("update orders set total = total", "delete from orders where total = '20'")
     replicated_file.deliver()
 
@@ -219,7 +208,7 @@ def test_a_table_is_altered_while_it_is_copied(replicated: ReplicatedDatabase, c
     with replicated.open_agent() as agent:
         for _ in range(steps):
             agent.step()
-        replicated.publisher.execute(*CHANGES[change], "update orders set total = total + 1 where total % 7 = 0")
+        replicated.publisher.execute(*REPORTED[change], "update orders set total = total + 1 where total % 7 = 0")
         with contextlib.suppress(CopyUnreadable):
             agent.step()
         for _ in range(20):
@@ -346,7 +335,7 @@ alter table orders rename column note to remark
 def test_a_copy_waits_until_the_log_says_what_was_altered(replicated: ReplicatedDatabase, change: str) -> None:
     replicated.publish(ORDERS, ROWS, orders={})
     replicated.subscribe(SyncType.AUTOMATIC)
-    replicated.publisher.execute(*CHANGES.get(change, (ALTERED_AT_ONCE,)))
+    replicated.publisher.execute(*REPORTED.get(change, (ALTERED_AT_ONCE,)))
     with replicated.open_agent() as agent:
         for _ in range(2):
             assert not agent.step()

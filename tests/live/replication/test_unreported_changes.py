@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from builders.altered_orders import CHANGES, ORDERS, ROWS
 from builders.ddl import forget_triggers
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, open_only_agent
 from builders.replicated_files import ReplicatedFile
 from rowtide.replication.distribution.watchers import DroppedTable, Watchers
 from rowtide.replication.errors.delivery import CommandRefused
 
-ORDERS = "create table orders (id int primary key, customer text, total int)"
-ROWS = "insert into orders values (1, 'ada', 10), (2, null, 20)"
 COLUMNS = """
 select attname, format_type(atttypid, atttypmod) from pg_attribute
 where attrelid = 'orders'::regclass and attnum > 0 and not attisdropped order by attname
 """
 
 FOLLOWED = {
-    "added": ("alter table orders add column note text",),
-    "added with a default": ("alter table orders add column status text not null default 'o''pen'",),
-    "added with a default of the moment": ("alter table orders add column at timestamptz default now()",),
+    **CHANGES,
     "added with a default that is gone": (
         "alter table orders add column status text default 'open'",
         "alter table orders alter column status drop default",
@@ -28,14 +25,6 @@ FOLLOWED = {
     "a default that came later": (
         "alter table orders add column status text",
         "alter table orders alter column status set default 'open'",
-    ),
-    "several added": ("alter table orders add column a int default 7, add column b date",),
-    "dropped": ("alter table orders drop column customer",),
-    "renamed": ("alter table orders rename column customer to buyer",),
-    "swapped": (
-        "alter table orders rename column customer to x",
-        "alter table orders rename column id to customer",
-        "alter table orders rename column x to id",
     ),
     "added and dropped": ("alter table orders add column note text", "alter table orders drop column note"),
 }
