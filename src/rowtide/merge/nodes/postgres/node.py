@@ -23,7 +23,7 @@ from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import Article, Subscription
 from rowtide.merge.catalogue import list_merged, list_purged, read_nickname, select_articles
-from rowtide.merge.definitions import SCHEMA, articles, replinfo, subscriptions
+from rowtide.merge.definitions import SCHEMA, articles, replinfo
 from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.node import Refusal
 from rowtide.merge.nodes.postgres import links, row_metadata, rows
@@ -78,7 +78,7 @@ _BEGIN = ("begin isolation level repeatable read", f"set local {AGENT_SETTING} =
 _PLANNING = {"jit": "off"}
 """Conditions over several joins are expected to cost much and cost little: compiling them takes seconds."""
 _NOT_DURABLE = "set local synchronous_commit = off"
-REPLINFO, ARTICLES = (quote_qualified(SCHEMA, table.name) for table in (subscriptions, replinfo, articles))
+REPLINFO, ARTICLES = (quote_qualified(SCHEMA, table.name) for table in (replinfo, articles))
 _LOGGED: Select[Any] = select(literal_column("tablenick")).select_from(text(LOG)).distinct()
 _MERGED = select_articles(true())
 
