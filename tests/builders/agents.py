@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
+from builders.threads import in_thread
 from rowtide.agents.runs import RunOutcome
 from rowtide.cdc.jobs.history import HistoricRun
 from rowtide.cdc.jobs.requests import AGENT, take_requests
@@ -71,20 +72,14 @@ def running_agent(captured: CapturedDatabase) -> Iterator[RunningAgent]:
 @contextmanager
 def idle_agent(logged: LoggedDatabase) -> Iterator[None]:
     """Stand in for an agent that runs no jobs: it takes requests, and that is all."""
-    stop = threading.Event()
 
-    def take() -> None:
+    def take(is_over: threading.Event) -> None:
         with AdvisoryLease.take(open_engine(logged.url), AGENT) as lease:
             held.set()
-            while not stop.wait(0.05):
+            while not is_over.wait(0.05):
                 take_requests(lease.connection)
 
     held = threading.Event()
-    thread = threading.Thread(target=take)
-    thread.start()
-    try:
+    with in_thread(take):
         assert held.wait(10)
         yield
-    finally:
-        stop.set()
-        thread.join()

@@ -52,6 +52,23 @@ def source_table(
     )
 
 
+def without(table: SourceTable, name: str) -> SourceTable:
+    """Return the table without a column."""
+    return replace(table, columns=tuple(column for column in table.columns if column.name != name))
+
+
+def with_column(table: SourceTable, name: str, /, **changes: Any) -> SourceTable:
+    """Return the table with a column changed, which keeps its number."""
+    changed = (replace(column, **changes) if column.name == name else column for column in table.columns)
+    return replace(table, columns=tuple(changed))
+
+
+def with_added(table: SourceTable, name: str, *, is_generated: bool = False) -> SourceTable:
+    """Return the table with another column, of the last one's type."""
+    added = replace(table.columns[-1], number=9, name=name, is_generated=is_generated, key_ordinal=None)
+    return replace(table, columns=(*table.columns, added))
+
+
 def unique_index(name: str, *columns: str | None, **changes: Any) -> SourceIndex:
     """Return an index that can identify rows, but for what is changed."""
     usable = SourceIndex(name, columns, is_unique=True, is_immediate=True, is_partial=False, is_valid=True)

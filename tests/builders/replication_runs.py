@@ -11,6 +11,8 @@ from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.core.errors import RowtideError
 from rowtide.replication.distribution.watchers import DeliveredElsewhere, Trouble, Watchers
 
+ORDERS = "create table orders (id int primary key, qty int)"
+
 
 class ReplicationRun:
     """A run, from its start to whatever ends it."""

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import psycopg
 
+from builders.threads import in_thread
+
 ACCOUNTS, MONEY = 20, 1000
 DEFINITIONS = (
     "create table account (id int primary key, balance int not null)",
@@ -30,9 +32,8 @@ Moved = dict[int, tuple[int, int, int]]
 @contextmanager
 def transfers(url: str, *, first: int, seed: int) -> Iterator[None]:
     """Move money until the block ends, from a session of its own; some transfers are rolled back."""
-    is_over = threading.Event()
 
-    def move() -> None:
+    def move(is_over: threading.Event) -> None:
         chosen = random.Random(seed)
         with psycopg.connect(url) as session:
             number = first
@@ -48,13 +49,8 @@ def transfers(url: str, *, first: int, seed: int) -> Iterator[None]:
                     session.commit()
                 number += 1
 
-    writer = threading.Thread(target=move)
-    writer.start()
-    try:
+    with in_thread(move):
         yield
-    finally:
-        is_over.set()
-        writer.join()
 
 
 def read_state(url: str) -> tuple[Balances, Moved]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import psycopg
 import pytest
 
-from builders.merged_databases import Merge, open_file_member, open_server_member
-from fixtures.servers import fresh_database
-from rowtide.databases.postgres.embedded import EmbeddedServer
+from builders.merged_databases import Merge
 from rowtide.merge.errors.schema_changes import MergedTableAltered
 
-pytestmark = pytest.mark.live
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.parametrize("merged", [("server", "file")], ids=["server hub"], indirect=True),
+]
 
 COLUMNS = "id, region, qty"
 TABLE = (
@@ -25,17 +23,6 @@ PARTITIONS = (
     "create table sale_rest partition of sale default partition by range (id)",
     "create table sale_few partition of sale_rest for values from (0) to (1000)",
 )
-
-
-@pytest.fixture
-def merged(server: EmbeddedServer, tmp_path: Path) -> Iterator[Merge]:
-    """A hub whose table is partitioned, by two columns, and a file."""
-    with (
-        fresh_database(server) as url,
-        open_server_member(url) as hub,
-        open_file_member(tmp_path / "member.db") as subscriber,
-    ):
-        yield Merge(hub, [subscriber])
 
 
 def begin(merged: Merge) -> None:

@@ -25,6 +25,7 @@ from builders.capture_processes import CaptureProcess
 from builders.captured_databases import CapturedDatabase, wait_until
 from builders.delta_tables import own
 from builders.made_lakes import MadeLake, make_rows
+from builders.threads import in_thread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,19 +94,13 @@ def foreign_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextmanager
 def publishing(made: MadeLake) -> Iterator[None]:
     """Publish cycle after cycle, as capture does: the rows, then what publishes them."""
-    is_over = threading.Event()
 
-    def publish() -> None:
+    def publish(is_over: threading.Event) -> None:
         while made.cycle < MOST_CYCLES and not is_over.is_set():
             publish_cycle(made)
 
-    writer = threading.Thread(target=publish)
-    writer.start()
-    try:
+    with in_thread(publish):
         yield
-    finally:
-        is_over.set()
-        writer.join()
 
 
 def publish_cycle(made: MadeLake) -> None:
@@ -143,9 +138,8 @@ def test_readers_of_other_engines_see_whole_published_cycles(foreign_python: Pat
 @contextmanager
 def writing_batches(url: str) -> Iterator[None]:
     """Commit batch after batch, each in a transaction of its own."""
-    is_over = threading.Event()
 
-    def write() -> None:
+    def write(is_over: threading.Event) -> None:
         with psycopg.connect(url) as connection:
             batch = 0
             while not is_over.wait(_PAUSE_S):
@@ -154,13 +148,8 @@ def writing_batches(url: str) -> Iterator[None]:
                     for statement in BATCH:
                         connection.execute(statement, {"batch": batch})
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    with in_thread(write):
         yield
-    finally:
-        is_over.set()
-        writer.join()
 
 
 @pytest.mark.exhaustive

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from builders.cuts import Cut, cut_at
 from builders.publications import transactions
 from rowtide.cdc import system_tables as system_tables_module
 from rowtide.cdc.system_tables import LakeState, RecordedCycle, SystemTables
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 CYCLE = RecordedCycle(1, Position(10), Position(20))
 
 
-class Cut(Exception):
-    """Capture ended here."""
-
-
 @pytest.fixture
 def system_tables(spark: SparkSession, lake: Path) -> SystemTables:
     """A new lake's system_tables, with one cycle recorded."""
@@ -30,14 +27,6 @@ def system_tables(spark: SparkSession, lake: Path) -> SystemTables:
     opened.ensure()
     opened.record(CYCLE, token=1)
     return opened
-
-
-def cut_at(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(passed: str) -> None:
-        if passed == name:
-            raise Cut
-
-    monkeypatch.setattr(system_tables_module, "failpoint", fail)
 
 
 @pytest.mark.parametrize(("lsns", "last_time"), [((12, 15), datetime.fromtimestamp(15, UTC)), ((), None)])
@@ -52,7 +41,7 @@ def test_a_publication_that_was_cut_is_finished_by_its_repeat(
     before = system_tables.read()
     assert before.open_cycle == CYCLE
     with monkeypatch.context() as patched:
-        cut_at(place, patched)
+        patched.setattr(system_tables_module, "failpoint", cut_at(place))
         with pytest.raises(Cut):
             system_tables.publish(before, CYCLE, transactions(*lsns), [])
     after = system_tables.publish(before, CYCLE, transactions(*lsns), [])

@@ -14,6 +14,7 @@ from builders.agents import idle_agent, running_agent
 from builders.capture_processes import AGENT, CaptureProcess
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.command_lines import rowtide
+from builders.threads import in_thread
 from rowtide.agents.runs import RunOutcome
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.errors.capturing import CleanupImplausible
@@ -29,20 +30,14 @@ from rowtide.log.postgres.lease import AdvisoryLease
 @contextmanager
 def load(written: LoggedDatabase) -> Iterator[None]:
     """Insert rows with growing ids, a transaction each, as fast as that goes."""
-    stop = threading.Event()
 
-    def write() -> None:
+    def write(is_over: threading.Event) -> None:
         with psycopg.connect(written.url, autocommit=True) as session:
-            while not stop.wait(0.01):
+            while not is_over.wait(0.01):
                 session.execute("insert into item default values")
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
+    with in_thread(write):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def await_insert(loaded: LoggedDatabase) -> int:

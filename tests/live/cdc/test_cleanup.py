@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -14,6 +14,7 @@ import pytest
 from builders.capture_processes import CaptureProcess
 from builders.captured_databases import CapturedDatabase
 from builders.command_lines import rowtide, rowtide_process
+from builders.cuts import Cut, cut_at
 from builders.failpoints import CLEANUP_FAILPOINTS
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup import cleanups_table, retention
@@ -33,24 +34,13 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta.deletion import Below
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.handle import register
-from rowtide.lake import deletion, tables
+from rowtide.lake import tables
 from rowtide.lake.deletion import delete_rows
 from rowtide.log.postgres.lease import AdvisoryLease
 
+pytestmark = pytest.mark.usefixtures("vacuumed")
+
 CLEANED = ("public_item_CT", "public_other_CT", "lsn_time_mapping", "cycles")
-
-
-class Cut(Exception):
-    """The cleanup ended here."""
-
-
-@pytest.fixture(autouse=True)
-def vacuumed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The tables that would be vacuumed, which takes seconds each; nor is there a grace for readers here."""
-    paths: list[str] = []
-    monkeypatch.setattr(cleanup_module, "READER_GRACE_S", 0.0)
-    monkeypatch.setattr(deletion, "vacuum_files", lambda location, _files: paths.append(location.path))
-    return paths
 
 
 @pytest.fixture
@@ -245,14 +235,6 @@ def test_a_cleanup_that_was_cut_is_completed_by_the_next(
         with opened(written) as cleanup:
             _work_off(cleanup, CleanupOrder("public_item", mark))
         assert ids(written) == stored_ids(written) == list(range(number, 8))
-
-
-def cut_at(place: str) -> Callable[[str], None]:
-    def cut(passed: str) -> None:
-        if passed == place:
-            raise Cut
-
-    return cut
 
 
 def _work_off(cleanup: Cleanup, order: CleanupOrder) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase
 from builders.command_lines import rowtide
+from builders.cuts import Cut, cut_at
 from builders.ddl import forget_triggers
 from builders.failpoints import CAPTURE_FAILPOINTS, RETYPING_FAILPOINTS
 from rowtide.cdc import system_tables
@@ -312,18 +313,6 @@ def test_instance_after_a_gap_has_the_types_of_that_time(captured: CapturedDatab
     captured.capture()
     assert captured.values("public_item", "id", "n") == [(2, 2, 2)]
     assert dict(captured.cdc.get_all_changes("public_item", spark=captured.spark).dtypes)["n"] == "int"
-
-
-class Cut(Exception):
-    """Capture was cut off at a failpoint."""
-
-
-def cut_at(place: str) -> Callable[[str], None]:
-    def cut(passed: str) -> None:
-        if passed == place:
-            raise Cut
-
-    return cut
 
 
 @pytest.mark.exhaustive

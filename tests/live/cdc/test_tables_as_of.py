@@ -12,6 +12,7 @@ import pytest
 from builders.base_tables import base_rows, read_rows, snapshots_of
 from builders.capture_processes import CaptureProcess
 from builders.command_lines import rowtide, rowtide_process
+from builders.cuts import Cut, cut_at
 from builders.failpoints import ROLLING_FAILPOINTS
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup import rolling
@@ -22,11 +23,12 @@ from rowtide.cdc.queries.errors import OutsideInterval, RewrittenSinceSnapshot
 from rowtide.cdc.snapshots.limits import CopyLimits
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed
-from rowtide.lake import deletion
 from rowtide.lake.tables import is_table
 
 if TYPE_CHECKING:
     from builders.captured_databases import CapturedDatabase
+
+pytestmark = pytest.mark.usefixtures("vacuumed")
 
 SMALL = CopyLimits(chunk_bytes=2 * 1024, workers=1)
 TABLES = ("orders", "notes")
@@ -44,19 +46,6 @@ CHANGES = (
 )
 
 State = dict[str, list[str]]
-
-
-class Cut(Exception):
-    """The cleanup ended here."""
-
-
-@pytest.fixture(autouse=True)
-def vacuumed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The tables that would be vacuumed, which takes seconds each; nor is there a grace for readers here."""
-    paths: list[str] = []
-    monkeypatch.setattr(cleanup_module, "READER_GRACE_S", 0.0)
-    monkeypatch.setattr(deletion, "vacuum_files", lambda location, _files: paths.append(location.path))
-    return paths
 
 
 @pytest.fixture
@@ -145,14 +134,6 @@ def test_a_cleanup_that_was_cut_loses_no_lsn(
     assert_as_recorded(copied, states, low)
     copied.cdc.cleanup(CleanupOrder(low_water_mark=list(states)[8]))
     assert_as_recorded(copied, states, list(states)[8])
-
-
-def cut_at(place: str) -> Callable[[str], None]:
-    def cut(passed: str) -> None:
-        if passed == place:
-            raise Cut
-
-    return cut
 
 
 @pytest.mark.exhaustive

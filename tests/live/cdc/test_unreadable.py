@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from pyspark.errors import SparkRuntimeException
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.command_lines import rowtide, rowtide_process
+from builders.cuts import Cut, cut_at
 from builders.failpoints import LEAVING_OUT_FAILPOINTS, SKIP_FAILPOINTS
 from builders.unsendable_changes import TABLES, open_western, write_around
 from rowtide.cdc.capture import capture as capture_module
@@ -84,28 +84,19 @@ def test_a_row_beyond_sparks_memory_is_left_out_and_reported(captured: CapturedD
     assert captured.read_log().unheld == ()
 
 
-class Cut(Exception):
-    """Capture was cut off at a failpoint."""
-
-
 @pytest.mark.exhaustive
 def test_leaving_out_that_is_cut_is_done_once(captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     make_tables(captured)
     write_unreadable(captured, f"insert into item values (3, {LARGE})")
     for place in LEAVING_OUT_FAILPOINTS:
         with monkeypatch.context() as patched:
-            patched.setattr(capture_module, "failpoint", partial(cut_at, place))
+            patched.setattr(capture_module, "failpoint", cut_at(place))
             with pytest.raises(Cut):
                 captured.capture(most_row_bytes=MOST_ROW_BYTES)
         assert len(captured.manifest().state.unheld) == place.endswith("after")
     captured.capture(most_row_bytes=MOST_ROW_BYTES)
     assert len(captured.manifest().state.unheld) == 1
     assert [row["id"] for row in captured.changes("public_other")] == [1, 2]
-
-
-def cut_at(place: str, passed: str) -> None:
-    if passed == place:
-        raise Cut
 
 
 def test_skipped_transaction_is_a_gap_and_reading_continues(logged: LoggedDatabase) -> None:

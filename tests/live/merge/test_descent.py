@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, Member, Merge, open_file_member, open_server_member
+from builders.merged_databases import PUBLICATION, Merge, open_file_member, open_server_member
+from builders.server_reads import count_read
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
@@ -45,21 +46,11 @@ def merged(server: EmbeddedServer, tmp_path: Path) -> Iterator[Merge]:
         yield merged
 
 
-def read(hub: Member) -> int:
-    """Return how many rows and entries of indexes have been read so far."""
-    hub.execute("select pg_stat_force_next_flush()", "select pg_sleep(0.1)", "select pg_stat_clear_snapshot()")
-    ((tuples,),) = hub.execute(
-        "select (select sum(seq_tup_read) from pg_stat_user_tables) + "
-        "(select sum(idx_tup_read) from pg_stat_user_indexes)"
-    )
-    return int(tuples)
-
-
 @pytest.mark.exhaustive
 def test_a_change_reads_what_follows_it(merged: Merge) -> None:
     merged.sync()
     for changed in LEVELS:
-        before = read(merged.hub)
+        before = count_read(merged.hub)
         merged.hub.execute(f"update {changed} set qty = qty + 1 where id <= {CHANGED}")
         assert merged.sync().download.total.updates == CHANGED
-        assert read(merged.hub) - before < ROWS / 2, changed
+        assert count_read(merged.hub) - before < ROWS / 2, changed

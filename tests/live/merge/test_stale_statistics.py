@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from builders.merged_databases import PUBLICATION, Member, Merge, open_file_member, open_server_member
-from fixtures.servers import fresh_database
-from rowtide.databases.postgres.embedded import EmbeddedServer
+from builders.merged_databases import PUBLICATION, Member, Merge
+from builders.server_reads import count_read
 from rowtide.merge.articles import Partition
 
-pytestmark = pytest.mark.live
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.parametrize("merged", [("server", "file")], ids=["server hub"], indirect=True),
+]
 
 ROWS = 4000
 MOST_READ = 60 * ROWS
@@ -32,17 +33,6 @@ INSERT = (
 DELETE = ("delete from line", "delete from item")
 CHANGES: dict[str, Sequence[str]] = {"insert": INSERT, "update": ("update item set qty = qty + 1",), "delete": DELETE}
 METADATA = [f'rowtide_merge."MSmerge_{name}"' for name in ("stored_contents", "stored_tombstone", "log")]
-
-
-@pytest.fixture
-def merged(server: EmbeddedServer, tmp_path: Path) -> Iterator[Merge]:
-    """A server's database as hub, and a file."""
-    with (
-        fresh_database(server) as url,
-        open_server_member(url) as hub,
-        open_file_member(tmp_path / "member.db") as subscriber,
-    ):
-        yield Merge(hub, [subscriber])
 
 
 def begin(merged: Merge, filters: str) -> None:
@@ -76,16 +66,6 @@ def statistics_kept(hub: Member) -> Iterator[None]:
         yield
 
 
-def read(hub: Member) -> int:
-    """Return how many rows and entries of indexes have been read so far."""
-    hub.execute("select pg_stat_force_next_flush()", "select pg_sleep(0.1)", "select pg_stat_clear_snapshot()")
-    ((tuples,),) = hub.execute(
-        "select (select sum(seq_tup_read) from pg_stat_user_tables) + "
-        "(select sum(idx_tup_read) from pg_stat_user_indexes)"
-    )
-    return int(tuples)
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("filters", ["whole", "filtered", "joined"])
 @pytest.mark.parametrize("is_at_hub", [True, False], ids=["at the hub", "at the subscriber"])
@@ -98,9 +78,9 @@ def test_a_synchronisation_reads_what_was_changed(merged: Merge, filters: str, *
     look_at_emptied_tables(merged.hub)
     with statistics_kept(merged.hub):
         for operation, statements in CHANGES.items():
-            before = read(merged.hub)
+            before = count_read(merged.hub)
             member.execute(*statements)
             merged.sync()
             merged.require_equal("item", "line", columns="id, qty")
-            tuples = read(merged.hub) - before
+            tuples = count_read(merged.hub) - before
             assert tuples <= MOST_READ, operation

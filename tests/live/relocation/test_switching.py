@@ -19,6 +19,7 @@ from builders.failpoints import SWITCH_FAILPOINTS
 from builders.killed_programs import KILLED, run_program
 from builders.object_servers import Bucket
 from builders.relocated_lakes import FilledLake
+from builders.threads import in_thread
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine
@@ -84,21 +85,15 @@ def find_places(logged: LoggedDatabase) -> SourceDefinition:
 def writing(logged: LoggedDatabase, begin: int) -> Iterator[list[int]]:
     """Insert rows all the time; the list has those that were committed."""
     written: list[int] = []
-    stop = threading.Event()
 
-    def write() -> None:
-        while not stop.is_set():
+    def write(is_over: threading.Event) -> None:
+        while not is_over.is_set():
             key = begin + len(written)
             logged.execute(f"insert into item values ({key})")
             written.append(key)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    with in_thread(write):
         yield written
-    finally:
-        stop.set()
-        writer.join()
 
 
 @pytest.mark.exhaustive

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from builders.command_lines import rowtide
 from builders.replicated_databases import ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile
@@ -29,14 +27,6 @@ def found_in(replicated: ReplicatedDatabase | ReplicatedFile) -> dict[tuple[str,
     """Return the differences, by their kind and key."""
     found = replicated.replication.find_differences("shop", wait_s=0)
     return {(one.difference, one.key or ""): one for one in found}
-
-
-@pytest.fixture(params=["postgresql", "sqlite"])
-def subscribed(request: pytest.FixtureRequest) -> ReplicatedDatabase | ReplicatedFile:
-    """A publisher with a subscriber of each kind."""
-    name = {"postgresql": "replicated", "sqlite": "replicated_file"}[request.param]
-    found: ReplicatedDatabase | ReplicatedFile = request.getfixturevalue(name)
-    return found
 
 
 def test_differences_are_named_by_key_and_column(subscribed: ReplicatedDatabase | ReplicatedFile) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from builders.captured_databases import LoggedDatabase
 from builders.command_lines import rowtide
+from builders.cuts import Cut, cut_at
 from builders.failpoints import SUSPENSION_FAILPOINTS
 from builders.measured_processes import MIB, deliver_in_process, read_in_process
 from builders.replicated_databases import deliver_all
@@ -127,18 +128,10 @@ def limit_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SubscriberFile, "begin", begin)
 
 
-class Cut(Exception):
-    """Delivery was cut off at a failpoint."""
-
-
 @pytest.mark.parametrize("place", SUSPENSION_FAILPOINTS)
 def test_a_suspension_that_is_cut_is_done_once(
     replicated_file: ReplicatedFile, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    def cut(passed: str) -> None:
-        if passed == place:
-            raise Cut
-
     limit_files(monkeypatch)
     publisher, subscriber = replicated_file.publisher, replicated_file.subscriber
     tables = ("create table item (id int primary key, value text)", "create table other (id int primary key)")
@@ -146,7 +139,7 @@ def test_a_suspension_that_is_cut_is_done_once(
     publisher.execute("insert into item values (1)", f"insert into item values (2, {TOO_LONG})")
     publisher.execute("insert into other values (1)")
     with monkeypatch.context() as patched:
-        patched.setattr(agent, "failpoint", cut)
+        patched.setattr(agent, "failpoint", cut_at(place))
         with pytest.raises(Cut):
             replicated_file.deliver()
     assert len(publisher.manifest().state.unheld) == place.endswith("after")

@@ -15,6 +15,7 @@ from builders.command_lines import rowtide, rowtide_process
 from builders.failpoints import REPAIR_FAILPOINTS, SQLITE_DELIVERY_FAILPOINTS
 from builders.replicated_databases import ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile
+from builders.threads import in_thread
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.repairing import Repair
 from rowtide.replication.subscription_settings import SubscriptionSettings
@@ -26,14 +27,6 @@ DAMAGE = (
     "update orders set qty = -1 where id in (3, 4)",
     "insert into orders values (50, 50, 'of its own', null)",
 )
-
-
-@pytest.fixture(params=["postgresql", "sqlite"])
-def subscribed(request: pytest.FixtureRequest) -> ReplicatedDatabase | ReplicatedFile:
-    """A publisher with a subscriber of each kind."""
-    name = {"postgresql": "replicated", "sqlite": "replicated_file"}[request.param]
-    found: ReplicatedDatabase | ReplicatedFile = request.getfixturevalue(name)
-    return found
 
 
 def repair(replicated: ReplicatedDatabase | ReplicatedFile, **options: Any) -> list[Repair]:
@@ -102,24 +95,15 @@ def test_an_agent_that_delivers_goes_on(subscribed: ReplicatedDatabase | Replica
     subscribed.begin(ORDERS, orders={})
     subscribed.publisher.execute(ROWS)
     subscribed.deliver()
-    stop = threading.Event()
 
-    def write() -> None:
+    def write(is_over: threading.Event) -> None:
         with psycopg.connect(subscribed.publisher.url, autocommit=True) as session:
-            while not stop.is_set():
+            while not is_over.is_set():
                 session.execute("update orders set qty = qty + 1 where id > 4")
 
-    agent = threading.Thread(target=lambda: subscribed.replication.run(stop=stop))
-    writer = threading.Thread(target=write)
-    agent.start()
-    writer.start()
-    try:
+    with in_thread(lambda is_over: subscribed.replication.run(stop=is_over)), in_thread(write):
         subscribed.subscriber.execute(*DAMAGE, "update orders set ratio = 0 where id between 10 and 12")
         actions = Counter(one.action for one in repair(subscribed, delete_extra=True))
-    finally:
-        stop.set()
-        writer.join()
-        agent.join()
 
     assert actions == {"inserted": 1, "updated": 5, "deleted": 1}
     assert subscribed.replication.list_errors() == []
@@ -220,25 +204,16 @@ def test_batches_in_streams_are_seen_whole_and_go_on(replicated: ReplicatedDatab
     replicated.subscribe(settings=SubscriptionSettings(streams=2))
     replicated.publisher.execute("insert into orders select n, 0, '', 0 from generate_series(1, 400) n")
     replicated.deliver()
-    stop = threading.Event()
 
-    def write() -> None:
+    def write(is_over: threading.Event) -> None:
         with psycopg.connect(replicated.publisher.url, autocommit=True) as session:
-            while not stop.is_set():
+            while not is_over.is_set():
                 session.execute("update orders set qty = qty + 1")
 
-    agent = threading.Thread(target=lambda: replicated.replication.run(stop=stop))
-    writer = threading.Thread(target=write)
-    agent.start()
-    writer.start()
-    try:
+    with in_thread(lambda is_over: replicated.replication.run(stop=is_over)), in_thread(write):
         validated = [results(replicated) for _ in range(3)]
         replicated.subscriber.execute("update orders set note = 'other' where id in (7, 8)")
         actions = Counter(one.action for one in repair(replicated))
-    finally:
-        stop.set()
-        writer.join()
-        agent.join()
 
     assert (validated, actions) == ([["passed"]] * 3, {"updated": 2})
     replicated.deliver()

@@ -17,14 +17,6 @@ from rowtide.replication.sync_types import SyncType
 ORDERS = "create table orders (id int, line text, qty int, primary key (id, line))"
 
 
-@pytest.fixture(params=["postgresql", "sqlite"])
-def subscribed(request: pytest.FixtureRequest) -> ReplicatedDatabase | ReplicatedFile:
-    """A publisher with a subscriber of each kind."""
-    name = {"postgresql": "replicated", "sqlite": "replicated_file"}[request.param]
-    found: ReplicatedDatabase | ReplicatedFile = request.getfixturevalue(name)
-    return found
-
-
 def places(replicated: ReplicatedDatabase | ReplicatedFile, *key: str) -> list[RowPlace]:
     return list(replicated.replication.find_row("public.orders", *key))
 

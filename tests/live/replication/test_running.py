@@ -14,22 +14,11 @@ from sqlalchemy.engine import make_url
 from builders.capture_processes import DELIVERY, CaptureProcess
 from builders.captured_databases import wait_until
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
-from builders.replication_runs import running, wait_rows
+from builders.replication_runs import ORDERS, running, wait_rows
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.log.postgres.control import mark_target
 from rowtide.replication.errors.delivery import CommandRefused, RowNotFound, SubscriptionsFailed
-
-ORDERS = "create table orders (id int primary key, qty int)"
-
-
-@pytest.fixture
-def replicated_twice(replicated: ReplicatedDatabase, second_subscriber: Subscriber) -> ReplicatedDatabase:
-    """Two subscribers of one table."""
-    replicated.begin(ORDERS, orders={})
-    second_subscriber.execute(ORDERS)
-    replicated.subscribe(subscriber=second_subscriber)
-    return replicated
 
 
 def test_failed_subscription_is_reported_and_others_continue(

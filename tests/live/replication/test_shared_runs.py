@@ -16,20 +16,9 @@ from builders.capture_processes import DELIVERY, CaptureProcess
 from builders.captured_databases import wait_until
 from builders.command_lines import rowtide
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
-from builders.replication_runs import running, wait_rows
+from builders.replication_runs import ORDERS, running, wait_rows
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-
-ORDERS = "create table orders (id int primary key, qty int)"
-
-
-@pytest.fixture
-def replicated_twice(replicated: ReplicatedDatabase, second_subscriber: Subscriber) -> ReplicatedDatabase:
-    """Two subscribers of one table."""
-    replicated.begin(ORDERS, orders={})
-    second_subscriber.execute(ORDERS)
-    replicated.subscribe(subscriber=second_subscriber)
-    return replicated
 
 
 @pytest.fixture

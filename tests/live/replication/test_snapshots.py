@@ -16,6 +16,7 @@ import pytest
 from builders.captured_databases import LoggedDatabase, wait_until
 from builders.ddl import opened_by_owner
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.threads import in_thread
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import RowsHidden
@@ -96,21 +97,15 @@ def test_chunks_follow_the_order_of_the_key_whatever_its_type(replicated: Replic
 @contextmanager
 def changing(replicated: ReplicatedDatabase, statement: str, values: int) -> Iterator[None]:
     """Change rows one after the other, each in a transaction, until the block ends."""
-    is_over = threading.Event()
 
-    def change() -> None:
+    def change(is_over: threading.Event) -> None:
         chosen = random.Random(1)
         with psycopg.connect(replicated.publisher.url, autocommit=True) as session:
             while not is_over.is_set():
                 session.execute(statement, [chosen.randint(1, values)])
 
-    writer = threading.Thread(target=change)
-    writer.start()
-    try:
+    with in_thread(change):
         yield
-    finally:
-        is_over.set()
-        writer.join()
 
 
 def test_rows_moving_between_chunks_during_the_copy_arrive_once(replicated: ReplicatedDatabase) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from builders.replicated_databases import ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile
+from builders.threads import in_thread
 from rowtide.replication.inspection.validating import ArticleValidation
 from rowtide.replication.sync_types import SyncType
 
@@ -34,14 +35,6 @@ def validate(replicated: ReplicatedDatabase | ReplicatedFile, *, checksum: bool 
 
 def results(replicated: ReplicatedDatabase | ReplicatedFile) -> list[str]:
     return [found.result for found in validate(replicated)]
-
-
-@pytest.fixture(params=["postgresql", "sqlite"])
-def subscribed(request: pytest.FixtureRequest) -> ReplicatedDatabase | ReplicatedFile:
-    """A publisher with a subscriber of each kind."""
-    name = {"postgresql": "replicated", "sqlite": "replicated_file"}[request.param]
-    found: ReplicatedDatabase | ReplicatedFile = request.getfixturevalue(name)
-    return found
 
 
 def test_undelivered_changes_are_no_differences(subscribed: ReplicatedDatabase | ReplicatedFile) -> None:
@@ -118,29 +111,20 @@ def test_rows_being_copied_are_not_compared(replicated: ReplicatedDatabase) -> N
 
 def test_rows_are_compared_beside_writers_and_delivery(subscribed: ReplicatedDatabase | ReplicatedFile) -> None:
     begin(subscribed)
-    stop = threading.Event()
     found: list[ArticleValidation] = []
 
-    def write() -> None:
+    def write(is_over: threading.Event) -> None:
         with psycopg.connect(subscribed.publisher.url, autocommit=True) as session:
             number = 100
-            while not stop.is_set():
+            while not is_over.is_set():
                 session.execute("insert into orders values (%s, 1, 'new', 0.5)", [number])
                 session.execute("update orders set id = -id, qty = qty + 1 where id > %s", [number - 5])
                 session.execute("delete from orders where id between %s and -1", [2 - number])
                 number += 1
 
-    run = threading.Thread(target=lambda: subscribed.replication.run(stop=stop))
-    writer = threading.Thread(target=write)
-    writer.start()
-    run.start()
-    try:
+    with in_thread(write), in_thread(lambda is_over: subscribed.replication.run(stop=is_over)):
         for _ in range(3):
             found += subscribed.replication.validate("shop", checksum=True)
-    finally:
-        stop.set()
-        writer.join()
-        run.join()
 
     assert [one.result for one in found] == ["passed"] * 3
     assert len({one.position for one in found}) > 1

@@ -13,6 +13,7 @@ from builders.applied_targets import AppliedTargets
 from builders.captured_databases import CapturedDatabase, wait_until
 from builders.command_lines import rowtide
 from builders.slice_models import found_slices, slices_of, states_by_change
+from builders.threads import in_thread
 from rowtide.handle import connect
 from rowtide.log.errors import LeaseHeld
 from rowtide.targets.definitions import TableState
@@ -75,18 +76,13 @@ def test_the_agent_applies_what_is_published(captured: CapturedDatabase) -> None
 def test_it_applies_until_it_is_stopped(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key, name text)")
     captured.enable("item")
-    applied, stop, events = AppliedTargets(captured), threading.Event(), list[str]()
+    applied, events = AppliedTargets(captured), list[str]()
     applied.add("now", "public_item")
-    run = partial(connect(captured.url).run_targets, "now", spark=captured.spark, stop=stop, on_event=events.append)
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    run = partial(connect(captured.url).run_targets, "now", spark=captured.spark, on_event=events.append)
+    with in_thread(lambda is_over: run(stop=is_over)):
         captured.execute("insert into item values (1, 'a')")
         captured.capture()
         wait_until(lambda: len(events) > 0, what="an apply")
-    finally:
-        stop.set()
-        thread.join()
     assert applied.rows("now", "public_item") == [(1, "a")]
 
 

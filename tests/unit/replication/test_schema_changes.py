@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from builders.articles import article
-from builders.capture_instances import alteration_of, source_table
+from builders.capture_instances import alteration_of, source_table, with_added, with_column, without
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.alterations import Alteration
 from rowtide.replication.articles import Article, LeftOutColumn
@@ -31,21 +31,6 @@ TABLE = source_table([("id", "integer"), ("name", "text"), ("price", "numeric(10
 ALL = article(TABLE)
 CHOSEN = article(TABLE, columns=("id", "price"))
 WIDENED = "alter table t1 alter id type bigint"
-
-
-def without(table: SourceTable, name: str) -> SourceTable:
-    return replace(table, columns=tuple(column for column in table.columns if column.name != name))
-
-
-def with_column(table: SourceTable, name: str, /, **changes: Any) -> SourceTable:
-    """Return the table with a column changed, which keeps its number."""
-    changed = (replace(column, **changes) if column.name == name else column for column in table.columns)
-    return replace(table, columns=tuple(changed))
-
-
-def with_added(table: SourceTable, name: str, *, is_generated: bool = False) -> SourceTable:
-    added = replace(table.columns[-1], number=9, name=name, is_generated=is_generated, key_ordinal=None)
-    return replace(table, columns=(*table.columns, added))
 
 
 def with_default(table: SourceTable, default: str, missing_value: str | None) -> Alteration:

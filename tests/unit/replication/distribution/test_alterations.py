@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from builders.articles import ANOTHER_ID, article, shape_of
-from builders.capture_instances import alteration_of, enabled, instance, source_table
+from builders.capture_instances import alteration_of, enabled, instance, source_table, with_added, with_column, without
 from builders.log_stores import NOW, open_state, range_to
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
@@ -30,21 +29,6 @@ ELSEWHERE = source_table(COLUMNS, name="t2", source_id=16386)
 ALL = article(TABLE)
 CHOSEN = article(TABLE, columns=("id", "price"))
 START, END = Position(100), Position(1000)
-
-
-def without(table: SourceTable, name: str) -> SourceTable:
-    return replace(table, columns=tuple(column for column in table.columns if column.name != name))
-
-
-def with_column(table: SourceTable, name: str, /, **changes: Any) -> SourceTable:
-    """Return the table with a column changed, which keeps its number."""
-    changed = (replace(column, **changes) if column.name == name else column for column in table.columns)
-    return replace(table, columns=tuple(changed))
-
-
-def with_added(table: SourceTable, name: str, *, is_generated: bool = False) -> SourceTable:
-    added = replace(table.columns[-1], number=9, name=name, is_generated=is_generated, key_ordinal=None)
-    return replace(table, columns=(*table.columns, added))
 
 
 def then(state: ManifestState, *entries: Entry) -> ManifestState:
