@@ -12,7 +12,7 @@ import typer
 
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.merge_options import HostName, HubDb, Login, Publication, Subscriber
-from rowtide.cli.options import ListingFormat, Wide
+from rowtide.cli.options import IgnoreSubscriber, ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
@@ -189,9 +189,7 @@ def drop_subscription(
     publication: Publication,
     subscriber: Subscriber,
     *,
-    ignore_subscriber: Annotated[
-        bool, typer.Option("--ignore-subscriber", help="The subscriber is gone: change nothing there.")
-    ] = False,
+    ignore_subscriber: IgnoreSubscriber = False,
     upload_first: Annotated[
         bool, typer.Option("--upload-first", help="Bring the subscriber's changes to the publisher before.")
     ] = False,

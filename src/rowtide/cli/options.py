@@ -49,4 +49,7 @@ Group = Annotated[
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table, quoted as in SQL where needed")]
 InstanceName = Annotated[str, typer.Argument(metavar="INSTANCE", help="a capture instance")]
 ListingFormat = Annotated[Format, typer.Option("--format", help="How rows are printed.")]
+IgnoreSubscriber = Annotated[
+    bool, typer.Option("--ignore-subscriber", help="The subscriber is gone: change nothing there.")
+]
 Wide = Annotated[bool, typer.Option("--wide", help="Show all columns of a table.")]

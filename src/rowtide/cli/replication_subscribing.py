@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli.options import MOST_HOURS, Db, ListingFormat
+from rowtide.cli.options import MOST_HOURS, Db, IgnoreSubscriber, ListingFormat
 from rowtide.cli.output import Format, notes, print_listed
 from rowtide.cli.replication_options import (
     CommitBatchSize,
@@ -152,9 +152,7 @@ def drop_subscription(
     publication: Publication,
     subscriber: Subscriber,
     *,
-    ignore_subscriber: Annotated[
-        bool, typer.Option("--ignore-subscriber", help="The subscriber is gone: change nothing there.")
-    ] = False,
+    ignore_subscriber: IgnoreSubscriber = False,
 ) -> None:
     """End a subscription; the subscriber's tables stay as they are (SQL Server: sp_dropsubscription)."""
     connect(db).replication.drop_subscription(publication, subscriber, ignore_subscriber=ignore_subscriber)

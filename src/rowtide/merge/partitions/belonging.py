@@ -38,6 +38,13 @@ def belongs(row_filter: RowFilter, dialect: FilterDialect) -> str:
     return f"exists (select 1 {_of_row(row_filter, dialect)} and {_member(row_filter, row_filter.article, dialect)})"
 
 
+def selecting(row_filter: RowFilter | None, where: str | None, dialect: FilterDialect) -> str:
+    """Return the clause that selects rows `ROW` by a partition and a condition of their columns; either may be None."""
+    terms = [] if row_filter is None else [belongs(row_filter, dialect)]
+    terms += [] if where is None else [f"({where})"]
+    return f"where {' and '.join(terms)}" if terms else ""
+
+
 def parents(row_filter: RowFilter, dialect: FilterDialect) -> str:
     """Return the expression of the parents by which row `ROW` belongs to the partition; null if it does by itself.
 

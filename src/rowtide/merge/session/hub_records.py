@@ -17,6 +17,7 @@ from rowtide.merge.session.directions import instead
 from rowtide.merge.session.exchange import Counts, Refused
 from rowtide.merge.session.hub_receiving import HubReceiver
 from rowtide.merge.session.hub_record_decisions import HubRecordDecisions, Place
+from rowtide.merge.session.key_contests import reason_of_contest
 from rowtide.merge.session.logical_records import LogicalRecord, find_below, find_tops, is_child_of
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.parents import parents_of
@@ -33,9 +34,6 @@ from rowtide.merge.session.record_transfer import (
 )
 from rowtide.merge.session.spooling import Spool
 from rowtide.merge.versions.changes import Known, Row, RowChange
-
-_SAME_KEY = "two nodes inserted a row with the same primary key"
-
 
 _MOST_REQUESTS = 3
 
@@ -357,7 +355,7 @@ def _of_key(conflict: ConflictRecord, refused: RowRefused, winning_row: Row | No
         conflict_id=identify(conflict.rowguid, conflict.losing_lineage, b"key"),
         conflict_type=ConflictType.UPLOAD_INSERT_FAILED,
         reason_code=refused.refusal.error.code,
-        reason_text=_SAME_KEY if key is None else f"{_SAME_KEY}: this one has {key} now",
+        reason_text=reason_of_contest(key),
         winning_row=winning_row,
     )
 

@@ -251,7 +251,7 @@ class KeyContests:
             change.rowguid,
             change.last,
             self.source,
-            (code, _reason(key)),
+            (code, reason_of_contest(key)),
             (change.row, winner_row),
             change.lineage,
             self.source_name,
@@ -267,7 +267,7 @@ class KeyContests:
             contest.holder,
             change.last,
             self.source if made_by is None else made_by.nickname,
-            (code, _reason(key)),
+            (code, reason_of_contest(key)),
             (row, change.row),
             contest.held.version.lineage.encode(),
             self.hub_name,
@@ -307,5 +307,6 @@ def _values(article: Article, columns: Sequence[str], row: Row) -> Row:
     return tuple(row[place] for place in places if place is not None)
 
 
-def _reason(key: str | None) -> str:
+def reason_of_contest(key: str | None) -> str:
+    """Return why a row lost its key; `key` is the one that it got instead, if it got one."""
     return _REASON if key is None else f"{_REASON}: this one has {key} now"

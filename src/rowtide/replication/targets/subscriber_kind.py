@@ -42,7 +42,7 @@ class SubscriberKind:
     """What a kind of subscriber offers; subscribers are identified by URL, subscriptions by guid."""
 
     address: Callable[[str], str]
-    """Return the URL as it is stored, which is valid wherever it is used. Raises `PasswordGiven`, `SubscriberWithoutFile`."""
+    """Return the URL as it is stored, valid wherever it is used. Raises `PasswordGiven`, `SubscriberWithoutFile`."""
     identify: Callable[[str], DatabaseIdentity]
     """Return the identity of the database that a URL leads to."""
 

@@ -19,7 +19,7 @@ from rowtide.merge.nodes.postgres.generations import Generations, window_since
 from rowtide.merge.nodes.postgres.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.rows import of_rowguids
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, OF_TABLE, TOMBSTONE
-from rowtide.merge.partitions.belonging import ROW, belongs, members, read_parents
+from rowtide.merge.partitions.belonging import ROW, members, read_parents, selecting
 from rowtide.merge.partitions.candidates import Candidate
 from rowtide.merge.partitions.descent import Names, candidates
 from rowtide.merge.partitions.filters import RowFilter
@@ -87,9 +87,7 @@ class PostgresEnumeration:
         self, article: Article, row_filter: RowFilter | None = None, where: str | None = None
     ) -> Iterator[Sequence[tuple[str, Row]]]:
         names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
-        terms = [] if row_filter is None else [belongs(row_filter, FILTERING)]
-        terms += [] if where is None else [f"({where})"]
-        condition = f"where {' and '.join(terms)}" if terms else ""
+        condition = selecting(row_filter, where, FILTERING)
         for batch in self._stream(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
             yield [(row[0], sent(article, row[1:])) for row in batch]
 

@@ -22,7 +22,7 @@ from rowtide.merge.definitions import genhistory, partition_mappings
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.row_metadata import FILTERING, READER, read_asked, table_of
 from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, INDEXES, TOMBSTONE
-from rowtide.merge.partitions.belonging import ROW, belongs, members, read_parents
+from rowtide.merge.partitions.belonging import ROW, members, read_parents, selecting
 from rowtide.merge.partitions.candidates import Candidate
 from rowtide.merge.partitions.descent import Names, candidates
 from rowtide.merge.partitions.filters import RowFilter
@@ -113,9 +113,7 @@ class SqliteEnumeration:
         self, article: Article, row_filter: RowFilter | None = None, where: str | None = None
     ) -> Iterator[Sequence[tuple[str, Row]]]:
         names = ", ".join([ROWGUID, *read_columns(article, ROW)])
-        terms = [] if row_filter is None else [belongs(row_filter, FILTERING)]
-        terms += [] if where is None else [f"({where})"]
-        condition = f"where {' and '.join(terms)}" if terms else ""
+        condition = selecting(row_filter, where, FILTERING)
         for batch in self._read(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
             yield [(row[0], READER.values(article, row[1:])) for row in batch]
 
