@@ -49,7 +49,8 @@ class TableEnabling(ABC):
         """Enable a table (SQL Server: sp_cdc_enable_table); return the capture instance's name.
 
         Options are the fields of `InstanceRequest`. With `refuses_truncate` the server refuses to truncate the table,
-        as SQL Server does; otherwise truncates are captured. Raises errors of `rowtide.cdc.errors`.
+        as SQL Server does; otherwise truncates are captured. Raises `TableNotFound`, `LockNotObtained`, and what
+        refuses the instance's name, columns, index or role: errors of `rowtide.cdc.errors`.
         """
         from rowtide.cdc.enabling import administration
         from rowtide.cdc.enabling.instances import InstanceRequest
@@ -58,7 +59,10 @@ class TableEnabling(ABC):
             return administration.enable_table(alterations, self._name, table, InstanceRequest(**options))
 
     def disable_table(self, table: str, *, capture_instance: str | None = None) -> None:
-        """Disable one instance of a table, or all of them (SQL Server: sp_cdc_disable_table)."""
+        """Disable one instance of a table, or all of them (SQL Server: sp_cdc_disable_table).
+
+        Its change rows are removed. Raises `InstanceUnknown`, `LockNotObtained`.
+        """
         from rowtide.cdc.enabling import administration
 
         with self._altering() as alterations:
@@ -87,7 +91,12 @@ class CaptureRehearsal(TableEnabling):
 
 
 class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
-    """Change data capture of one database: its administration, jobs, snapshots, and the functions on its changes."""
+    """Change data capture of one database: its administration, jobs, snapshots, and the functions on its changes.
+
+    Calls raise `DatabaseNotEnabled`, connection errors, and `NotOwner` where only the owner of what `enable_db` made
+    may; those about an instance `InstanceUnknown` and, where they read change rows, `ReadingDenied`; about a job
+    `JobTypeUnknown`; about a consumer `ConsumerUnknown`. What else a call raises is said with it.
+    """
 
     def rehearsal(self) -> CaptureRehearsal:
         """Return what enables and disables without effect, to see what would be done."""
@@ -104,14 +113,16 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         """Enable the database (SQL Server: sp_cdc_enable_db); `on_wait` is called with the transaction that it waits
         for.
 
-        New folders are readable by this user only, with `for_group` also by their group.
+        New folders are readable by this user only, with `for_group` also by their group. A repeat completes an
+        interrupted call. Raises `ServerIsStandby`, `WalLevelNotLogical`, `NoReplicationRight`, `LakeNested`,
+        `LakeNotWritable`, `LeaseHeld`.
         """
         from rowtide.cdc.enabling import administration
 
         return administration.enable_database(self._engine, lake, log_store, on_wait, for_group=for_group)
 
     def find_disabling(self) -> Disabling:
-        """Return what `disable_db` would remove."""
+        """Return what `disable_db` would remove. Raises `LogStillRead`."""
         from rowtide.cdc.enabling.disabling import find_disabling
 
         return find_disabling(self._engine, self._name)
@@ -119,7 +130,9 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
     def disable_db(self) -> Disabling:
         """Disable the database and drop its change data (SQL Server: sp_cdc_disable_db); return what was removed.
 
-        In a copied database only the copied metadata is removed; nothing of the original changes.
+        In a copied database only the copied metadata is removed; nothing of the original changes. A repeat completes
+        an interrupted call. Raises `LeaseHeld` while a process captures, `LogStillRead` while publications read the
+        log.
         """
         from rowtide.cdc.enabling.disabling import disable_database, empty_lake
 
@@ -142,6 +155,8 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
 
         Tables that are enabled already are skipped. A table that cannot be enabled has its `error`, and the others go
         on. Each table is locked so briefly that writers do not notice; tables in use are waited for up to `wait_s`.
+        Raises `TableNotFound` for a name, `NoTableMatches`, `TablePatternInvalid`, with `with_new_tables` also
+        `RuleWithoutPattern`, `RulePatternIncomplete`.
         """
         from rowtide.cdc.enabling import table_rules, table_sets
         from rowtide.cdc.enabling.instances import InstanceRequest
@@ -156,7 +171,10 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
     def plan_tables(
         self, patterns: Iterable[str], *, excluding: Iterable[str] = (), **options: Unpack[SharedOptions]
     ) -> tuple[TableOutcome, ...]:
-        """Return what `enable_tables` would do, and what full before images of each table cost; takes no locks."""
+        """Return what `enable_tables` would do, and what full before images of each table cost; takes no locks.
+
+        Raises as `enable_tables`.
+        """
         from rowtide.cdc.enabling import table_sets
         from rowtide.cdc.enabling.instances import InstanceRequest
 
@@ -170,19 +188,25 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         return find_rules(self._engine, self._name)
 
     def list_ruled_tables(self, rule_name: str) -> tuple[RuledTable, ...]:
-        """Return the tables that a rule has considered, and why some could not be enabled."""
+        """Return the tables that a rule has considered, by name, and why some could not be enabled.
+
+        Raises `TableRuleUnknown`.
+        """
         from rowtide.cdc.enabling.table_rules import find_considered
 
         return find_considered(self._engine, self._name, rule_name)
 
     def drop_table_rule(self, rule_name: str) -> None:
-        """Drop a rule: it enables no new tables; those that it enabled stay enabled."""
+        """Drop a rule: it enables no new tables; those that it enabled stay enabled. Raises `TableRuleUnknown`."""
         from rowtide.cdc.enabling.table_rules import drop_rule
 
         drop_rule(self._engine, self._name, rule_name)
 
     def find_image_cost(self, table: str) -> ImageCost | None:
-        """Describe what full before images cost for TOASTed values, None if no column can be TOASTed."""
+        """Describe what full before images cost for TOASTed values, None if no column can be TOASTed.
+
+        Raises `TableNotFound`.
+        """
         from rowtide.cdc.enabling import administration
 
         return administration.find_image_cost(self._engine, table)
@@ -194,7 +218,10 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         return administration.find_child_tables(self._engine, table)
 
     def status(self) -> Status:
-        """Return how far reading and capture are, and what WAL the server retains for them; without Spark."""
+        """Return how far reading and capture are, and what WAL the server retains for them; without Spark.
+
+        Raises `ManifestMissing` if the log store is not there.
+        """
         from rowtide.cdc.status import read_status
 
         return read_status(self._engine, self._name)
@@ -211,6 +238,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         """Read the log and capture until `stop` is set, or once, within the capture job's present limits.
 
         (SQL Server: the capture job.) `spark` is used, or a session built, when a range is large, or all are Spark's.
+        Raises `LeaseHeld` if another process captures, `SparkLost`, and every error that a retry does not mend.
         """
         from rowtide.cdc.running.capture_run import all_at_once, as_the_job_says, run_capture
 
@@ -229,7 +257,7 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         """Read the log and capture in one round of at most `maxscans` scans (SQL Server: sp_cdc_scan).
 
         It ends when everything committed before the call is published. The capture job's parameters are not used.
-        Raises `ScanRunning`, `MaxtransInvalid`, `MaxscansInvalid`.
+        Raises `ScanRunning`, `MaxtransInvalid`, `MaxscansInvalid`, and what `run` raises.
         """
         from rowtide.cdc.running.capture_run import scan
 
@@ -256,7 +284,9 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         """Remove old change rows (SQL Server: sp_cdc_cleanup_change_table, the cleanup job); see `CleanupOrder`.
 
         Without an order: all instances, with the cleanup job's retention. A running capture does the work, otherwise
-        this process. `on_note` is called with notes on the consumers for which it waits.
+        this process. `on_note` is called with notes on the consumers for which it waits. Raises `LowWaterMarkUnknown`,
+        `LowWaterMarkOutOfRange`, `CleanupImplausible`, `ConsumersBehind`; `CleanupIncomplete` if low endpoints moved,
+        but rows below them remain.
         """
         from rowtide.cdc.cleanup.housekeeping import clean_up
         from rowtide.cdc.cleanup.retention import CleanupOrder
@@ -265,19 +295,23 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         return clean_up(self._engine, self._name, order, on_progress, on_note)
 
     def find_loss(self) -> CaptureLoss:
-        """Return what `reinitialize` would lose."""
+        """Return what `reinitialize` would lose. Raises `LogStillRead`."""
         from rowtide.cdc.enabling.reinitialize import find_loss
 
         return find_loss(self._engine, self._name)
 
     def reinitialize(self, reason: str, *, on_wait: Callable[[str], None] = lambda _whom: None) -> CaptureLoss:
-        """Open the log's next epoch after a gap, and record the gap; return what was lost."""
+        """Open the log's next epoch after a gap, and record the gap; return what was lost.
+
+        Creating the slot waits for open transactions; `on_wait` is called with the one that it waits for. After a
+        crash, repeat it. Raises `LeaseHeld` while a process captures, `LogStillRead` while publications read the log.
+        """
         from rowtide.cdc.enabling.reinitialize import reinitialize
 
         return reinitialize(self._engine, self._name, reason, on_wait)
 
     def find_gap(self) -> Gap:
-        """Return the gap that `bridge_gap` would bridge."""
+        """Return the gap that `bridge_gap` would bridge. Raises as that, but for `LeaseHeld`."""
         from rowtide.cdc.bridging.bridges import find_gap
 
         return find_gap(self._engine, self._name)
@@ -293,20 +327,28 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         """Open the log's next epoch after a gap with what the gap changed in the captured tables, as one transaction.
 
         Nothing has to start again: ranges over the gap are complete. Instances without key or snapshot begin again
-        after the gap if `restart` names them. Raises `DifferenceImpossible`.
+        after the gap if `restart` names them. `on_wait` and repeats as for `reinitialize`. Raises
+        `DifferenceImpossible`, `LeaseHeld`, `HistoryDiverged`, `PublicationAltered`.
         """
         from rowtide.cdc.bridging.bridges import bridge
 
         return bridge(self._engine, self._url, self._name, reason, _maker(spark), restart, on_wait)
 
     def find_unreadable(self, lsn: CommitLsn) -> TransactionUnreadable:
-        """Return why the transaction at an LSN, at which the log reader has stopped, cannot be read."""
+        """Return why the transaction at an LSN, at which the log reader has stopped, cannot be read.
+
+        Raises `TransactionReadable` if it can, `TransactionUnreadable` for an earlier one, `LeaseHeld` while a process
+        reads the log.
+        """
         from rowtide.cdc.capture.skipping import find_unreadable
 
         return find_unreadable(self._engine, self._url, lsn)
 
     def skip_transaction(self, lsn: CommitLsn) -> TransactionUnreadable:
-        """Continue after that transaction; ranges that contain it are refused from then on."""
+        """Continue after that transaction; ranges that contain it are refused from then on.
+
+        Raises as `find_unreadable`.
+        """
         from rowtide.cdc.capture.skipping import skip_transaction
 
         return skip_transaction(self._engine, self._url, lsn)

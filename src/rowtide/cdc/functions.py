@@ -148,7 +148,8 @@ class ChangeFunctions(LakeFunctions):
     ) -> tuple[ListedInstance, ...]:
         """Return the instances, or a table's (SQL Server: sp_cdc_help_change_data_capture).
 
-        `with_start_lsn` reads the lake too: `start_lsn` is known once capture has read the instance.
+        Oldest first. `with_start_lsn` reads the lake too: `start_lsn` is known once capture has read the instance.
+        Raises `TableNameIncomplete` if only one of schema and name is given.
         """
         recorded = self.list_recorded_instances() if with_start_lsn else ()
         lows = {one.instance.capture_instance: one.lsn for one in recorded}
@@ -157,7 +158,10 @@ class ChangeFunctions(LakeFunctions):
             return introspection.list_instances(connection, source_schema, source_name, lows)
 
     def get_captured_columns(self, capture_instance: str) -> tuple[ListedColumn, ...]:
-        """Return an instance's columns (SQL Server: sp_cdc_get_captured_columns). Raises `InstanceNotReadable`."""
+        """Return an instance's columns by ordinal (SQL Server: sp_cdc_get_captured_columns).
+
+        Raises `InstanceNotReadable`.
+        """
         with translated(), self._engine.connect() as connection:
             read_source(connection, self._name)
             return introspection.list_columns(connection, capture_instance)

@@ -32,28 +32,37 @@ class JobFunctions(ChangeFunctions):
     """Jobs by type, `capture` or `cleanup`. Calls raise `JobTypeUnknown`, and errors of `rowtide.cdc.errors`."""
 
     def add_job(self, job_type: str, *, sql_server_defaults: bool = False, **parameters: Unpack[JobOptions]) -> None:
-        """Add a job (SQL Server: sp_cdc_add_job); other parameters have rowtide's defaults, or SQL Server's."""
+        """Add a job (SQL Server: sp_cdc_add_job); other parameters have rowtide's defaults, or SQL Server's.
+
+        Raises `JobExists`, and errors of `rowtide.cdc.errors` that name the parameter that is refused.
+        """
         given, kind = JobParameters(**parameters), JobType.parse(job_type)
         job_administration.add_job(self._engine, self._name, kind, given, has_sql_server_defaults=sql_server_defaults)
 
     def change_job(self, job_type: str, **parameters: Unpack[JobOptions]) -> JobParameters:
         """Change a job and return its parameters (SQL Server: sp_cdc_change_job); parameters that are None stay.
 
-        They take effect at the job's next start.
+        They take effect at the job's next start. Raises `JobMissing`, and as `add_job` for a parameter.
         """
         change = JobParameters(**parameters)
         return job_administration.change_job(self._engine, self._name, JobType.parse(job_type), change)
 
     def drop_job(self, job_type: str) -> None:
-        """Remove a job (SQL Server: sp_cdc_drop_job)."""
+        """Remove a job (SQL Server: sp_cdc_drop_job); an agent ends its run. Raises `JobMissing`."""
         job_administration.drop_job(self._engine, self._name, JobType.parse(job_type))
 
     def start_job(self, job_type: str) -> None:
-        """Have the running agent start a job (SQL Server: sp_cdc_start_job)."""
+        """Have the running agent start a job (SQL Server: sp_cdc_start_job).
+
+        Raises `AgentNotRunning`, `JobMissing`, `JobRunning`.
+        """
         job_requests.start_job(self._engine, self._name, JobType.parse(job_type))
 
     def stop_job(self, job_type: str) -> None:
-        """Have the running agent stop a job, and wait for its end (SQL Server: sp_cdc_stop_job)."""
+        """Have the running agent stop a job, and wait for its end (SQL Server: sp_cdc_stop_job).
+
+        Raises `AgentNotRunning`, `JobMissing`, `JobNotRunning`.
+        """
         job_requests.stop_job(self._engine, self._name, JobType.parse(job_type))
 
     def list_jobs(self) -> tuple[ListedJob, ...]:

@@ -64,7 +64,7 @@ class LakeFunctions:
     min_lsn = earlier_name("min_lsn", get_min_lsn)
 
     def get_max_lsn(self) -> CommitLsn | None:
-        """Return the last published LSN (SQL Server: fn_cdc_get_max_lsn)."""
+        """Return the last published LSN, None before the first (SQL Server: fn_cdc_get_max_lsn)."""
         lake = self.get_source().lake
         return PublishedLake(lake).get_max_lsn()
 
@@ -78,7 +78,10 @@ class LakeFunctions:
     validity_interval = earlier_name("validity_interval", get_validity_interval)
 
     def map_time_to_lsn(self, relational_operator: str, time: datetime) -> CommitLsn | None:
-        """Return the LSN next to a time (SQL Server: fn_cdc_map_time_to_lsn)."""
+        """Return the LSN next to a time, None if there is none (SQL Server: fn_cdc_map_time_to_lsn).
+
+        Raises `UnknownTimeOperator`.
+        """
         lake = self.get_source().lake
         return LsnTimes(lake).map_time_to_lsn(relational_operator, time)
 

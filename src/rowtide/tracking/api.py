@@ -187,13 +187,16 @@ class ChangeTracking(TrackingEnabling):
     def purge_tombstone_table_data(self, table: str | None, purge_type: PurgeType, value: int) -> int:
         """Remove old tombstones of a table, or of all (SQL Server Compact: PurgeTombstoneTableData); return how many.
 
-        Anchors older than the removed tombstones are then refused. Raises `NotTracked`.
+        Anchors older than the removed tombstones are then refused. Raises `NotTracked`, `NothingTracked`.
         """
         named = None if table is None else _named(table)
         return self._database.purge_tombstone_table_data(named, purge_type, value)
 
     def purge_transaction_sequence_data(self, purge_type: PurgeType, value: int) -> int:
-        """Remove old transactions from the commit sequence (SQL Server Compact: PurgeTransactionSequenceData)."""
+        """Remove old transactions from the commit sequence (SQL Server Compact: PurgeTransactionSequenceData).
+
+        Returns how many; those with tombstones stay. Raises `NothingTracked`.
+        """
         return self._database.purge_transaction_sequence_data(purge_type, value)
 
 

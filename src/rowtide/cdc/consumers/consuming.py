@@ -157,7 +157,7 @@ class Consuming(ChangeFunctions):
             consumers.change_consumer(connection, name, instances, limit_hours)
 
     def drop_consumer(self, name: str) -> None:
-        """Remove a consumer: cleanup no longer waits for it. Raises `NotOwner`."""
+        """Remove a consumer: cleanup no longer waits for it. Raises `ConsumerOwned`, `NotOwner`."""
         with translated(), self._owning() as connection:
             consumers.drop_consumer(connection, name)
 

@@ -162,13 +162,16 @@ class MergePublishing(MergeHandle):
         """Remove a table from a publication (SQL Server: sp_dropmergearticle).
 
         While there are subscriptions, the hub tracks it until each has uploaded what it had changed; tables and rows
-        stay everywhere. Raises `MergeArticleUnknown`, `JoinFilterRefused`.
+        stay everywhere. Raises `MergePublicationUnknown`, `MergeArticleUnknown`, `JoinFilterRefused`.
         """
         with self._altering(publication) as hub:
             drop_article(hub, publication, article)
 
     def drop_publication(self, name: str) -> None:
-        """Drop a publication (SQL Server: sp_dropmergepublication). Raises `SubscriptionsLeft`."""
+        """Drop a publication (SQL Server: sp_dropmergepublication).
+
+        Raises `MergePublicationUnknown`, `SubscriptionsLeft`.
+        """
         with self._altering(name) as hub:
             drop_publication(hub, name)
 
