@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from builders.captured_databases import wait_until
 from builders.command_lines import rowtide
 from builders.replicated_databases import ReplicatedDatabase
 from builders.replicated_files import ReplicatedFile
 from rowtide.core.operations import Operation
+from rowtide.databases.postgres.connect import open_engine
+from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.inspection.comparing import Comparison, open_comparison
 from rowtide.replication.inspection.differences import RowDifference
+from rowtide.replication.inspection.moving import add_to_buckets
+from rowtide.replication.inspection.validating import find_wanted
+from rowtide.replication.targets.divisions import WHOLE, Hashed
 
 VALUES = (
     "create table things (place text, number numeric, ratio float8, small real, seen timestamptz, data jsonb, "
@@ -87,6 +94,75 @@ def test_differences_are_printed_and_end_with_code_1(replicated: ReplicatedDatab
     assert "RT-7235: 1 articles" in ended.errors
     assert "notes" in ended.errors
     assert "without a primary key" in ended.errors
+
+
+KEYS = {
+    "smallint": "n - 200",
+    "integer": "n * 100000 - 20000000",
+    "bigint": "n * 100000000000 - 20000000000000",
+    "uuid": "md5(n::text)::uuid",
+    "text": "'Größe ' || n",
+}
+
+
+def test_rows_are_in_the_same_buckets_everywhere(subscribed: ReplicatedDatabase | ReplicatedFile) -> None:
+    types = dict(zip("abcde", KEYS, strict=True))
+    made = [
+        f"create table {name} (tenant int, id {key}, note text, primary key (tenant, id))"
+        for name, key in types.items()
+    ]
+    published: dict[str, Any] = {name: {} for name in types}
+    subscribed.begin(*made, **published)
+    for name, key in types.items():
+        rows = f"select n % 3, {KEYS[key]}, 'note ' || n from generate_series(1, 300) n"
+        subscribed.publisher.execute(f"insert into {name} {rows}")
+    subscribed.deliver()
+    engine = open_engine(subscribed.publisher.url)
+    ((subscription, articles),) = find_wanted(engine, subscribed.publisher.url, "shop", {})
+    with open_comparison(engine, subscribed.publisher.url, subscription, articles) as comparison:
+        for article in comparison.articles:
+            _require_same_buckets(comparison, article, is_by_hash=types[article.table] == "text")
+
+
+def _require_same_buckets(comparison: Comparison, article: Article, *, is_by_hash: bool) -> None:
+    rows = comparison.published.rows
+    division = rows.divide(article)
+    published, present = comparison.read_buckets(article, division, with_checksum=True)
+    chosen = sorted(published)[::3]
+    listed = [sorted(one.list_rows(article, division, chosen)) for one in (rows, comparison.subscribed.rows)]
+    whole = rows.find_rows(article, [found.key for found in rows.list_rows(article, WHOLE, [0])])
+
+    assert isinstance(division, Hashed) == is_by_hash
+    assert published == present
+    assert published == add_to_buckets(article, {}, ((row, 1) for row in whole), division, with_checksum=True)
+    assert len(published) > 150
+    assert listed[0] == listed[1]
+    assert len(listed[0]) == sum(published[bucket].rows for bucket in chosen)
+
+
+def test_equal_rows_are_read_once(replicated: ReplicatedDatabase) -> None:
+    replicated.begin("create table orders (id bigint primary key, qty int)", orders={})
+    replicated.publisher.execute("insert into orders select n, n from generate_series(1, 5000) n")
+    replicated.deliver()
+    replicated.subscriber.execute(
+        "analyze orders",
+        "update orders set qty = -1 where id in (7, 8, 4000)",
+        "delete from orders where id = 2500",
+        "select pg_stat_force_next_flush()",
+    )
+    before = _count_read(replicated)
+    found = found_in(replicated)
+    # A session's statistics are there a moment after it has ended.
+    wait_until(lambda: _count_read(replicated) > before, what="what was read is counted")
+
+    assert sorted(json.loads(key)["id"] for _, key in found) == ["2500", "4000", "7", "8"]
+    assert _count_read(replicated) - before == 4999
+
+
+def _count_read(replicated: ReplicatedDatabase) -> int:
+    """Return the number of rows that were read at the subscriber without an index."""
+    ((count,),) = replicated.subscriber.execute("select seq_tup_read from pg_stat_user_tables where relname = 'orders'")
+    return int(count)
 
 
 def _inserts_only() -> dict[Any, Any]:

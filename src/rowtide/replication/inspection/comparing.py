@@ -34,7 +34,9 @@ from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.moving import Move, NotComparable, find_position, require_between
 from rowtide.replication.schema_changes import bound
 from rowtide.replication.snapshot.target import SnapshotStatus
-from rowtide.replication.targets.fingerprints import Buckets, ComparedRows, Row, SubscribedRows
+from rowtide.replication.targets.compared_rows import Buckets, ComparedRows, SubscribedRows
+from rowtide.replication.targets.divisions import Division
+from rowtide.replication.targets.fingerprints import Row
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.postgres.compared_rows import PublishedRows, open_published
 
@@ -88,11 +90,11 @@ class Comparison:
         for segment in move.find_segments(state):
             yield from move.list_changes(state, read_segment(store, segment.path), with_values=with_values)
 
-    def read_buckets(self, article: Article, buckets: int, *, with_checksum: bool) -> tuple[Buckets, Buckets]:
+    def read_buckets(self, article: Article, division: Division, *, with_checksum: bool) -> tuple[Buckets, Buckets]:
         """Return the fingerprints of the publisher's rows in its snapshot, and of the subscriber's, read at once."""
 
         def read(rows: ComparedRows) -> Buckets:
-            return rows.read_buckets(article, buckets, with_checksum=with_checksum)
+            return rows.read_buckets(article, division, with_checksum=with_checksum)
 
         with ThreadPoolExecutor(1) as beside:
             # The file of a SQLite subscriber stays in the thread that opened it.

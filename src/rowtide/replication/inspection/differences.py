@@ -1,7 +1,8 @@
 """The rows that differ between a subscriber and its publisher, by key, at the subscriber's position.
 
 Buckets of keys are compared first; of those that differ, both sides list the hashes of their rows in one order; of keys
-that differ, both rows are read. Memory is bounded by what changed meanwhile in buckets that differ.
+that differ, both rows are read. Where buckets are ranges, nothing else of the tables is read again. Memory is bounded
+by what changed meanwhile in buckets that differ.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all
 from rowtide.replication.inspection.moving import Move, NotComparable, add_to_buckets, differing
-from rowtide.replication.targets.fingerprints import HashedRow, Row, hash_row, key_of
+from rowtide.replication.targets.compared_rows import HashedRow
+from rowtide.replication.targets.divisions import bucket_of
+from rowtide.replication.targets.fingerprints import Row, hash_row, key_of
 
-BUCKETS = 1 << 12
 _KEYS_READ = 200
 """Rows of so many keys are in memory at once."""
 MISSING, EXTRA, DIFFERENT, NOT_COMPARED = "missing", "extra", "different", "not compared"
@@ -81,15 +83,16 @@ def find_differing(comparison: Comparison, move: Move) -> Iterator[DifferingRow]
     article = move.article
     if not article.key_columns:
         raise NotComparable("without a primary key, only its number of rows and its checksum are", may_pass=False)
-    published, present = comparison.read_buckets(article, BUCKETS, with_checksum=True)
+    division = comparison.published.rows.divide(article)
+    published, present = comparison.read_buckets(article, division, with_checksum=True)
     moved = comparison.list_changes(move, with_values=True)
-    chosen = differing(add_to_buckets(article, published, moved, BUCKETS, with_checksum=True), present)
+    chosen = differing(add_to_buckets(article, published, moved, division, with_checksum=True), present)
     if not chosen:
         return
-    in_buckets = lambda key: hash_row(article.key_columns, key) & BUCKETS - 1 in chosen  # noqa: E731
+    in_buckets = lambda key: bucket_of(article, division, key) in chosen  # noqa: E731
     changes = changes_by_key(article, comparison.list_changes(move, with_values=True), in_buckets)
-    theirs = comparison.published.rows.list_rows(article, BUCKETS, chosen)
-    ours = comparison.subscribed.rows.list_rows(article, BUCKETS, chosen)
+    theirs = comparison.published.rows.list_rows(article, division, chosen)
+    ours = comparison.subscribed.rows.list_rows(article, division, chosen)
     found = differing_keys(article, theirs, ours, changes)
     while keys := tuple(islice(found, _KEYS_READ)):
         yield from read_differing(comparison, article, keys, changes)

@@ -27,7 +27,9 @@ from rowtide.replication.distribution.encoding import Calls, encode
 from rowtide.replication.distribution.origins import are_local
 from rowtide.replication.errors.delivery import SchemaChanged
 from rowtide.replication.schema_changes import ColumnDropped, ColumnRetyped
-from rowtide.replication.targets.fingerprints import EMPTY, Buckets, Fingerprint, Row, hash_row, key_of
+from rowtide.replication.targets.compared_rows import EMPTY, Buckets, Fingerprint
+from rowtide.replication.targets.divisions import Division, bucket_of
+from rowtide.replication.targets.fingerprints import Row, hash_row, key_of
 
 _CALL, _XCALL = Command(CallFormat.CALL), Command(CallFormat.XCALL)
 
@@ -115,13 +117,13 @@ def _list_rows(groups: Iterable[Calls], sign: int) -> Iterator[tuple[Row, int]]:
 
 
 def add_to_buckets(
-    article: Article, published: Buckets, changes: Iterable[tuple[Row, int]], buckets: int, *, with_checksum: bool
+    article: Article, published: Buckets, changes: Iterable[tuple[Row, int]], division: Division, *, with_checksum: bool
 ) -> Buckets:
     """Return fingerprints after rows came and went."""
     rows = {bucket: found.rows for bucket, found in published.items()}
     sums = {bucket: found.checksum or 0 for bucket, found in published.items()}
     for row, sign in changes:
-        bucket = hash_row(article.key_columns, key_of(article, row)) & buckets - 1 if buckets > 1 else 0
+        bucket = bucket_of(article, division, key_of(article, row))
         rows[bucket] = rows.get(bucket, 0) + sign
         if with_checksum:
             sums[bucket] = sums.get(bucket, 0) + sign * hash_row(article.columns, row)

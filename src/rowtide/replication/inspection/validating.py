@@ -22,7 +22,8 @@ from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all
 from rowtide.replication.inspection.moving import add_to_buckets, total
-from rowtide.replication.targets.fingerprints import Fingerprint
+from rowtide.replication.targets.compared_rows import Fingerprint
+from rowtide.replication.targets.divisions import WHOLE
 
 PASSED, FAILED = 20575, 20574
 """SQL Server's messages."""
@@ -87,9 +88,9 @@ def _choose_articles(connection: Connection, subscription: Subscription, name: s
 
 def _compare(comparison: Comparison, article: Article, *, with_checksum: bool) -> Iterator[ArticleValidation]:
     move = comparison.plan(article)
-    published, present = comparison.read_buckets(article, 1, with_checksum=with_checksum)
+    published, present = comparison.read_buckets(article, WHOLE, with_checksum=with_checksum)
     changes = comparison.list_changes(move, with_values=with_checksum)
-    moved = add_to_buckets(article, published, changes, 1, with_checksum=with_checksum)
+    moved = add_to_buckets(article, published, changes, WHOLE, with_checksum=with_checksum)
     theirs, ours = total(moved, with_checksum=with_checksum), total(present, with_checksum=with_checksum)
     is_equal = theirs == ours
     yield ArticleValidation(

@@ -12,14 +12,10 @@ import hashlib
 import math
 import re
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
 
 from rowtide.replication.articles import Article, PublishedColumn
-from rowtide.replication.distribution.delivery import Progress
-from rowtide.replication.snapshot.target import SnapshotStatus
 
 NULL = "-"
 SEPARATOR = ","
@@ -50,54 +46,6 @@ def form_of(column: PublishedColumn) -> TextForm:
 
 Row = tuple[bytes | None, ...]
 """The texts of a row's published values, or of its key, as the log has them; None is NULL."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
-    """The number of rows, and optionally the sum of their hashes."""
-
-    rows: int
-    checksum: int | None
-
-
-EMPTY = Fingerprint(0, 0)
-Buckets = Mapping[int, Fingerprint]
-"""Fingerprints of the rows of each bucket that has any; the bucket is the key's hash modulo their number."""
-
-
-class HashedRow(NamedTuple):
-    """A row by the hashes of its key and of all its values, with its key."""
-
-    key_hash: int
-    row_hash: int
-    key: Row
-
-
-class ComparedRows(Protocol):
-    """The rows of a database's articles, in one snapshot, as they are compared."""
-
-    def read_buckets(self, article: Article, buckets: int, *, with_checksum: bool) -> Buckets:
-        """Return the fingerprints of an article's rows; `buckets` is a power of two, 1 for an article without key."""
-
-    def list_rows(self, article: Article, buckets: int, chosen: Collection[int]) -> Iterator[HashedRow]:
-        """Yield the rows of some buckets, ordered by the hash of their key."""
-
-    def find_rows(self, article: Article, keys: Sequence[Row]) -> Sequence[Row]:
-        """Return the rows that have one of some keys."""
-
-
-@dataclass(frozen=True, slots=True)
-class SubscribedRows:
-    """A subscriber's rows, with the position that the snapshot has, and the articles as it has them.
-
-    `obstacles` say why an article's rows cannot be read, by id.
-    """
-
-    rows: ComparedRows
-    progress: Progress
-    status: SnapshotStatus
-    articles: tuple[Article, ...]
-    obstacles: Mapping[str, str]
 
 
 def key_of(article: Article, row: Row) -> Row:

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
-from rowtide.replication.targets.fingerprints import Row, SubscribedRows
+from rowtide.replication.targets.compared_rows import SubscribedRows
+from rowtide.replication.targets.fingerprints import Row
 
 
 @dataclass(frozen=True, slots=True)

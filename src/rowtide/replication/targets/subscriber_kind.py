@@ -12,7 +12,7 @@ from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.snapshot.target import SnapshotStatus, SnapshotTarget
-from rowtide.replication.targets.fingerprints import SubscribedRows
+from rowtide.replication.targets.compared_rows import SubscribedRows
 from rowtide.replication.targets.identity import DatabaseIdentity
 from rowtide.replication.targets.kept_conflicts import KeptConflict
 from rowtide.replication.targets.new_subscription import NewSubscription

@@ -18,7 +18,9 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
 from rowtide.replication.articles import Article
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.targets.fingerprints import Buckets, Fingerprint, HashedRow, Row, SubscribedRows
+from rowtide.replication.targets.compared_rows import Buckets, Fingerprint, HashedRow, SubscribedRows
+from rowtide.replication.targets.divisions import BY_HASH, Division, Ranges, divide, make_ranges
+from rowtide.replication.targets.fingerprints import Row
 from rowtide.replication.targets.postgres import fingerprints, progress
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.read_tables import (
@@ -33,6 +35,7 @@ from rowtide.replication.targets.postgres.read_tables import (
 _Connection = psycopg.Connection[tuple[Any, ...]]
 _APPLICATION_NAME = "rowtide validation"
 _ROWS_FETCHED = 5000
+_PAGES_SAMPLED = 1000
 _XID_MASK = 0xFFFFFFFF
 """Sessions show only the lower 32 bits of transaction ids."""
 
@@ -45,16 +48,16 @@ class PostgresRows:
     tables: Mapping[str, ReadTable]
     is_locked: bool = False
 
-    def read_buckets(self, article: Article, buckets: int, *, with_checksum: bool) -> Buckets:
+    def read_buckets(self, article: Article, division: Division, *, with_checksum: bool) -> Buckets:
         """See `ComparedRows`."""
-        statement = fingerprints.fingerprints(self.tables[article.article_id], buckets, with_checksum=with_checksum)
+        statement = fingerprints.fingerprints(self.tables[article.article_id], division, with_checksum=with_checksum)
         with translated():
             rows = self.connection.execute(sql.SQL(statement)).fetchall()
         return {int(row[0]): Fingerprint(int(row[1]), None if row[2] is None else int(row[2])) for row in rows}
 
-    def list_rows(self, article: Article, buckets: int, chosen: Collection[int]) -> Iterator[HashedRow]:
+    def list_rows(self, article: Article, division: Division, chosen: Collection[int]) -> Iterator[HashedRow]:
         """See `ComparedRows`."""
-        statement = fingerprints.hashed_rows(self.tables[article.article_id], buckets, chosen)
+        statement = fingerprints.hashed_rows(self.tables[article.article_id], division, chosen)
         with translated(), self.connection.cursor(name="listed") as cursor:
             cursor.itersize = _ROWS_FETCHED
             for key_hash, row_hash, *key in cursor.execute(sql.SQL(statement)):
@@ -79,6 +82,22 @@ class PostgresRows:
             raise ValueError(error.diag.message_primary) from error
         assert row is not None
         return _as_row(row)
+
+    def divide(self, article: Article) -> Division:
+        """Return how an article's rows are divided to be compared. It costs a sample of the table's pages."""
+        table = self.tables[article.article_id]
+        if not any(column.order for column in table.key):
+            return BY_HASH
+        with translated():
+            (pages,) = self.connection.execute(sql.SQL(fingerprints.PAGES), (table.oid, table.oid)).fetchone() or (0,)
+            percent = min(100.0, 100.0 * _PAGES_SAMPLED / max(pages, 1))
+            possible: list[Ranges] = []
+            for column in table.key:
+                if column.order is not None:
+                    statement = fingerprints.sampled(table, column, percent)
+                    texts = (str(text).encode() for (text,) in self.connection.execute(sql.SQL(statement)))
+                    possible.append(make_ranges(column.published, column.order, texts))
+        return divide(possible)
 
     def unfiltered(self) -> PostgresRows:
         """Return all rows of the tables, also those that a filter leaves out."""

@@ -13,6 +13,7 @@ from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.filters import as_sql, renamed
+from rowtide.replication.targets.divisions import Order, order_of
 from rowtide.replication.targets.fingerprints import TextForm, form_of
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
@@ -25,13 +26,24 @@ class ReadColumn:
     name: str
     value: str
     type_text: str
-    form: TextForm
+    published: PublishedColumn
+
+    @property
+    def form(self) -> TextForm:
+        """How its texts are parts of their rows'."""
+        return form_of(self.published)
+
+    @property
+    def order(self) -> Order | None:
+        """How its values are ordered in every database."""
+        return order_of(self.published)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
     """A table's published columns and those of its key, in key order; `condition` chooses the rows, None for all."""
 
+    oid: int
     source: str
     columns: tuple[ReadColumn, ...]
     key: tuple[ReadColumn, ...]
@@ -52,6 +64,7 @@ class PresentColumn:
 class PresentTable:
     """A table in the catalogue, with its columns by number."""
 
+    oid: int
     schema: str
     table: str
     is_partitioned: bool
@@ -69,7 +82,9 @@ def find_by_id(connection: _Connection, table_id: int) -> PresentTable | None:
     if row is None:
         return None
     columns = connection.execute(sql.SQL(_COLUMNS), (table_id,)).fetchall()
-    return PresentTable(row[0], row[1], row[2], {number: PresentColumn(*column) for number, *column in columns})
+    return PresentTable(
+        table_id, row[0], row[1], row[2], {number: PresentColumn(*column) for number, *column in columns}
+    )
 
 
 def find_by_name(connection: _Connection, schema: str, table: str) -> PresentTable | None:
@@ -90,7 +105,7 @@ def as_published(article: Article, present: PresentTable) -> ReadTable | str:
             return f"column {column.name} was dropped at the publisher"
         if (now.type_code, now.type_modifier) != (column.type_code, column.type_modifier):
             return f"column {column.name} became {now.type_text} at the publisher"
-        columns[column] = ReadColumn(now.name, quote(now.name), now.type_text, form_of(column))
+        columns[column] = ReadColumn(now.name, quote(now.name), now.type_text, column)
     names = {column.name: read.name for column, read in columns.items()}
     condition = article.condition
     clause = None if condition is None else as_sql(renamed(condition, names))
@@ -109,7 +124,7 @@ def as_subscribed(article: Article, present: PresentTable) -> ReadTable | str:
         if now is None:
             return f"the subscriber's table has no column {column.name}"
         value = quote(now.name) if now.type_text == column.type_text else f"{quote(now.name)}::{column.type_text}"
-        columns[column] = ReadColumn(now.name, value, now.type_text, form_of(column))
+        columns[column] = ReadColumn(now.name, value, now.type_text, column)
     return _as_read(article, present, columns, None)
 
 
@@ -117,7 +132,7 @@ def _as_read(
     article: Article, present: PresentTable, columns: Mapping[PublishedColumn, ReadColumn], condition: str | None
 ) -> ReadTable:
     key = tuple(columns[column] for column in article.key_columns)
-    return ReadTable(present.source, tuple(columns[column] for column in article.columns), key, condition)
+    return ReadTable(present.oid, present.source, tuple(columns[column] for column in article.columns), key, condition)
 
 
 _TABLE = """

@@ -18,7 +18,7 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.targets.fingerprints import SubscribedRows
+from rowtide.replication.targets.compared_rows import SubscribedRows
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.compared_rows import read_subscribed

@@ -17,16 +17,9 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import stored_type
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.targets.fingerprints import (
-    Buckets,
-    Fingerprint,
-    HashedRow,
-    Row,
-    SubscribedRows,
-    form_of,
-    hash_parts,
-    part_of,
-)
+from rowtide.replication.targets.compared_rows import Buckets, Fingerprint, HashedRow, SubscribedRows
+from rowtide.replication.targets.divisions import WHOLE, Division, Hashed
+from rowtide.replication.targets.fingerprints import Row, form_of, hash_parts, part_of
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.files import SubscriberFile
 
@@ -39,34 +32,36 @@ class SqliteRows:
 
     file: SubscriberFile
 
-    def read_buckets(self, article: Article, buckets: int, *, with_checksum: bool) -> Buckets:
+    def read_buckets(self, article: Article, division: Division, *, with_checksum: bool) -> Buckets:
         """See `ComparedRows`."""
-        if not with_checksum and buckets == 1:
+        if not with_checksum and division == WHOLE:
             (count,) = self.file.connection.execute(f"select count(*) from {quote(article.table)}").fetchone()
             return {0: Fingerprint(count, None)}
         counts: dict[int, int] = defaultdict(int)
         sums: dict[int, int] = defaultdict(int)
         hashed = _hashing(article.columns)
-        hashed_key, places = _hashing(article.key_columns), _key_places(article)
+        places, find_bucket = _key_places(article), _bucketing(article, division)
         for row in self._read(article):
-            bucket = hashed_key([row[place] for place in places]) & buckets - 1 if buckets > 1 else 0
+            bucket = find_bucket([row[place] for place in places])
             counts[bucket] += 1
             sums[bucket] += hashed(row)
         return {bucket: Fingerprint(count, sums[bucket]) for bucket, count in counts.items()}
 
-    def list_rows(self, article: Article, buckets: int, chosen: Collection[int]) -> Iterator[HashedRow]:
+    def list_rows(self, article: Article, division: Division, chosen: Collection[int]) -> Iterator[HashedRow]:
         """See `ComparedRows`."""
         connection, keys = self.file.connection, [quote(column.name) for column in article.key_columns]
-        key_hash, row_hash = "rowtide_key_hash", "rowtide_row_hash"
-        for name, columns in ((key_hash, article.key_columns), (row_hash, article.columns)):
-            hashing = _hashing(columns)
-            connection.create_function(name, len(columns), _of_arguments(hashing), deterministic=True)
+        bucket, key_hash, row_hash = "rowtide_bucket", "rowtide_key_hash", "rowtide_row_hash"
+        for name, columns, function in (
+            (bucket, article.key_columns, _bucketing(article, division)),
+            (key_hash, article.key_columns, _hashing(article.key_columns)),
+            (row_hash, article.columns, _hashing(article.columns)),
+        ):
+            connection.create_function(name, len(columns), _of_arguments(function), deterministic=True)
         names = ", ".join(quote(column.name) for column in article.columns)
         # The file sorts, in temporary space where there is much.
         listed = (
-            f"select hash, {row_hash}({names}), {', '.join(keys)} "
-            f"from (select {key_hash}({', '.join(keys)}) as hash, * from {quote(article.table)}) "
-            f"where hash & {buckets - 1} in ({', '.join(map(str, sorted(chosen)))}) order by hash"
+            f"select {key_hash}({', '.join(keys)}), {row_hash}({names}), {', '.join(keys)} from {quote(article.table)} "
+            f"where {bucket}({', '.join(keys)}) in ({', '.join(map(str, sorted(chosen)))}) order by 1"
         )
         for hash_of_key, hash_of_row, *key in connection.execute(listed):
             yield HashedRow(hash_of_key, hash_of_row, _as_texts(article.key_columns, key))
@@ -138,6 +133,20 @@ def _hashing(columns: Sequence[PublishedColumn]) -> Callable[[Sequence[SqliteVal
         return hash_parts(part_of(form, None if value is None else text(value)) for (form, text), value in pairs)
 
     return hash_values
+
+
+def _bucketing(article: Article, division: Division) -> Callable[[Sequence[SqliteValue]], int]:
+    """Return what finds the bucket of a key, given by its values."""
+    if isinstance(division, Hashed):
+        hashing, buckets = _hashing(article.key_columns), division.buckets
+        return (lambda key: hashing(key) & buckets - 1) if buckets > 1 else lambda _key: 0
+    place, ranges = article.key_columns.index(division.column), division
+
+    def find_bucket(key: Sequence[SqliteValue]) -> int:
+        value = key[place]
+        return ranges.bucket_of(None if value is None else _text(value))
+
+    return find_bucket
 
 
 def _of_arguments(hashing: Callable[[Sequence[SqliteValue]], int]) -> Callable[..., int]:

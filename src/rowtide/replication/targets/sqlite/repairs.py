@@ -11,7 +11,7 @@ from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.definitions import Subscription
-from rowtide.replication.targets.fingerprints import SubscribedRows
+from rowtide.replication.targets.compared_rows import SubscribedRows
 from rowtide.replication.targets.repairing import RepairRecord, RowChange
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.compared_rows import read_subscribed
