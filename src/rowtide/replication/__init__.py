@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rowtide.log.postgres.ddl_triggers import Triggers
     from rowtide.log.postgres.provision import OpenedSource
     from rowtide.log.source_definition import SourceDefinition
-    from rowtide.replication.api import ReplicationRehearsal, TransactionalReplication
+    from rowtide.replication.api import TransactionalReplication
     from rowtide.replication.article_changes import ArticleChange, ArticleChanges
     from rowtide.replication.article_types import ArticleType
     from rowtide.replication.articles import ArticleOptions, ArticleRequest
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
     from rowtide.replication.inspection.row_places import RowPlace
     from rowtide.replication.inspection.validating import ArticleValidation
+    from rowtide.replication.publishing.handle import ReplicationRehearsal
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.publishing.whole_schemas import AddedArticle
@@ -142,7 +143,7 @@ _HOMES = {
     "RecoveredTransaction": "rowtide.replication.targets.recovered",
     "Repair": "rowtide.replication.repairing",
     "RepairedRow": "rowtide.replication.repair_records",
-    "ReplicationRehearsal": "rowtide.replication.api",
+    "ReplicationRehearsal": "rowtide.replication.publishing.handle",
     "Resolver": "rowtide.replication.conflicts",
     "RowDifference": "rowtide.replication.inspection.differences",
     "RowPlace": "rowtide.replication.inspection.row_places",

@@ -1,0 +1,167 @@
+"""What a publisher knows of its replication: the part of `rowtide.connect(url).replication` that changes nothing.
+
+Modules that compare or read the log are imported by the methods that need them, so that listings answer at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Unpack
+
+from sqlalchemy import Connection
+
+from rowtide.core.earlier_names import earlier_name
+from rowtide.core.lsn import CommitLsn
+from rowtide.databases.kinds import DatabaseKind
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.catalogue import find_source
+from rowtide.replication import definitions, history, tracers
+from rowtide.replication.handle import ReplicationHandle
+from rowtide.replication.history import HistoricError, HistoricState
+from rowtide.replication.inspection import listings
+from rowtide.replication.inspection.compare_options import CompareOptions
+from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
+from rowtide.replication.status import SubscriptionStatus, read_status
+from rowtide.replication.tracers import TracerArrival
+
+if TYPE_CHECKING:
+    from rowtide.replication.inspection.browsing import BrowsedCommand
+    from rowtide.replication.inspection.differences import RowDifference
+    from rowtide.replication.inspection.row_places import RowPlace
+    from rowtide.replication.inspection.validating import ArticleValidation
+    from rowtide.replication.repair_records import RepairedRow
+    from rowtide.replication.targets.kept_conflicts import KeptConflict
+
+
+class ReplicationInspection(ReplicationHandle):
+    """Lists, progress, history, and comparisons of subscribers with what is published."""
+
+    def list_conflicts(self, publication: str | None = None, subscriber: str | None = None) -> Sequence[KeptConflict]:
+        """Return the conflicts that subscribers have kept, newest first for each subscription.
+
+        Raises `PublicationUnknown`, `SubscriptionUnknown`, and what connecting to the subscribers raises.
+        """
+        from rowtide.replication.inspection import conflicts
+
+        return conflicts.list_conflicts(self._engine, self._url, publication, subscriber)
+
+    def script_procedures(self, publication: str, subscriber: str | None = None) -> Sequence[str]:
+        """Return the statements that prepare a subscriber; without a subscriber, those for PostgreSQL.
+
+        (SQL Server: sp_scriptpublicationcustomprocs.) Does not connect to the subscriber.
+        """
+        from rowtide.replication.targets.kinds import kind_named, kind_of
+
+        kind = kind_named(DatabaseKind.POSTGRESQL) if subscriber is None else kind_of(subscriber)
+        with translated(), self._engine.connect() as connection:
+            find_source(connection)
+            publication_id = definitions.get_publication(connection, publication)
+            return kind.creations(definitions.list_articles(connection, publication_id))
+
+    def list_publications(self) -> Sequence[ListedPublication]:
+        """Return all publications, oldest first (SQL Server: sp_helppublication)."""
+        return listings.list_publications(self._engine, self._url)
+
+    def list_articles(self, publication: str | None = None) -> Sequence[ListedArticle]:
+        """Return the articles of a publication, or of all (SQL Server: sp_helparticle)."""
+        return listings.list_articles(self._engine, self._url, publication)
+
+    def list_subscriptions(self, publication: str | None = None) -> Sequence[ListedSubscription]:
+        """Return subscriptions with their queued commands (SQL Server: sp_helpsubscription).
+
+        Does not connect to subscribers.
+        """
+        return listings.list_subscriptions(self._engine, self._url, publication)
+
+    def status(self, publication: str | None = None) -> tuple[SubscriptionStatus, ...]:
+        """Return the progress of subscriptions, without connecting to subscribers."""
+        return read_status(self._engine, self._url, publication)
+
+    def list_history(self, publication: str | None = None) -> Sequence[HistoricState]:
+        """Return the agents' history of the last 48 hours, newest first."""
+        with translated(), self._engine.connect() as connection:
+            _require_publication(connection, publication)
+            return history.list_history(connection, publication) if definitions.is_made(connection) else ()
+
+    history = earlier_name("history", list_history)
+
+    def list_errors(self, publication: str | None = None) -> Sequence[HistoricError]:
+        """Return the agents' errors of the last 48 hours, newest first."""
+        with translated(), self._engine.connect() as connection:
+            _require_publication(connection, publication)
+            return history.list_errors(connection, publication) if definitions.is_made(connection) else ()
+
+    errors = earlier_name("errors", list_errors)
+
+    def browse_commands(
+        self,
+        publication: str | None = None,
+        *,
+        article: str | None = None,
+        from_lsn: CommitLsn | None = None,
+        to_lsn: CommitLsn | None = None,
+    ) -> Iterator[BrowsedCommand]:
+        """Return the commands in the log store as text, in commit order (SQL Server: sp_browsereplcmds).
+
+        Both ends of the range are included; one segment at a time is in memory. Raises `ColumnNotLogged` where delivery
+        would stop.
+        """
+        from rowtide.replication.inspection import browsing
+
+        return browsing.browse_commands(self._engine, self._url, publication, article, from_lsn, to_lsn)
+
+    def list_tracer_tokens(self, publication: str) -> Sequence[TracerArrival]:
+        """Return the latency of tokens to the log store and to each subscriber, in seconds, newest token first.
+
+        (SQL Server: sp_helptracertokens, sp_helptracertokenhistory.)
+        """
+        return tracers.list_tokens(self._engine, self._url, publication)
+
+    tracer_tokens = earlier_name("tracer_tokens", list_tracer_tokens)
+
+    def validate(
+        self, publication: str, *, checksum: bool = False, **options: Unpack[CompareOptions]
+    ) -> Sequence[ArticleValidation]:
+        """Compare subscribers' rows with the published ones, by row counts or also by checksums of their values.
+
+        (SQL Server: sp_publication_validation.) Both may change meanwhile: the published rows are compared as they were
+        at the subscriber's position.
+        """
+        from rowtide.replication.inspection import validating
+
+        wanted = validating.find_wanted(self._engine, self._url, publication, options)
+        return validating.validate(self._engine, self._url, wanted, options, with_checksum=checksum)
+
+    def find_differences(self, publication: str, **options: Unpack[CompareOptions]) -> Iterator[RowDifference]:
+        """Return the rows in which subscribers differ from the published ones, as `validate` compares them.
+
+        They are yielded as they are found, in any number.
+        """
+        from rowtide.replication.inspection import differences, validating
+
+        wanted = validating.find_wanted(self._engine, self._url, publication, options)
+        return differences.find_differences(self._engine, self._url, wanted, options)
+
+    def list_repairs(self, publication: str | None = None) -> Sequence[RepairedRow]:
+        """Return the rows that were repaired at subscribers, newest first; kept as long as the subscription."""
+        from rowtide.replication import repair_records
+
+        with translated(), self._engine.connect() as connection:
+            _require_publication(connection, publication)
+            return repair_records.list_repairs(connection, publication) if definitions.is_made(connection) else ()
+
+    def find_row(self, table: str, *key: str) -> Sequence[RowPlace]:
+        """Return where a row is on its way: at the publisher, and at each subscriber of an article of the table.
+
+        `key` has the texts of the primary key's values, in its order. With each place comes the last command for the
+        row, there or in the log store. Raises `ArticleUnknown`, `RowKeyInvalid`.
+        """
+        from rowtide.replication.inspection import row_places
+
+        return tuple(row_places.find_row(self._engine, self._url, table, key))
+
+
+def _require_publication(connection: Connection, publication: str | None) -> None:
+    find_source(connection)
+    if publication is not None:
+        definitions.get_publication(connection, publication)

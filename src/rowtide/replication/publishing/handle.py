@@ -1,0 +1,97 @@
+"""The articles of a publisher: the part of `rowtide.connect(url).replication` that can be rehearsed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Unpack
+
+from rowtide.databases.postgres.alterations import Alterations, rehearsing
+from rowtide.replication.article_types import ArticleType
+from rowtide.replication.articles import ArticleOptions, ArticleRequest
+from rowtide.replication.handle import ReplicationHandle
+from rowtide.replication.sync_types import IfExists
+
+if TYPE_CHECKING:
+    from rowtide.replication.article_changes import ArticleChanges
+
+
+class ArticlePublishing(ReplicationHandle, ABC):
+    """What a PostgreSQL database publishes."""
+
+    @abstractmethod
+    def _altering(self) -> AbstractContextManager[Alterations]: ...
+
+    def add_article(
+        self,
+        publication: str,
+        table: str,
+        *,
+        if_exists: IfExists = IfExists.FAIL,
+        **options: Unpack[ArticleOptions],
+    ) -> None:
+        """Publish a table (SQL Server: sp_addarticle). Options are the fields of `ArticleRequest`.
+
+        The publication's subscribers get its rows while everything else is delivered; `if_exists`: what becomes of a
+        table of that name that one has already. Raises `ArticleExists`, `TableNotFound`, `LockNotObtained`, and what
+        refuses the table, columns, commands or filter: errors of `rowtide.replication.errors`.
+        """
+        from rowtide.replication.publishing import publications
+
+        request = ArticleRequest(**options)
+        with self._altering() as alterations:
+            publications.add_article(alterations, self._url, publication, table, request, if_exists)
+
+    def change_article(
+        self,
+        publication: str,
+        table: str,
+        *,
+        if_exists: IfExists | None = None,
+        **changes: Unpack[ArticleChanges],
+    ) -> None:
+        """Change an article, for its subscribers too.
+
+        (SQL Server: sp_changearticle, sp_articlefilter, sp_articlecolumn.) Changes are the fields of `ArticleChange`.
+        Subscribers that lack rows or values afterwards copy the table again, while everything else is delivered; see
+        `find_copying`. `if_exists`: what becomes of their table; None: it is dropped, or emptied where the subscription
+        kept what was there. Raises `LockNotObtained`, and as `add_article` for what is changed.
+        """
+        from rowtide.replication.article_changes import ArticleChange
+        from rowtide.replication.publishing import changing
+
+        with self._altering() as alterations:
+            changing.change_article(alterations, self._url, publication, table, ArticleChange(**changes), if_exists)
+
+    def add_schema_article(self, publication: str, name: str, article_type: ArticleType | None = None) -> bool:
+        """Publish the text of a view, materialized view, function or procedure (SQL Server: types "schema only").
+
+        Returns false for a table. Raises `ObjectNotFound`, `SchemaArticleUsesUnpublished`, `ExecutionsNotLogged`.
+        """
+        from rowtide.replication.publishing import schema_articles
+
+        with self._altering() as alterations:
+            return schema_articles.add(alterations, self._url, publication, name, article_type)
+
+    def drop_article(self, publication: str, table: str) -> None:
+        """Remove a table from a publication, or an object whose text it has (SQL Server: sp_droparticle).
+
+        Subscribers keep what they have. Raises `LockNotObtained`.
+        """
+        from rowtide.replication.publishing import publications, schema_articles
+
+        with self._altering() as alterations:
+            if schema_articles.drop(alterations, self._url, publication, table):
+                return
+            publications.drop_article(alterations, self._url, publication, table)
+
+
+class ReplicationRehearsal(ArticlePublishing):
+    """The same calls without effect; `statements` has what they would run."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.statements: list[str] = []
+
+    def _altering(self) -> AbstractContextManager[Alterations]:
+        return rehearsing(self._engine, self.statements)
