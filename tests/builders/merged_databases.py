@@ -149,6 +149,18 @@ class Merge:
             for subscriber in self.subscribers:
                 assert subscriber.rows(table, columns) == self.hub.rows(table, columns), table
 
+    def require_valid(self) -> None:
+        """Each subscriber has the rows of its partition, as a comparison of all values says."""
+        for subscriber in self.subscribers:
+            compared = self.merge.validate(self.publication, subscriber.url, checksum=True)
+            assert all(row.is_equal for row in compared), compared
+
+    def require_at_rest(self) -> None:
+        """After some rounds each subscriber has the rows of its partition, and more rounds move nothing."""
+        self.settle()
+        self.require_valid()
+        assert all(summary.is_quiet for summary in self.settle())
+
     def conflicts(self, member: Member | None = None) -> list[Values]:
         """Return the types and reasons of the conflicts that a member, the hub unless it is named, has kept."""
         where = member or self.hub

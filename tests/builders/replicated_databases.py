@@ -128,21 +128,14 @@ def let_go(publisher: LoggedDatabase) -> Manifest:
 
 
 @dataclass
-class ReplicatedDatabase:
-    """A publisher with publication `shop`, and one subscriber that has the same tables."""
+class Publishing:
+    """A publisher with publication `shop`."""
 
     publisher: LoggedDatabase
-    subscriber: Subscriber
     replication: TransactionalReplication = field(init=False)
 
     def __post_init__(self) -> None:
         self.replication = connect(self.publisher.url).replication
-
-    def begin(self, *definitions: str, **articles: Any) -> None:
-        """Make tables on both sides, publish them, each with the options given for it, and subscribe."""
-        self.subscriber.execute(*definitions)
-        self.publish(*definitions, **articles)
-        self.subscribe()
 
     def publish(self, *definitions: str, **articles: Any) -> None:
         """Make tables at the publisher, and publish them, each with the options given for it."""
@@ -151,6 +144,23 @@ class ReplicatedDatabase:
         self.replication.add_publication(PUBLICATION)
         for table, options in articles.items():
             self.replication.add_article(PUBLICATION, table, **options)
+
+    def deliver(self, limits: BatchLimits | None = None) -> list[DeliveryReport]:
+        """Read the log and deliver all that is committed now, in this process; return the batches."""
+        return deliver_all(self.publisher, limits)
+
+
+@dataclass
+class ReplicatedDatabase(Publishing):
+    """A publisher, and one subscriber that has the same tables."""
+
+    subscriber: Subscriber
+
+    def begin(self, *definitions: str, **articles: Any) -> None:
+        """Make tables on both sides, publish them, each with the options given for it, and subscribe."""
+        self.subscriber.execute(*definitions)
+        self.publish(*definitions, **articles)
+        self.subscribe()
 
     def publish_alone(self, *definitions: str) -> None:
         """Make tables and publish them, in a database whose log is read for publications alone."""
@@ -166,10 +176,6 @@ class ReplicatedDatabase:
         """Subscribe; by itself, with the tables and rows that the subscriber has."""
         url = (subscriber or self.subscriber).url
         self.replication.add_subscription(PUBLICATION, url, sync_type=sync_type, **options)
-
-    def deliver(self, limits: BatchLimits | None = None) -> list[DeliveryReport]:
-        """Read the log and deliver all that is committed now, in this process; return the batches."""
-        return deliver_all(self.publisher, limits)
 
     def open_agent(self, watchers: Watchers | None = None) -> AbstractContextManager[SubscriptionAgent]:
         """Open the agent of the only subscription, to go step by step."""

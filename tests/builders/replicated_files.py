@@ -5,12 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builders.captured_databases import LoggedDatabase
-from builders.replicated_databases import PUBLICATION, deliver_all
+from builders.replicated_databases import PUBLICATION, Publishing
 from builders.typed_tables import pinned_session
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.connect import open_engine
@@ -18,10 +17,6 @@ from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceColumn, SourceTable
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import stored_type
-from rowtide.handle import connect
-from rowtide.replication.api import TransactionalReplication
-from rowtide.replication.distribution.batches import BatchLimits
-from rowtide.replication.distribution.watchers import DeliveryReport
 from rowtide.replication.sync_types import SyncType
 
 Row = tuple[str | float | None, ...]
@@ -58,15 +53,10 @@ class FileSubscriber:
 
 
 @dataclass
-class ReplicatedFile:
-    """A publisher with publication `shop`, and one subscriber, a SQLite file that has the same tables."""
+class ReplicatedFile(Publishing):
+    """A publisher, and one subscriber, a SQLite file that has the same tables."""
 
-    publisher: LoggedDatabase
     subscriber: FileSubscriber
-    replication: TransactionalReplication = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.replication = connect(self.publisher.url).replication
 
     def begin(self, *definitions: str, at_file: Sequence[str] | None = None, **articles: Any) -> None:
         """As `publish`; and subscribe the file, which has the tables as they are declared for SQLite, or `at_file`."""
@@ -76,14 +66,6 @@ class ReplicatedFile:
             self.subscriber.execute(*made)
         self.subscribe()
 
-    def publish(self, *definitions: str, **articles: Any) -> None:
-        """Make tables at the publisher and publish them, each with the options given for it."""
-        self.publisher.execute(*definitions)
-        self.publisher.enable()
-        self.replication.add_publication(PUBLICATION)
-        for table, options in articles.items():
-            self.replication.add_article(PUBLICATION, table, **options)
-
     def subscribe(self, sync_type: SyncType = SyncType.REPLICATION_SUPPORT_ONLY, **options: Any) -> None:
         """Subscribe; by itself, with the tables and rows that the file has."""
         self.replication.add_subscription(PUBLICATION, self.subscriber.url, sync_type=sync_type, **options)
@@ -92,10 +74,6 @@ class ReplicatedFile:
         """Return a table of the publisher."""
         with open_engine(self.publisher.url).connect() as connection:
             return find_table(connection, name)
-
-    def deliver(self, limits: BatchLimits | None = None) -> list[DeliveryReport]:
-        """Read the log and deliver all that is committed now, in this process; return the batches."""
-        return deliver_all(self.publisher, limits)
 
     def require_equal(self, *tables: str) -> None:
         """The subscriber's tables have the publisher's rows, each value as it is stored for its type."""

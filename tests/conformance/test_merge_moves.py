@@ -40,15 +40,6 @@ def ids(member: Member) -> list[list[int]]:
     return [[row[0] for row in member.rows(table, "id")] for table in ("customer", "orders")]
 
 
-def require_at_rest(merged: Merge) -> None:
-    """Each subscriber has exactly its partition, and more rounds move nothing."""
-    merged.settle()
-    for subscriber in merged.subscribers:
-        found = merged.merge.validate(PUBLICATION, subscriber.url, checksum=True)
-        assert all(row.is_equal for row in found), found
-    assert all(summary.is_quiet for summary in merged.settle())
-
-
 def test_a_subscriber_moves_and_loses_nothing(merged: Merge) -> None:
     begin(merged)
     device = merged.subscribers[0]
@@ -63,7 +54,7 @@ def test_a_subscriber_moves_and_loses_nothing(merged: Merge) -> None:
     assert ids(device) == [[2], [20]]
     assert merged.hub.rows("customer", "id, name") == [(1, "own"), (2, "b"), (3, "c"), (4, "new")]
     assert [each.host_name for each in merged.merge.status()] == ["south", "south"]
-    require_at_rest(merged)
+    merged.require_at_rest()
 
 
 @pytest.mark.exhaustive
@@ -73,11 +64,11 @@ def test_a_subscriber_moves_back(merged: Merge) -> None:
     merged.merge.change_subscription(PUBLICATION, device.url, partition=SOUTH)
     merged.hub.execute("update customer set name = 'x'", "update orders set note = 'y'")
     device.execute("update customer set name = 'z' where id = 2")
-    require_at_rest(merged)
+    merged.require_at_rest()
     merged.merge.change_subscription(PUBLICATION, device.url, partition=NORTH)
 
     assert ids(device) == [[1], [10]]
-    require_at_rest(merged)
+    merged.require_at_rest()
 
 
 @pytest.mark.exhaustive
@@ -93,7 +84,7 @@ def test_a_row_written_during_the_move_leaves_once_uploaded(merged: Merge) -> No
     device.execute(
         "update customer set name = 'late' where id = 1", "insert into customer (id, region) values (5, 'north')"
     )
-    require_at_rest(merged)
+    merged.require_at_rest()
 
     assert ids(device) == [[3], [30]]
     assert merged.hub.rows("customer", "id, name") == [(1, "late"), (2, "b"), (3, "c"), (5, None)]
@@ -136,7 +127,7 @@ def test_a_move_cut_after_its_rows_were_marked_is_completed(merged: Merge) -> No
     # Those that are marked were not changed since: only the mark tells that they are to come.
     for commits in range(3, 7):
         assert merged.cut_sync(0, commits, is_before=False)
-    require_at_rest(merged)
+    merged.require_at_rest()
 
     assert ids(device) == [[2], [20]]
 
@@ -153,7 +144,7 @@ def test_a_move_cut_at_any_commit_is_completed(merged: Merge, is_before: bool) -
         with open_node(merged.hub.url) as hub, open_node(device.url) as node:
             move(hub, pair(hub, node, PUBLICATION, address(device.url)), partition)
         is_cut = merged.cut_sync(0, commits, is_before=is_before) or is_cut
-        require_at_rest(merged)
+        merged.require_at_rest()
         assert ids(device) == [[1], [10]] if partition == NORTH else [[2], [20]]
     assert is_cut
 

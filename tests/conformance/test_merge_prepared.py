@@ -59,22 +59,13 @@ def take_over(merged: Merge, existing: Existing, **options: Any) -> list[Existin
     return found
 
 
-def require_at_rest(merged: Merge) -> None:
-    """All nodes of the partition are equal, and more rounds move nothing."""
-    merged.settle()
-    for subscriber in merged.subscribers:
-        found = merged.merge.validate(PUBLICATION, subscriber.url, checksum=True)
-        assert all(row.is_equal for row in found), found
-    assert all(summary.is_quiet for summary in merged.settle())
-
-
 def test_a_prepared_subscriber_uploads_what_differs(merged: Merge) -> None:
     device = begin(merged)
     customer, orders = take_over(merged, Existing.KEEP)
 
     assert customer == ExistingRows("customer", 4, 1, 1, 0)
     assert orders == ExistingRows("orders", 2, 0, 1, 2)
-    require_at_rest(merged)
+    merged.require_at_rest()
     for table, columns in COLUMNS.items():
         merged.require_equal(table, columns=f"{columns}, cast(rowguid as varchar(36))")
     assert ("own",) in merged.hub.rows("customer", "name")
@@ -83,7 +74,7 @@ def test_a_prepared_subscriber_uploads_what_differs(merged: Merge) -> None:
 
     device.execute("update customer set name = 'later' where id = 1")
     merged.hub.execute("update orders set note = 'later' where id = 20")
-    require_at_rest(merged)
+    merged.require_at_rest()
     assert ("later",) in merged.hub.rows("customer", "name")
 
 
@@ -95,7 +86,7 @@ def test_a_prepared_subscriber_is_overwritten(merged: Merge) -> None:
     assert [row[0] for row in device.rows("orders", "id")] == [10, 20, 40, 50]
     assert ("hub",) in device.rows("customer", "name")
     assert len(device.rows("customer", "id")) == 5
-    require_at_rest(merged)
+    merged.require_at_rest()
     assert ("hub",) in merged.hub.rows("customer", "name")
     assert merged.conflicts() == []
 
@@ -105,7 +96,7 @@ def test_rows_that_are_absent_may_be_deletes(merged: Merge) -> None:
     begin(merged, column_tracking=True)
     take_over(merged, Existing.KEEP, absent_is_delete=True)
 
-    require_at_rest(merged)
+    merged.require_at_rest()
     assert [row[0] for row in merged.hub.rows("orders", "id")] == [20, 40, 70]
     assert merged.conflicts() == []
 
@@ -118,7 +109,7 @@ def test_a_prepared_subscriber_gets_its_partition(merged: Merge, existing: Exist
     customer, _ = take_over(merged, existing, partition=Partition("north"))
 
     assert customer == ExistingRows("customer", 2, 1, 3, 0)
-    require_at_rest(merged)
+    merged.require_at_rest()
     kept = existing is Existing.KEEP
     assert [row[0] for row in device.rows("customer", "id")] == [1, 2, 3, *([7] if kept else [])]
     assert merged.hub.rows("customer", "id, name")[4] == ((5, "outside") if kept else (5, "e"))
@@ -135,7 +126,7 @@ def test_earlier_rowguids_of_a_file_are_replaced(merged: Merge) -> None:
     device.execute("update customer set id = 99 where id = 1", "update customer set id = 1 where id = 2")
     take_over(merged, Existing.KEEP)
 
-    require_at_rest(merged)
+    merged.require_at_rest()
     assert [row[0] for row in merged.hub.rows("customer", "id")] == [1, 2, 3, 4, 5, 99]
 
 
@@ -152,7 +143,7 @@ def test_versions_of_other_subscribers_are_included(merged: Merge) -> None:
     device.execute("update customer set name = 'own' where id = 1")
     merged.merge.subscribe_existing(PUBLICATION, device.url, Existing.KEEP)
 
-    require_at_rest(merged)
+    merged.require_at_rest()
     assert sorted(row[0] for row in merged.hub.rows("customer", "name")) == ["b", "c", "d", "e", "own"]
     assert merged.conflicts() == []
 
