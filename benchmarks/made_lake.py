@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ INSTANCE = "public_orders"
 LSN = "__$start_lsn"
 LSNS_PER_CYCLE = 1_000_000
 SECONDS_PER_CYCLE = 5
+ROWS_PER_TRANSACTION, LSN_STEP = 100, 64
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 _COLUMNS = [
     ("id", "bigint", 20, 1),
@@ -39,6 +40,8 @@ _COLUMNS = [
     ("status", "text", 25, None),
     ("note", "text", 25, None),
 ]
+
+COLUMNS = tuple(name for name, *_ in _COLUMNS)
 
 
 class MadeLake:
@@ -126,6 +129,42 @@ class MadeLake:
             for lsn in lsns
         ]
         return pa.Table.from_pylist(rows, schema=TRANSACTION)
+
+
+def order_values(version: str) -> tuple[str, ...]:
+    """Return the expressions of an order's columns but the key `id`; `version` is the expression of the row's."""
+    return (
+        "id % 1000 as customer",
+        f"(id * 7 + {version}) % 100000 / 100 as amount",
+        f"concat('status-', {version} % 10) as status",
+        f"concat('note of ', id, ' at ', {version}) as note",
+    )
+
+
+def make_changes(
+    made: MadeLake,
+    count: int,
+    key: str,
+    version: int,
+    *,
+    operations: Sequence[int] = (3, 4),
+    per_transaction: int = ROWS_PER_TRANSACTION,
+    values: Callable[[str], Sequence[str]] = order_values,
+) -> DataFrame:
+    """Return a cycle's change rows: the operations on `count` keys, each of which `key` makes of a number `id` from 0.
+
+    Rows are of a version, an update's old ones of the version before.
+    """
+    numbered = made.spark.range(0, count, 1, 1).selectExpr("id as number", f"{key} as id")
+    exploded = numbered.selectExpr("*", f"explode(array({', '.join(map(str, operations))})) as operation")
+    return exploded.selectExpr(
+        f"number div {per_transaction} * {LSN_STEP} as `__$start_lsn`",
+        f"number % {per_transaction} + 1 as `__$seqval`",
+        "operation as `__$operation`",
+        "if(operation in (1, 2), x'1f', x'1c') as `__$update_mask`",
+        "id",
+        *values(f"if(operation = 3, {version - 1}, {version})"),
+    )
 
 
 def _typed(name: str, type_name: str, given: Sequence[str], first: int) -> str:

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.goals import at_most
-from benchmarks.made_lake import INSTANCE, LSNS_PER_CYCLE, SECONDS_PER_CYCLE, MadeLake
+from benchmarks.made_lake import (
+    COLUMNS,
+    INSTANCE,
+    LSN_STEP,
+    LSNS_PER_CYCLE,
+    ROWS_PER_TRANSACTION,
+    SECONDS_PER_CYCLE,
+    MadeLake,
+    make_changes,
+)
 from benchmarks.table import Table
 from rowtide.cdc.queries.changes import Changes
 from rowtide.core.lsn import CommitLsn
@@ -25,8 +34,6 @@ CYCLES = 100
 OLD_CYCLES, YOUNG_CYCLES = 2_000, 10
 _RUNS = 3
 _FEW = 50
-_ROWS_PER_TRANSACTION, _LSN_STEP = 100, 64
-_COLUMNS = ("id", "customer", "amount", "status", "note")
 
 
 class ResultsDiffer(Exception):
@@ -67,7 +74,7 @@ def compare_ages() -> Iterator[Table]:
         seconds = {}
         for cycles in (YOUNG_CYCLES, OLD_CYCLES):
             while made.cycle < cycles:
-                made.append(_few_orders(made), range(0, _FEW * _LSN_STEP, _LSN_STEP))
+                made.append(_few_orders(made), range(0, _FEW * LSN_STEP, LSN_STEP))
                 made.compact_in_turn()
             seconds[cycles] = _median(lambda: _read_last_minute(made), runs=7)
         yield _compared(
@@ -89,41 +96,22 @@ def _read_last_minute(made: MadeLake) -> None:
 
 def _few_orders(made: MadeLake) -> DataFrame:
     """Return a few updates, of one transaction each."""
-    return _as_changes(made, _FEW, f"id + {made.cycle}", (3, 4), made.cycle, per_transaction=1)
+    return make_changes(made, _FEW, f"id + {made.cycle}", made.cycle, per_transaction=1)
 
 
 def _orders(made: MadeLake, cycle: int) -> DataFrame:
     """Return a cycle's change rows: first inserts of all keys, then updates, at last deletes of half of the keys."""
     if cycle < CYCLES // 10:
-        return _as_changes(made, ROWS_PER_CYCLE, f"{cycle * ROWS_PER_CYCLE} + id", (2,), cycle)
+        return make_changes(made, ROWS_PER_CYCLE, f"{cycle * ROWS_PER_CYCLE} + id", cycle, operations=[2])
     if cycle >= CYCLES - CYCLES // 20:
-        return _as_changes(made, ROWS_PER_CYCLE, f"{(cycle - 95) * ROWS_PER_CYCLE} + id", (1,), cycle)
-    return _as_changes(made, ROWS_PER_CYCLE // 2, f"pmod(xxhash64(id, {cycle}), {KEYS})", (3, 4), cycle)
-
-
-def _as_changes(
-    made: MadeLake, count: int, key: str, operations: tuple[int, ...], cycle: int, per_transaction: int = 100
-) -> DataFrame:
-    version = f"if(operation = 3, {cycle - 1}, {cycle})"
-    numbered = made.spark.range(0, count, 1, 1).selectExpr("id as number", f"{key} as id")
-    exploded = numbered.selectExpr("*", f"explode(array({', '.join(map(str, operations))})) as operation")
-    return exploded.selectExpr(
-        f"number div {per_transaction} * {_LSN_STEP} as `__$start_lsn`",
-        f"number % {per_transaction} + 1 as `__$seqval`",
-        "operation as `__$operation`",
-        "if(operation in (1, 2), x'1f', x'1c') as `__$update_mask`",
-        "id",
-        "id % 1000 as customer",
-        f"(id * 7 + {version}) % 100000 / 100 as amount",
-        f"concat('status-', {version} % 10) as status",
-        f"concat('note of ', id, ' at ', {version}) as note",
-    )
+        return make_changes(made, ROWS_PER_CYCLE, f"{(cycle - 95) * ROWS_PER_CYCLE} + id", cycle, operations=[1])
+    return make_changes(made, ROWS_PER_CYCLE // 2, f"pmod(xxhash64(id, {cycle}), {KEYS})", cycle)
 
 
 def _lsns(cycle: int) -> range:
     is_update = CYCLES // 10 <= cycle < CYCLES - CYCLES // 20
-    transactions = ROWS_PER_CYCLE // (2 if is_update else 1) // _ROWS_PER_TRANSACTION
-    return range(0, transactions * _LSN_STEP, _LSN_STEP)
+    transactions = ROWS_PER_CYCLE // (2 if is_update else 1) // ROWS_PER_TRANSACTION
+    return range(0, transactions * LSN_STEP, LSN_STEP)
 
 
 def _ask_duckdb(made: MadeLake, folder: Path) -> tuple[float, tuple[object, ...]]:
@@ -157,7 +145,7 @@ def _compare_merge(made: MadeLake, changes: Changes, folder: str) -> Table:
     """Merge the net changes of the last ten cycles into a copy of the table; and the same from a table of them."""
     first = CommitLsn((made.cycle - 9) * LSNS_PER_CYCLE)
     before = changes.get_net_changes(INSTANCE, None, first.decrement(), "all with merge")
-    before.select(*_COLUMNS).write.format("delta").save(f"{folder}/before")
+    before.select(*COLUMNS).write.format("delta").save(f"{folder}/before")
     net = changes.get_net_changes(INSTANCE, first, None, "all with merge")
     net.write.format("delta").save(f"{folder}/prepared")
     prepared = made.spark.read.format("delta").load(f"{folder}/prepared")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import rowtide
 from benchmarks.goals import at_most
-from benchmarks.made_lake import INSTANCE, MadeLake
+from benchmarks.made_lake import COLUMNS, INSTANCE, LSN_STEP, ROWS_PER_TRANSACTION, MadeLake, make_changes, order_values
 from benchmarks.table import Table
 from rowtide.cdc.queries.changes import Changes
 from rowtide.delta.snapshot import open_snapshot
@@ -26,8 +26,6 @@ ROWS, CHUNKS = 10_000_000, 40
 CHANGES, CYCLES = 1_000_000, 20
 _PER_CYCLE = CHANGES // CYCLES
 _RUNS = 3
-_ROWS_PER_TRANSACTION, _LSN_STEP = 100, 64
-_COLUMNS = ("id", "customer", "amount", "status", "note")
 _GOAL = 1.5
 
 
@@ -38,19 +36,21 @@ def compare_table_as_of() -> Iterator[Table]:
         made.append(_changes(made, 0, 1), [0])
         made.copy(_copied(made, chunk) for chunk in range(CHUNKS))
         for cycle in range(1, CYCLES + 1):
-            made.append(_changes(made, cycle, _PER_CYCLE), range(0, _PER_CYCLE // 100 * _LSN_STEP, _LSN_STEP))
+            made.append(
+                _changes(made, cycle, _PER_CYCLE), range(0, _PER_CYCLE // ROWS_PER_TRANSACTION * LSN_STEP, LSN_STEP)
+            )
         spark = for_reading(made.spark)
-        base = read_table(spark, made.base_path).select(*_COLUMNS)
+        base = read_table(spark, made.base_path).select(*COLUMNS)
         changes = Changes(spark, made.lake)
         yield _compared(
             "table as of now, by Spark",
-            lambda: _exhaust(changes.get_table_as_of(INSTANCE).select(*_COLUMNS)),
+            lambda: _exhaust(changes.get_table_as_of(INSTANCE).select(*COLUMNS)),
             lambda: _exhaust(base),
         )
         lake = rowtide.open_lake(made.lake)
         yield _compared(
             "table as of now, without Spark",
-            lambda: _count(lake.get_table_as_of(INSTANCE, None, _COLUMNS).batches()),
+            lambda: _count(lake.get_table_as_of(INSTANCE, None, COLUMNS).batches()),
             lambda: _count(_stream_base(made.base_path)),
         )
 
@@ -74,30 +74,12 @@ def _compared(name: str, ours: Callable[[], object], other: Callable[[], object]
 
 def _changes(made: MadeLake, cycle: int, count: int) -> DataFrame:
     """Return a cycle's change rows: updates of keys all over the table."""
-    numbered = made.spark.range(0, count, 1, 1).selectExpr("id as number", f"pmod(xxhash64(id, {cycle}), {ROWS}) as id")
-    exploded = numbered.selectExpr("*", "explode(array(3, 4)) as operation")
-    return exploded.selectExpr(
-        f"number div {_ROWS_PER_TRANSACTION} * {_LSN_STEP} as `__$start_lsn`",
-        f"number % {_ROWS_PER_TRANSACTION} + 1 as `__$seqval`",
-        "operation as `__$operation`",
-        "x'1c' as `__$update_mask`",
-        *_values(f"if(operation = 3, {cycle - 1}, {cycle})"),
-    )
+    return make_changes(made, count, f"pmod(xxhash64(id, {cycle}), {ROWS})", cycle)
 
 
 def _copied(made: MadeLake, chunk: int) -> DataFrame:
     count = ROWS // CHUNKS
-    return made.spark.range(chunk * count, (chunk + 1) * count, 1, 1).selectExpr(*_values("0"))
-
-
-def _values(version: str) -> tuple[str, ...]:
-    return (
-        "id",
-        "id % 1000 as customer",
-        f"(id * 7 + {version}) % 100000 / 100 as amount",
-        f"concat('status-', {version} % 10) as status",
-        f"concat('note of ', id, ' at ', {version}) as note",
-    )
+    return made.spark.range(chunk * count, (chunk + 1) * count, 1, 1).selectExpr("id", *order_values("0"))
 
 
 def _exhaust(rows: DataFrame) -> None:
@@ -107,7 +89,7 @@ def _exhaust(rows: DataFrame) -> None:
 def _stream_base(path: str) -> Iterator[object]:
     base = open_snapshot(locate(path))
     assert base is not None
-    return base.stream(_COLUMNS)
+    return base.stream(COLUMNS)
 
 
 def _count(batches: Iterator[object]) -> int:

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.goals import at_most
-from benchmarks.made_lake import INSTANCE, LSNS_PER_CYCLE, MadeLake
+from benchmarks.made_lake import (
+    COLUMNS,
+    INSTANCE,
+    LSN_STEP,
+    LSNS_PER_CYCLE,
+    ROWS_PER_TRANSACTION,
+    MadeLake,
+    make_changes,
+)
 from benchmarks.table import Sizes, Table
 from rowtide.cdc.consumers.consumers import ConsumedInstance, Consumer
 from rowtide.cdc.queries.changes import Changes
@@ -31,8 +39,6 @@ if TYPE_CHECKING:
 ROWS, CHANGES_PER_ROW = 10_000_000, 0.1
 _BATCHES = 20
 _HAND = "hand"
-_ROWS_PER_TRANSACTION, _LSN_STEP = 100, 64
-_COLUMNS = ("id", "customer", "amount", "status", "note")
 _BY_HAND = """
 merge into delta.`{table}` as t using delta.`{changes}` as s on t.id = s.id
 when matched and s.`__$operation` = 1 then delete
@@ -53,7 +59,9 @@ def compare_targets(sizes: Sizes) -> Iterator[Table]:
         made.spark.table(f"delta.`{folder}/current/{INSTANCE}`").write.format("delta").save(f"{folder}/{_HAND}")
         count = int(rows * CHANGES_PER_ROW) // _BATCHES
         for batch in range(1, _BATCHES + 1):
-            made.append(_changes(made, rows, batch, count), range(0, count // 100 * _LSN_STEP + 1, _LSN_STEP))
+            made.append(
+                _changes(made, rows, batch, count), range(0, count // ROWS_PER_TRANSACTION * LSN_STEP + 1, LSN_STEP)
+            )
         prepared = f"{folder}/prepared"
         changes = Changes(for_reading(made.spark), made.lake)
         net = changes.get_net_changes(INSTANCE, CommitLsn(2 * LSNS_PER_CYCLE), None, "all with merge")
@@ -65,7 +73,7 @@ def compare_targets(sizes: Sizes) -> Iterator[Table]:
 
 def _measure(made: MadeLake, folder: str, prepared: str, runs: int) -> dict[str, float]:
     """Return the median seconds of each way; every run has copies of the tables of its own."""
-    names, values = ", ".join(_COLUMNS), ", ".join(f"s.{name}" for name in _COLUMNS)
+    names, values = ", ".join(COLUMNS), ", ".join(f"s.{name}" for name in COLUMNS)
     times: dict[str, list[float]] = {way: [] for way in (_HAND, CURRENT, HISTORY)}
     for run in range(1 + runs):
         for way, found in times.items():
@@ -96,7 +104,7 @@ def _apply(made: MadeLake, target: Target) -> None:
 
 def _fill(made: MadeLake, target: Target, rows: int) -> None:
     """Insert the rows that are there before the changes."""
-    names = list(_COLUMNS)
+    names = list(COLUMNS)
     selected = ["id", *_values("0")]
     if target.kind == HISTORY:
         names += ["valid_from_lsn", "valid_from_time", "is_current"]
@@ -108,18 +116,9 @@ def _fill(made: MadeLake, target: Target, rows: int) -> None:
 
 def _changes(made: MadeLake, rows: int, batch: int, count: int) -> DataFrame:
     """Return a cycle's change rows: updates of keys all over the table; in the first, one insert."""
-    key = f"1 + pmod(xxhash64(id, {batch}), {rows - 1})" if batch else "0"
-    numbered = made.spark.range(0, count, 1, 1).selectExpr("id as number", f"{key} as id")
-    operations = "array(3, 4)" if batch else "array(2)"
-    exploded = numbered.selectExpr("*", f"explode({operations}) as operation")
-    return exploded.selectExpr(
-        f"number div {_ROWS_PER_TRANSACTION} * {_LSN_STEP} as `__$start_lsn`",
-        f"number % {_ROWS_PER_TRANSACTION} + 1 as `__$seqval`",
-        "operation as `__$operation`",
-        "x'1c' as `__$update_mask`",
-        "id",
-        *_values(f"if(operation = 3, {batch - 1}, {batch})"),
-    )
+    if not batch:
+        return make_changes(made, count, "0", batch, operations=[2], values=_values)
+    return make_changes(made, count, f"1 + pmod(xxhash64(id, {batch}), {rows - 1})", batch, values=_values)
 
 
 def _values(version: str) -> list[str]:
