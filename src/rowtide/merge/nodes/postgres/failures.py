@@ -10,8 +10,8 @@ from rowtide.merge.articles import Subscription
 from rowtide.merge.definitions import SCHEMA, subscriptions
 from rowtide.merge.errors.nodes import NodeBusy, SessionReplaced
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
-from rowtide.merge.nodes.postgres.refused_rows import NO_RIGHT, OF_ROWS, OUTSIDE
 from rowtide.merge.nodes.postgres.sending import UNKNOWN_LINES
+from rowtide.merge.nodes.postgres.writing.refused_rows import NO_RIGHT, OF_ROWS, OUTSIDE
 
 _BUSY = ("40001", "40P01", "55P03")
 """SQLSTATEs of conflicts with other sessions."""

@@ -57,11 +57,11 @@ from rowtide.merge.nodes.postgres.procedures import ask_procedure
 from rowtide.merge.nodes.postgres.rebuilt_tables import PostgresRebuiltTables
 from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, stamps_of, uuid_array
 from rowtide.merge.nodes.postgres.sending import APPLYING, Closing, PostgresSending, apply_alone
-from rowtide.merge.nodes.postgres.stored_tables import StoredTables, table_requests
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG
 from rowtide.merge.nodes.postgres.tables import PostgresTables
 from rowtide.merge.nodes.postgres.triggers import AGENT_SETTING
-from rowtide.merge.nodes.postgres.writer import PostgresWriter
+from rowtide.merge.nodes.postgres.writing.stored_tables import StoredTables, table_requests
+from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
 from rowtide.merge.nodes.retry import retry_busy
 from rowtide.merge.nodes.sending import Request
 from rowtide.merge.partitions.filters import RowFilter

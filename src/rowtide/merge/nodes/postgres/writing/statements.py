@@ -13,11 +13,18 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import OUTSIDE_REASON
 from rowtide.merge.nodes.postgres.key_moves import moves_of_staged
-from rowtide.merge.nodes.postgres.refused_rows import OUTSIDE, REFUSED, WITHIN, finding_refused, in_retry, retrying
 from rowtide.merge.nodes.postgres.row_metadata import FILTERING, table_of
 from rowtide.merge.nodes.postgres.sequences import advances
-from rowtide.merge.nodes.postgres.staging import Staged, digest_of, rows_table, staging_view
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
+from rowtide.merge.nodes.postgres.writing.refused_rows import (
+    OUTSIDE,
+    REFUSED,
+    WITHIN,
+    finding_refused,
+    in_retry,
+    retrying,
+)
+from rowtide.merge.nodes.postgres.writing.staging import Staged, digest_of, rows_table, staging_view
 from rowtide.merge.nodes.unique_swap import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.versions.apply import Logged

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.merge.articles import Article
-from rowtide.merge.nodes.postgres.array_texts import array_of
-from rowtide.merge.nodes.postgres.refused_rows import INVALID, REFUSED
 from rowtide.merge.nodes.postgres.row_metadata import escaped, table_of, uuid_array
-from rowtide.merge.nodes.postgres.stored_tables import StoredColumn, StoredTable
+from rowtide.merge.nodes.postgres.writing.array_texts import array_of
+from rowtide.merge.nodes.postgres.writing.refused_rows import INVALID, REFUSED
+from rowtide.merge.nodes.postgres.writing.stored_tables import StoredColumn, StoredTable
 from rowtide.merge.nodes.untyped_values import rows_as_stored_by_server
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Write, number_alike
