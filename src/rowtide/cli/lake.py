@@ -116,7 +116,7 @@ def _print_planned(planned: Copied) -> None:
 
 @contextmanager
 def _copying() -> Iterator[Callable[[CopyProgress], None]]:
-    """Yield a function that takes progress; one who interrupts is told that it can go on."""
+    """Yield a function that takes progress; an interrupt reports that it can go on."""
     begun = time.monotonic()
 
     def describe(reports: Sequence[CopyProgress]) -> Sequence[str]:

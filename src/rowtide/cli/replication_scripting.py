@@ -41,8 +41,8 @@ def register_custom_scripting(
 ) -> None:
     """Run statements at subscribers after each schema change of a table (SQL Server: sp_register_custom_scripting).
 
-    They run in the transaction of the change, after the generated procedures were made anew: custom procedures follow a
-    changed signature. If they fail, delivery stops before the change (RT-7261).
+    They run in the transaction of the change, after the generated procedures were made again: custom procedures follow
+    a changed signature. If they fail, delivery stops before the change (RT-7261).
     """
     connect(db).replication.register_custom_scripting(
         publication,

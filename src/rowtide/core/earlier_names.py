@@ -1,4 +1,4 @@
-"""Methods of the Python interface under names that they had: programs go on, and are told."""
+"""Methods of the Python interface under names that they had: programs go on, and are warned."""
 
 from __future__ import annotations
 

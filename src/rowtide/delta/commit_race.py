@@ -1,6 +1,6 @@
 """The race for a table's next version: a commit is the log's next file, put if absent.
 
-Whoever loses reads what won, and takes the next number unless the two do not go together. Appends (`commits`) and other
+The loser reads what won, and takes the next number unless the two do not go together. Appends (`commits`) and other
 changes (`changes`) race alike.
 """
 

@@ -33,12 +33,12 @@ def vacuum(location: Location, files: Sweepable, now: datetime | None = None) ->
     needed = {unquote(path) for path in (*snapshot.files, *removed)}
     if any("://" in path or path.startswith(("/", "file:")) for path in needed):
         raise TableUnreadable(location.path, "data files outside its folder")
-    doomed = [path for path in old if path not in needed and not _is_hidden(path)]
+    unneeded = [path for path in old if path not in needed and not _is_hidden(path)]
     failpoint("delta_vacuum.before")
-    delete_all(location.store, doomed)
+    delete_all(location.store, unneeded)
     failpoint("delta_vacuum.after")
     files.sweep(before)
-    return len(doomed)
+    return len(unneeded)
 
 
 def _is_hidden(path: str) -> bool:

@@ -130,7 +130,7 @@ class RangeAppended:
 
 @dataclass(frozen=True, slots=True)
 class PartStored:
-    """A part of a transaction is durable whose commit is not stored yet, the `number`-th from 0; 0 begins anew.
+    """A part of a transaction is durable whose commit is not stored yet, the `number`-th from 0; 0 begins again.
 
     Consumers may work ahead with it, but what they do counts only if a range names the part: the transaction may be
     read again, in other parts, or be skipped.

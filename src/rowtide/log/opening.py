@@ -47,7 +47,7 @@ def open_log_reader(url: str, stop: SelectableEvent | None = None) -> Iterator[L
             control.ensure_made(lease.connection)
         table_publications.ensure_made(engine, lease.connection, definition)
         token = manifest.take_lease("log", describe_holder())
-        # Whoever has the lease by now may have moved the log store before it heard of this token.
+        # The process that has the lease by now may have moved the log store before it read of this token.
         lease.verify()
         delete_orphans(store, manifest.state)
         source = PostgresSource.open(LogAccess(url, lease.connection, definition, manifest, token, stop))

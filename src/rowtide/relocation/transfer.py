@@ -49,7 +49,7 @@ class Way:
 
 
 class Watcher(Protocol):
-    """Is told what was done; from several threads."""
+    """Is called with what was done, by several threads."""
 
     def note_bytes(self, count: int) -> None:
         """Note bytes that were copied."""

@@ -78,7 +78,7 @@ class TargetNotFollowing(RowtideError):
 
     number = 9006
     fact = "the table of {instance} in target {target} cannot follow: {reason}"
-    hint = "Drop the target, remove the table, and add the target again: it is loaded anew."
+    hint = "Drop the target, remove the table, and add the target again, which loads it."
     target: str
     instance: str
     reason: str

@@ -46,7 +46,7 @@ class TargetsAgent:
     make_spark: Callable[[], SparkSession]
     on_event: Callable[[str], None] = ignore
     _told: dict[str, str] = field(default_factory=dict)
-    """The last event of each target: a table that is still stopped is not told again and again."""
+    """The last event of each target: a table that is still stopped is not reported again and again."""
 
     def step(self) -> bool:
         """Apply each target that is due; return whether any had anything to do."""

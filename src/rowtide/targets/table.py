@@ -74,7 +74,7 @@ class TargetTable(Protocol):
         ...
 
     def commit(self, lsn: CommitLsn, statement: Callable[[], object]) -> None:
-        """Let a statement commit everything up to an LSN; once, whoever repeats it. Raises `LakeWriteFailed`."""
+        """Let a statement commit everything up to an LSN; idempotent, by any process. Raises `LakeWriteFailed`."""
         ...
 
     def read(self, version: int) -> DataFrame:

@@ -2,7 +2,7 @@
 
 The base of an instance is a table of layers below its change rows: the rows of snapshots, and the net effect of the
 change rows that cleanup removed. Cleanup moves the low endpoint, then adds to the base, then removes change rows; so
-whoever opens the change table before the base misses nothing, and finds in the base up to where it is to be read.
+a reader that opens the change table before the base misses nothing, and finds in the base up to where it is to be read.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ log = logging.getLogger("rowtide.snapshots")
 class SnapshotEndings:
     """Ends copies, and takes them out of those that are worked on, which are known by their requests.
 
-    `begins_again` is set when a request is to be taken up anew.
+    `begins_again` is set when a request is to be taken up again.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SnapshotEndings:
         self._on_report(replace(report, message=outcome or "all rows are copied", is_finished=True))
 
     def begin_again(self, copy: TableCopy, reason: str) -> None:
-        """Void a snapshot; its request is taken up anew."""
+        """Void a snapshot; its request is taken up again."""
         self._void(copy)
         self._drop(copy)
         self.begins_again = True

@@ -323,7 +323,7 @@ class DatabaseFacts:
     `wants_capture` is false where tables are tracked, merged or delivered into, none is captured, and no lake was
     named: nobody asked for it.
 
-    `taken_schemas` are schemas of our names that somebody else made, `foreign_tables` are qualified names;
+    `taken_schemas` are schemas of our names that others made, `foreign_tables` are qualified names;
     `place_blockers` are what is wrong with the folder that the log store would have. `copied` says that the metadata
     is another database's; then nothing is judged of capture.
     """

@@ -1,6 +1,6 @@
 """Bridges a gap: a new slot, and the next epoch begins with what the gap changed.
 
-The slot exports the snapshot of its start: whoever reads the tables in it has exactly what is not streamed. Nothing is
+The slot exports the snapshot of its start: a reader of the tables in it has exactly what is not streamed. Nothing is
 durable in the log store until the epoch is opened, in one entry; after a crash before that, everything is repeated.
 """
 

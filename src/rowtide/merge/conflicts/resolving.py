@@ -160,7 +160,7 @@ def _restore(hub: Node, publication: Publication, listed: Sequence[Article], con
 
 
 def _with_free_key(hub: Node, article: Article, row: Row, present: Row | None) -> Row:
-    """Return a row with the key that it has now, or the next one that is free; only single numbers are given anew."""
+    """Return a row with the key that it has now, or the next one that is free, which only single numbers get."""
     places = [place for place, column in enumerate(article.columns) if column.key_ordinal is not None]
     if present is not None:
         return tuple(present[place] if place in places else value for place, value in enumerate(row))

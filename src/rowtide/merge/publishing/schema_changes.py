@@ -2,7 +2,7 @@
 sysmergeschemachange).
 
 Any program may alter a published table. The next synchronisation finds that the catalogue is not as it was, takes what
-has changed into the article's definition, and makes its triggers anew; subscribers follow when they synchronise.
+has changed into the article's definition, and makes its triggers again; subscribers follow when they synchronise.
 """
 
 from __future__ import annotations

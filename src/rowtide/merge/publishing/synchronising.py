@@ -58,7 +58,7 @@ def _bring_up(
     uploaded: list[Summary],
     omissions: list[Omission],
 ) -> Pairing:
-    """Upload what the subscriber changed by its earlier definitions, let it follow, and return the pairing anew."""
+    """Upload what the subscriber changed by its earlier definitions, let it follow, and return the new pairing."""
     names = pairing.publication.name, pairing.at_hub.subscriber
     notice(hub, pairing.publication)
     pairing = pair(hub, subscriber, *names)

@@ -67,7 +67,7 @@ def _record_elsewhere(change: RecordedChange, connection: Connection) -> None:
     if not is_elsewhere(connection):
         return
     failpoint("article_record.before")
-    # Whoever publishes the same table meanwhile has removed the member, or finds the record.
+    # A process that publishes the same table meanwhile has removed the member, or finds the record.
     connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), membership.SERIALIZE)
     article = change.article
     if article.article_id not in _list_members(connection):

@@ -70,12 +70,12 @@ class DirectTable:
         return sum(file.size for file in snapshot.files.values() if edit.may_be_in(file)) <= MOST_BYTES
 
     def edit(self, lsn: CommitLsn, edit: Edit, added: MakeRows) -> None:
-        """Edit rows and add others, with everything up to an LSN; once, whoever repeats it."""
+        """Edit rows and add others, with everything up to an LSN; idempotent, by any process."""
         with self._committing():
             edit_rows(locate(self.path), edit, added, self._stamp(lsn))
 
     def replace(self, lsn: CommitLsn, rows: MakeRows) -> None:
-        """Make its rows others, with everything up to an LSN; once, whoever repeats it."""
+        """Make its rows others, with everything up to an LSN; idempotent, by any process."""
         with self._committing():
             replace_rows(locate(self.path), rows, self._stamp(lsn))
 

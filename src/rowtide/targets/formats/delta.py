@@ -90,7 +90,7 @@ class DeltaTable:
                 self._spark.sql(f"alter table {self.sql_name} alter column {quote(name)} type {type_name}")
 
     def commit(self, lsn: CommitLsn, statement: Callable[[], object]) -> None:
-        """Let a statement commit everything up to an LSN; once, whoever repeats it. Raises `LakeWriteFailed`."""
+        """Let a statement commit everything up to an LSN; idempotent, by any process. Raises `LakeWriteFailed`."""
         self._spark.conf.set(_APPLICATION, self._target_id)
         self._spark.conf.set(_VERSION, str(lsn.value))
         failpoint("target_commit.before")

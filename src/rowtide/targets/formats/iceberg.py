@@ -99,7 +99,7 @@ class IcebergTable:
                 self._spark.sql(f"alter table {self._name} alter column {quote(name)} type {type_name}")
 
     def commit(self, lsn: CommitLsn, statement: Callable[[], object]) -> None:
-        """Let a statement commit everything up to an LSN; once, whoever repeats it. Raises `LakeWriteFailed`."""
+        """Let a statement commit everything up to an LSN; idempotent, by any process. Raises `LakeWriteFailed`."""
         with writing(self.location):
             has = _last(self._read_versions())
         if has is not None and has >= lsn:

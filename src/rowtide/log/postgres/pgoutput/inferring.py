@@ -62,9 +62,9 @@ def _needed(ours: Iterable[Member]) -> dict[int, str]:
 
 
 def infer_alteration(relation: Relation, members: Iterable[Member], known: Known) -> Alteration | Unclear | None:
-    """Return what altered a table since its members were told, None if nothing; `Unclear` if it cannot be determined.
+    """Return what altered a table since its members were described; None if nothing did.
 
-    Raises `TableWanted`.
+    `Unclear` if that cannot be determined. Raises `TableWanted`.
     """
     ours = [member for member in members if member.source_id == relation.oid]
     described, needed = [column.name for column in relation.columns], _needed(ours)
@@ -93,7 +93,7 @@ def infer_alteration(relation: Relation, members: Iterable[Member], known: Known
 
 
 def _is_as_told(relation: Relation, followers: Sequence[Member], needed: Mapping[int, str], known: Known) -> bool:
-    """Whether a description shows nothing that those who take added columns were not told."""
+    """Whether a description shows nothing that those who take added columns have not had."""
     names = needed.values()
     has_more = any(column.name not in names for column in relation.columns)
     shows_more = not known.is_same and (has_more or _differs(relation, followers, known.types))

@@ -1,6 +1,6 @@
 """Keys that were deleted at a PostgreSQL subscriber, and when: last commit time compares with these, too.
 
-Triggers record them, whoever deletes, in the deleting transaction: its commit is the version of what they wrote. They
+Triggers record them, by any session, in the deleting transaction: its commit is the version of what they wrote. They
 are kept until every subscription that compares with them has delivered what committed before.
 """
 

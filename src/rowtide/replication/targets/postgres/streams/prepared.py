@@ -1,7 +1,7 @@
 """The prepared transactions of a batch that was sent in streams: names, what is left, how they end.
 
 A batch is committed when its first stream is, which writes the progress row and, in its column `decided`, the batch's
-name. What became of the others follows from that, whoever completes it.
+name. What became of the others follows from that, for any process that completes it.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class Stream:
 
     def _require(self, refused: Refused | None, *, or_gone: bool) -> None:
         if refused is None or (or_gone and refused.sqlstate == _GONE):
-            # Whoever recovered the batch meanwhile has done the same.
+            # A process that recovered the batch meanwhile has done the same.
             return
         if refused.sqlstate == _GONE:
             raise AgentReplaced(self._subscriber, refused.message)
