@@ -33,7 +33,15 @@ from rowtide.databases.postgres.catalogue import has_table
 from rowtide.replication import definitions
 from rowtide.replication.article_changes import CallChange, decode_change, encode_change
 from rowtide.replication.articles import Article, decode_article, encode_article
-from rowtide.replication.definitions import Subscription, SubscriptionState, agents, metadata, subscriptions
+from rowtide.replication.definitions import (
+    JOINS,
+    Subscription,
+    SubscriptionState,
+    agents,
+    metadata,
+    publications,
+    subscriptions,
+)
 from rowtide.replication.distributor import distributor, schema_of
 from rowtide.replication.sync_types import IfExists, SyncType
 
@@ -177,6 +185,25 @@ def forget_detached(connection: Connection, agent_id: int, guid: str, article_id
     columns = detached.c
     known = (columns.agent_id == agent_id) & (columns.subscription_guid == guid) & (columns.article_id == article_id)
     distributor(connection).execute(delete(detached).where(known))
+
+
+def lock_articles(connection: Connection, publication: str) -> None:
+    """Let nobody else change which articles a publication's subscriptions have, until the transaction ends."""
+    known = select(agents.c.id).join(publications, publications.c.publication_id == agents.c.publication_id)
+    of_publication = known.where(publications.c.publication == publication).order_by(agents.c.id)
+    # Those that join come last: while a subscription is locked, none is added to it.
+    for query in (of_publication.where(JOINS.is_(None)), of_publication):
+        distributor(connection).execute(query.with_for_update(of=agents, key_share=True))
+
+
+def lock(connection: Connection, agent_id: int) -> Subscription | None:
+    """Let nobody else change which articles one subscription has, or a joining one, until the transaction ends.
+
+    Returns it, None if it is not there. Of one that others join: it before them.
+    """
+    query = select(agents.c.id).where(agents.c.id == agent_id)
+    distributor(connection).execute(query.with_for_update(key_share=True))
+    return definitions.find_subscription(connection, agent_id)
 
 
 def record_start(connection: Connection, joining: Subscription, start: Position) -> None:

@@ -55,6 +55,7 @@ def change_article(
 
     def plan(connection: Connection) -> RecordedChange | None:
         source = read_source(connection, database)
+        joining.lock_articles(connection, publication)
         planned = _find(connection, publication, table, change)
         return _plan(connection, source, planned, if_exists) if planned.after != planned.before else None
 

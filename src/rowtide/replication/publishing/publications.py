@@ -296,6 +296,7 @@ def _leave(connection: Connection, source: SourceDefinition, member_id: str, sou
 
 def _leave_subscriptions(connection: Connection, publication: str, article: Article) -> list[Executable]:
     """Return the steps that take an article from the publication's subscriptions."""
+    joining.lock_articles(connection, publication)
     known = {one.agent_id: one for one in definitions.list_subscriptions(connection, publication)}
     holders = [one for one in known.values() if article.article_id in one.starts]
     if holders:

@@ -74,7 +74,7 @@ class SubscriptionAgent:
         self._subscription = subscription
         self._articles: tuple[Article, ...] = ()
         self._changes: Sequence[PendingChange] = ()
-        self._is_replaced = False
+        self._is_over = False
         self._moved_from: Position | None = None
         self._manifest = manifest
         self._held = held
@@ -116,7 +116,7 @@ class SubscriptionAgent:
 
     def step(self) -> bool:
         """Do one piece of work; return whether there was any. Raises what either agent raises."""
-        if self._is_replaced:
+        if self._is_over:
             return False
         if self._has_changed():
             self._open_again()
@@ -157,16 +157,17 @@ class SubscriptionAgent:
         """Let an article leave, and join again with a copy, which no schema change in the log leads to."""
         engine, known = self._context.engine, self._subscription
         failpoint("article_copy.before")
-        copy_again(engine, known, found.article)
+        is_copied = copy_again(engine, known, found.article)
         failpoint("article_copy.after")
-        error = ArticleCopiedAgain(found.error.table, found.error.lsn, found.error.change)
-        self._context.watchers.on_dropped(DroppedTable(known, error))
+        if is_copied:
+            error = ArticleCopiedAgain(found.error.table, found.error.lsn, found.error.change)
+            self._context.watchers.on_dropped(DroppedTable(known, error))
         if known.joins is None:
             self._open_again()
         else:
             # Another subscription joins in the place of this one.
             self._distribution = None
-            self._is_replaced = True
+            self._is_over = True
 
     def _make_change(self, distribution: DistributionAgent, pending: PendingChange) -> None:
         """Let the subscriber have an article as it was changed, once its delivery is there."""
@@ -257,7 +258,11 @@ class SubscriptionAgent:
             clean(engine, known)
             self._complete_joined()
         with translated(), engine.connect() as connection:
-            now = definitions.find_subscription(connection, known.agent_id) or known
+            now = definitions.find_subscription(connection, known.agent_id)
+            if now is None:
+                # Dropped: whoever runs it learns of that, and stops it.
+                self._is_over = True
+                return
             settings = now.settings.changed(**self._context.settings)
             # The server allows as many prepared transactions as its subscriptions need.
             settings = settings if now.joins is None else settings.changed(streams=1)

@@ -25,6 +25,7 @@ def reinitialize_article(
         read_source(connection, database)
         joining.ensure_made(connection)
         article_id = definitions.get_article(connection, publication, table).article_id
+        joining.lock_articles(connection, publication)
         known = definitions.list_subscriptions(connection, publication)
         chosen = [one for one in known if one.joins is None]
         if subscriber is not None:

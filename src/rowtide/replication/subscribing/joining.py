@@ -26,7 +26,6 @@ from rowtide.replication.definitions import Subscription, SubscriptionState
 from rowtide.replication.distribution.delivery import JoiningArticle
 from rowtide.replication.distributor import distributor
 from rowtide.replication.errors.delivery import CopyUnreadable, SubscriptionDeactivated
-from rowtide.replication.errors.subscribing import SubscriptionUnknown
 from rowtide.replication.schema_changes import Followed, as_alteration, follow
 from rowtide.replication.snapshot.needs import read_type_needs
 from rowtide.replication.snapshot.table_details import read_table_details
@@ -44,7 +43,8 @@ def prepare(engine: Engine, database: str, wanted: Subscription) -> bool:
     """Prepare a subscriber for a joining article; return whether its agent can go on. Idempotent.
 
     It cannot while the subscriber still has procedures of articles that left, while the subscription's own tables are
-    copied, or if the article has joined. Raises `SubscriptionDeactivated`, and as adding a subscription.
+    copied, or if the article has joined, or was dropped, paused or replaced. Raises `SubscriptionDeactivated`, and as
+    adding a subscription.
     """
     kind = kind_of(wanted.subscriber)
     with translated(), engine.connect() as connection:
@@ -58,8 +58,8 @@ def prepare(engine: Engine, database: str, wanted: Subscription) -> bool:
             return False
         if kind.has_joined(wanted.subscriber, wanted.guid):
             return False
-        _prepare(engine, database, wanted, manifest)
-    elif wanted.reader not in manifest.refresh().readers:
+        return _prepare(engine, database, wanted, manifest)
+    if wanted.reader not in manifest.refresh().readers:
         raise SubscriptionDeactivated(wanted.publication, wanted.subscriber)
     with translated(), engine.begin() as connection:
         joining.mark_prepared(connection, wanted)
@@ -84,9 +84,16 @@ def _announce_altered(engine: Engine, wanted: Subscription, manifest: Manifest) 
             connection.execute(announce_enabled(as_member(as_now(manifest.state, article, table))))
 
 
-def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Manifest) -> None:
+def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Manifest) -> bool:
+    """Prepare a subscriber; return false if the article is not to join any more, or another agent is at it."""
+    kind = kind_of(wanted.subscriber)
     _announce_altered(engine, wanted, manifest)
     with translated(), engine.begin() as connection:
+        if not _is_wanted(joining.lock(connection, wanted.agent_id)):
+            return False
+        if kind.find_status(wanted.subscriber, wanted.guid) is not None:
+            # Another agent was faster: what it copies begins where it said.
+            return False
         known = definitions.list_subscribed(connection, wanted.agent_id)
         into = wanted.joins or 0
         others = definitions.list_subscribed(connection, into)
@@ -124,12 +131,24 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
             joining.record_start(connection, wanted, start)
     # What a repeat finds prepared was recorded before.
     failpoint("article_preparation.before")
-    try:
-        kind_of(wanted.subscriber).prepare(wanted.subscriber, new)
-    except RowtideError:
-        manifest.append(ReaderLeft(wanted.reader))
-        raise
-    failpoint("article_preparation.after")
+    with translated(), engine.begin() as connection:
+        # Locked: what was dropped or replaced meanwhile is cleaned up at the subscriber already.
+        now = joining.lock(connection, wanted.agent_id)
+        if now is None or not _is_wanted(now) or set(now.starts.values()) != {start}:
+            return False
+        try:
+            kind.prepare(wanted.subscriber, new)
+        except RowtideError:
+            manifest.append(ReaderLeft(wanted.reader))
+            raise
+        failpoint("article_preparation.after")
+        joining.mark_prepared(connection, wanted)
+    return True
+
+
+def _is_wanted(joining: Subscription | None) -> bool:
+    """Whether an article is still to join: it was not dropped, paused or replaced."""
+    return joining is not None and joining.state in (SubscriptionState.WAITING, SubscriptionState.ACTIVE)
 
 
 def _follow_all(
@@ -160,21 +179,27 @@ def complete(engine: Engine, manifest: Manifest, joined: Subscription, into: Sub
     kind_of(joined.subscriber).forget(joined.subscriber, joined.guid, (), is_added_again=False)
     failpoint("article_joining.before")
     with translated(), engine.begin() as connection:
+        joining.lock(connection, joined.agent_id)
         joining.move(connection, joined, into)
     failpoint("article_joining.after")
     manifest.append(ReaderLeft(joined.reader))
 
 
-def copy_again(engine: Engine, holder: Subscription, held: Article) -> None:
-    """Let an article leave a subscription, or one that joins it, and join again: its table is emptied and altered."""
+def copy_again(engine: Engine, holder: Subscription, held: Article) -> bool:
+    """Let an article leave a subscription, or one that joins it, and join again: its table is emptied and altered.
+
+    Returns false if it has left already: it was dropped meanwhile, or is copied again.
+    """
     with translated(), engine.begin() as connection:
         joining.ensure_made(connection)
-        into = holder if holder.joins is None else definitions.find_subscription(connection, holder.joins)
-        if into is None:
-            raise SubscriptionUnknown(holder.publication, holder.subscriber)
-        steps = joining.detach_steps(into, holder, held)
+        into = joining.lock(connection, holder.joins or holder.agent_id)
+        now = joining.lock(connection, holder.agent_id)
+        if into is None or now is None or held.article_id not in now.starts:
+            return False
+        steps = joining.detach_steps(into, now, held)
         for step in (*steps, *joining.join_steps(into, held.article_id, IfExists.TRUNCATE, held)):
             distributor(connection).execute(step)
+    return True
 
 
 def clean(engine: Engine, subscription: Subscription) -> None:

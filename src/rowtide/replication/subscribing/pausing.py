@@ -39,8 +39,8 @@ def resume(engine: Engine, database: str, publication: str, subscriber: str | No
                 raise SubscriptionDeactivated(publication, subscription.subscriber)
             # The agent of a joining article prepares the subscriber first, unless it has.
             state = SubscriptionState.ACTIVE if is_read else SubscriptionState.WAITING
-            definitions.set_status(connection, subscription.agent_id, state)
             definitions.count_resumption(connection, subscription.agent_id)
+            definitions.set_status(connection, subscription.agent_id, state)
 
 
 def _find(connection: Connection, publication: str, subscriber: str | None) -> Sequence[Subscription]:

@@ -269,6 +269,7 @@ def drop_subscription(
         manifest = open_own_manifest(source)
         # A copy of the server has the subscription too, and not what it delivers to.
         verify_provenance(connection, manifest)
+        joining.lock_articles(connection, publication)
         # An article that joins it first: what is removed last has what remains to be done.
         ended = [*definitions.list_joining(connection, subscription.agent_id), subscription]
         left = [(one.guid, definitions.list_subscribed(connection, one.agent_id)) for one in ended]
