@@ -64,6 +64,9 @@ def running(
     run = ReplicationRun(replicated, skip_errors, subscribers)
     try:
         yield run
+    except BaseException as error:
+        error.add_note(f"the run: error {run.error}, troubles {run.troubles}")
+        raise
     finally:
         run.stop.set()
         run.wait_ended()

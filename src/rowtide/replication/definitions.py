@@ -284,6 +284,21 @@ def hold_article_step(agent_id: int, article: Article) -> Executable:
     return update(subscriptions).where(of_subscription).values(definition=encode_article(article))
 
 
+def hold_articles(connection: Connection, guid: str, prepared: Sequence[Article]) -> None:
+    """Record articles as the subscriber of a new subscription has them, where others have followed a schema change
+    since; nobody else does until the transaction ends.
+    """
+    query = select(articles.c.article_id, articles.c.definition)
+    chosen = query.where(articles.c.article_id.in_([one.article_id for one in prepared]))
+    locked = distributor(connection).execute(chosen.with_for_update(read=True)).all()
+    now = {row.article_id: decode_article(row.definition) for row in locked}
+    of_agent = select(agents.c.id).where(agents.c.subscription_guid == guid)
+    agent_id = distributor(connection).execute(of_agent).scalar_one()
+    for article in prepared:
+        if now[article.article_id] != article:
+            distributor(connection).execute(hold_article_step(agent_id, article))
+
+
 def find_replaced(connection: Connection, agent_id: int) -> Article | None:
     """Return what the subscriber has of a joining article from before; None if it joins for the first time."""
     found = distributor(connection).execute(select(agents.c.replaces).where(agents.c.id == agent_id)).scalar()

@@ -87,6 +87,7 @@ if TYPE_CHECKING:
         PublishedTableAltered,
         SchemaArticleUsesUnpublished,
         SchemaEmpty,
+        SubscriptionBeingAdded,
         TableNotPublishable,
         UpdatableCallRefused,
     )
@@ -235,6 +236,7 @@ __all__ = [
     "SubscriberUnknown",
     "SubscriberUnprepared",
     "SubscriberWithoutFile",
+    "SubscriptionBeingAdded",
     "SubscriptionDeactivated",
     "SubscriptionExists",
     "SubscriptionUnknown",
@@ -350,6 +352,7 @@ _HOMES = {
     "SubscriberUnknown": "rowtide.replication.errors.subscribing",
     "SubscriberUnprepared": "rowtide.replication.errors.subscribers",
     "SubscriberWithoutFile": "rowtide.replication.errors.subscribers",
+    "SubscriptionBeingAdded": "rowtide.replication.errors.publishing",
     "SubscriptionDeactivated": "rowtide.replication.errors.delivery",
     "SubscriptionExists": "rowtide.replication.errors.subscribing",
     "SubscriptionUnknown": "rowtide.replication.errors.subscribing",

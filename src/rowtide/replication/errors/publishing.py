@@ -346,3 +346,13 @@ class ArticlesNotAdded(RowtideError):
     publication: str
     count: int
     total: int
+
+
+@numbered
+class SubscriptionBeingAdded(RowtideError):
+    """While a subscription is added, which begins with all articles, they cannot change."""
+
+    number = 7284
+    fact = "a subscription to publication {publication} is being added"
+    hint = "Repeat the command once that has ended; the subscription begins with the articles that there were."
+    publication: str

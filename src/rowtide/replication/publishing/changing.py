@@ -27,6 +27,7 @@ from rowtide.replication.article_changes import ArticleChange, call_change, chan
 from rowtide.replication.articles import Article, as_member
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors.publishing import ArticleUnknown
+from rowtide.replication.publication_locks import begin_changing
 from rowtide.replication.publishing.recording import RecordedChange, run_recorded_change
 from rowtide.replication.sync_types import IfExists
 
@@ -50,11 +51,14 @@ def change_article(
     """Change an article, for its subscribers too.
 
     `if_exists`: what becomes of a table that is copied again; None: it is dropped, or emptied where the subscription
-    kept what was there. Raises `PublicationUnknown`, `ArticleUnknown`, `LockNotObtained`, and as `define_article`.
+    kept what was there. Raises `PublicationUnknown`, `ArticleUnknown`, `LockNotObtained`, `SubscriptionBeingAdded`, and
+    as `define_article`.
     """
 
     def plan(connection: Connection) -> RecordedChange | None:
         source = read_source(connection, database)
+        definitions.get_publication(connection, publication)
+        begin_changing(connection, publication)
         joining.lock_articles(connection, publication)
         planned = _find(connection, publication, table, change)
         return _plan(connection, source, planned, if_exists) if planned.after != planned.before else None

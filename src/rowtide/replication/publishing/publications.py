@@ -32,6 +32,7 @@ from rowtide.replication.errors.publishing import (
     PublicationExists,
     PublicationSubscribed,
 )
+from rowtide.replication.publication_locks import begin_changing
 from rowtide.replication.publishing.distribution_place import choose_place, make_tables
 from rowtide.replication.publishing.log_source import ensure_source, find_own_source
 from rowtide.replication.publishing.recording import RecordedChange, list_unrecorded, run_recorded_change
@@ -172,7 +173,8 @@ def add_article(
 
     `if_exists`: what becomes of a table that a subscriber has already.
 
-    Raises the errors of `define_article`, `PublicationUnknown`, `ArticleExists`, `TableNotFound`, `LockNotObtained`.
+    Raises the errors of `define_article`, `PublicationUnknown`, `ArticleExists`, `TableNotFound`, `LockNotObtained`,
+    `SubscriptionBeingAdded`.
     """
 
     def plan(connection: Connection) -> RecordedChange:
@@ -209,6 +211,7 @@ def _plan_add(
 ) -> RecordedChange:
     """Return a new article and the steps that publish it, in the log's order."""
     publication_id = definitions.get_publication(connection, publication)
+    begin_changing(connection, publication)
     table = find_table(connection, table_name)
     taken = definitions.list_procedures(connection)
     article = define_article(table, publication, request, str(uuid.uuid4()), taken)
@@ -250,7 +253,10 @@ def find_child_tables(engine: Engine, table: str) -> tuple[str, ...]:
 
 
 def drop_article(alterations: Alterations, database: str, publication: str, table: str) -> None:
-    """Remove a table from a publication; subscribers keep their rows. Raises `ArticleUnknown`, `LockNotObtained`."""
+    """Remove a table from a publication; subscribers keep their rows.
+
+    Raises `ArticleUnknown`, `LockNotObtained`, `SubscriptionBeingAdded`.
+    """
 
     def plan(connection: Connection) -> Sequence[Executable]:
         return _plan_drop(connection, read_source(connection, database), publication, table)
@@ -296,6 +302,7 @@ def _leave(connection: Connection, source: SourceDefinition, member_id: str, sou
 
 def _leave_subscriptions(connection: Connection, publication: str, article: Article) -> list[Executable]:
     """Return the steps that take an article from the publication's subscriptions."""
+    begin_changing(connection, publication)
     joining.lock_articles(connection, publication)
     known = {one.agent_id: one for one in definitions.list_subscriptions(connection, publication)}
     holders = [one for one in known.values() if article.article_id in one.starts]

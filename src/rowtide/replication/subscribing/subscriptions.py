@@ -37,6 +37,7 @@ from rowtide.replication.errors.subscribing import (
     SubscriberNotCleared,
     SubscriptionExists,
 )
+from rowtide.replication.publication_locks import keep_articles
 from rowtide.replication.schema_articles import SchemaArticle, list_schema_articles
 from rowtide.replication.schema_changes import Unfollowed, as_alteration, follow
 from rowtide.replication.snapshot.needs import read_type_needs
@@ -80,6 +81,7 @@ def add_subscription(
         publication_id = definitions.get_publication(connection, publication)
         if any(known.subscriber == subscriber for known in definitions.list_subscriptions(connection, publication)):
             raise SubscriptionExists(publication, subscriber)
+        keep_articles(connection, publication)
         known = definitions.list_articles(connection, publication_id)
         if not known:
             raise NothingToSubscribe(publication)
@@ -130,6 +132,7 @@ def add_subscription(
                 needs=read_type_needs(connection, articles),
             )
             unmade = tuple(kind.prepare(subscriber, new))
+            definitions.hold_articles(connection, guid, articles)
             carry_onward(originators)
             return unmade
 

@@ -1,0 +1,90 @@
+"""What happens to a publication while a subscription to it is added: between reading its articles and recording it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from builders.replicated_databases import ReplicatedDatabase, Subscriber
+from rowtide.replication import publication_locks
+from rowtide.replication.errors.publishing import SubscriptionBeingAdded
+from rowtide.replication.sync_types import SyncType
+from rowtide.replication.targets.postgres import subscriber as targets
+
+ITEMS = "create table items (id int primary key)"
+OTHERS = "create table others (id int primary key)"
+
+
+def subscribe_while(replicated: ReplicatedDatabase, patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Add a subscription, and do something when its subscriber is prepared."""
+
+    def act_there(place: str) -> None:
+        if place == "subscriber_preparation.before":
+            patch.undo()
+            act()
+
+    patch.setattr(targets, "failpoint", act_there)
+    replicated.subscribe(SyncType.AUTOMATIC)
+
+
+def test_an_article_that_is_added_meanwhile_joins(
+    replicated: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicated.publish(ITEMS, OTHERS, items={})
+    adding = threading.Thread(target=replicated.replication.add_article, args=("shop", "others"))
+
+    def add() -> None:
+        adding.start()
+        adding.join(0.5)
+
+    subscribe_while(replicated, monkeypatch, add)
+    adding.join()
+    replicated.publisher.execute("insert into items values (1)", "insert into others values (1)")
+    replicated.deliver()
+
+    replicated.require_equal("items", "others")
+
+
+CHANGES: dict[str, Callable[[ReplicatedDatabase], object]] = {
+    "add": lambda replicated: replicated.replication.add_article("shop", "others"),
+    "drop": lambda replicated: replicated.replication.drop_article("shop", "items"),
+}
+
+
+@pytest.mark.parametrize("change", ["add", pytest.param("drop", marks=pytest.mark.exhaustive)])
+def test_articles_stay_as_they_are_meanwhile(
+    replicated: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    replicated.publish(ITEMS, OTHERS, items={})
+
+    def act() -> None:
+        monkeypatch.setattr(publication_locks, "PATIENCE_S", 0.1)
+        with pytest.raises(SubscriptionBeingAdded):
+            CHANGES[change](replicated)
+
+    subscribe_while(replicated, monkeypatch, act)
+    replicated.publisher.execute("insert into items values (1)")
+    replicated.deliver()
+
+    replicated.require_equal("items")
+
+
+def test_a_table_that_is_altered_meanwhile_is_followed(
+    replicated: ReplicatedDatabase, second_subscriber: Subscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicated.publish(ITEMS, items={})
+    replicated.subscribe(SyncType.AUTOMATIC, subscriber=second_subscriber)
+    replicated.deliver()
+
+    def alter() -> None:
+        replicated.publisher.execute("alter table items add n int", "insert into items values (1, 1)")
+        # The other subscriber follows it.
+        replicated.deliver()
+
+    subscribe_while(replicated, monkeypatch, alter)
+    replicated.publisher.execute("insert into items values (2, 2)")
+    replicated.replication.run(once=True)
+
+    replicated.require_equal("items")
