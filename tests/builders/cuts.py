@@ -1,4 +1,4 @@
-"""What runs is cut off at a failpoint, as if its process had ended there."""
+"""What runs is cut off at a failpoint, as if its process had ended there; or something else happens there meanwhile."""
 
 from __future__ import annotations
 
@@ -17,3 +17,14 @@ def cut_at(place: str) -> Callable[[str], None]:
             raise Cut
 
     return cut
+
+
+def acting_at(place: str, act: Callable[[], object]) -> Callable[[str], None]:
+    """Return what to put in a module's place for `failpoint`: the first time at one of them, it does something."""
+    left = [act]
+
+    def pass_by(passed: str) -> None:
+        if passed == place and left:
+            left.pop()()
+
+    return pass_by

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from builders.cuts import acting_at
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.replication import publication_locks
 from rowtide.replication.errors.publishing import SubscriptionBeingAdded
@@ -19,13 +20,7 @@ OTHERS = "create table others (id int primary key)"
 
 def subscribe_while(replicated: ReplicatedDatabase, patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Add a subscription, and do something when its subscriber is prepared."""
-
-    def act_there(place: str) -> None:
-        if place == "subscriber_preparation.before":
-            patch.undo()
-            act()
-
-    patch.setattr(targets, "failpoint", act_there)
+    patch.setattr(targets, "failpoint", acting_at("subscriber_preparation.before", act))
     replicated.subscribe(SyncType.AUTOMATIC)
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from builders.cuts import acting_at
 from builders.replicated_databases import ReplicatedDatabase, join_level, list_subscriptions
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.distribution.context import DeliveryContext
@@ -78,15 +79,13 @@ def test_nothing_is_prepared_for_what_has_left(
         step_all(agent)
     (article,) = (one for one in list_subscriptions(shop.publisher) if one.joins is not None)
 
-    def act_between(place: str) -> None:
-        if place == "article_preparation.before":
-            monkeypatch.undo()
-            ACTS[act](shop)
-            if act != "dropped":
-                with shop.open_agent() as agent:
-                    step_all(agent)
+    def act_between() -> None:
+        ACTS[act](shop)
+        if act != "dropped":
+            with shop.open_agent() as agent:
+                step_all(agent)
 
-    monkeypatch.setattr(joining, "failpoint", act_between)
+    monkeypatch.setattr(joining, "failpoint", acting_at("article_preparation.before", act_between))
     join_level(shop.publisher, article)
     if act == "article dropped":
         shop.subscriber.execute("drop table items")
