@@ -28,6 +28,7 @@ from rowtide.replication.articles import Article, as_member
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.publication_locks import begin_changing
+from rowtide.replication.publishing import truncates
 from rowtide.replication.publishing.recording import RecordedChange, run_recorded_change
 from rowtide.replication.sync_types import IfExists
 
@@ -102,6 +103,7 @@ def _plan(
     """Return the steps of a change, in the log's order."""
     before, after, table = planned.before, planned.after, planned.table
     members, announcing = membership.lock_steps(table), list[Executable]()
+    members += truncates.refusal_steps(connection, table, after)
     # The log goes on with columns that are no longer published: subscribers that are behind have them.
     if planned.is_copied or before.before_images is not after.before_images:
         publishing = read_publishing(connection, source, table.source_id)

@@ -16,7 +16,7 @@ from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import find_source, forget_feature, read_source
-from rowtide.log.postgres import membership
+from rowtide.log.postgres import membership, partition_truncates
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import find_owner
@@ -33,6 +33,7 @@ from rowtide.replication.errors.publishing import (
     PublicationSubscribed,
 )
 from rowtide.replication.publication_locks import begin_changing
+from rowtide.replication.publishing import truncates
 from rowtide.replication.publishing.distribution_place import choose_place, make_tables
 from rowtide.replication.publishing.log_source import ensure_source, find_own_source
 from rowtide.replication.publishing.recording import RecordedChange, list_unrecorded, run_recorded_change
@@ -227,7 +228,12 @@ def _plan_add(
     )
     return RecordedChange(
         article,
-        members=[*_forget_unrecorded(connection, table.source_id), *membership.lock_steps(table), *join],
+        members=[
+            *_forget_unrecorded(connection, table.source_id),
+            *membership.lock_steps(table),
+            *join,
+            *truncates.refusal_steps(connection, table, article),
+        ],
         records=[
             definitions.add_article_step(publication_id, article),
             *_join_subscriptions(connection, publication, article, if_exists),
@@ -290,7 +296,11 @@ def _plan_drop(connection: Connection, source: SourceDefinition, publication: st
 def _leave(connection: Connection, source: SourceDefinition, member_id: str, source_id: int) -> list[Executable]:
     """Return the steps that end a member of the log; the last one announces it."""
     table = find_by_id(connection, source_id)
-    steps = [*membership.lock_steps(table), membership.unregister_step(member_id)]
+    steps = [
+        *membership.lock_steps(table),
+        membership.unregister_step(member_id),
+        *partition_truncates.allow_steps(connection, member_id),
+    ]
     if membership.count_members(connection, source_id) == 1:
         identities = membership.earlier_identities(connection, source_id)
         publishing = read_publishing(connection, source, source_id)

@@ -25,6 +25,7 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.replication import definitions
 from rowtide.replication.articles import FEATURE, Article, as_member
 from rowtide.replication.errors.publishing import CaptureReadsLog
+from rowtide.replication.publishing import truncates
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +105,5 @@ def _plan_announcement(connection: Connection, source: SourceDefinition, article
         return steps
     publishing = read_publishing(connection, source, table.source_id)
     join = membership.join_steps(source, table, member, article.before_images, publishing=publishing)
-    return [*steps, *join, membership.announce_enabled(member)]
+    refusing = truncates.refusal_steps(connection, table, article)
+    return [*steps, *join, *refusing, membership.announce_enabled(member)]
