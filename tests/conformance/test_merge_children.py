@@ -19,8 +19,10 @@ TABLES = ("orders", "line", "part")
 COLUMNS = {"orders": "id, customer", "line": "id, order_id, item", "part": "id, line_id"}
 
 
-def begin(merged: Merge, **options: str) -> None:
-    merged.begin(ORDERS, LINE, PART, orders=options, line={}, part={})
+def begin(merged: Merge, action: str = "", **options: str) -> None:
+    """Merge the tables; `action` is that of the foreign keys."""
+    children = (table.replace("(id)", f"(id) {action}") for table in (LINE, PART))
+    merged.begin(ORDERS, *children, orders=options, line={}, part={})
 
 
 def insert(member: Member, name: str, key: int = 1) -> None:
@@ -61,6 +63,23 @@ def test_children_go_to_the_inbox_with_their_parent(merged: Merge) -> None:
     assert sorted(each.article for each in kept) == ["line", "orders", "part"]
     assert all("b" in json.loads(each.losing_row or "").values() for each in kept)
     require_at_rest(merged)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "on delete cascade",
+        pytest.param("on delete set null", marks=pytest.mark.exhaustive),
+        pytest.param("on delete restrict on update cascade", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_an_action_spares_the_children_of_the_keys_winner(merged: Merge, action: str) -> None:
+    begin(merged, action)
+    insert_apart(merged)
+    assert [merged.sync(number).refused for number in (0, 1)] == [0, 0]
+    require_at_rest(merged)
+
+    assert [families(member) for member in merged.members] == [[("a", "a", "a")]] * 3
 
 
 @pytest.mark.exhaustive

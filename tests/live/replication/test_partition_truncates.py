@@ -23,7 +23,9 @@ def test_a_partition_is_truncated_only_with_its_table(replicated: ReplicatedData
     replicated.publisher.execute(*PARTS)
     replicated.subscriber.execute("create table parts (id int primary key)", "insert into parts values (1), (11)")
     replicated.begin(parts={})
-    with pytest.raises(FeatureNotSupported, match=r"RT-4711: partition public\.\"Low\".*\n.*drop article public\.parts"):
+    with pytest.raises(
+        FeatureNotSupported, match=r"RT-4711: partition public\.\"Low\".*\n.*drop article public\.parts"
+    ):
         replicated.publisher.execute('truncate "Low"')
     replicated.publisher.execute("truncate parts", "insert into parts values (2)")
     replicated.deliver()

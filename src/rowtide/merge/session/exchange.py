@@ -23,6 +23,7 @@ from rowtide.merge.session.spooling import Spool
 from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Write, make_writes
 from rowtide.merge.versions.comparison import Presence
 from rowtide.merge.versions.lineage import decode_columns, encode_columns
+from rowtide.merge.versions.references import find_children
 
 
 @dataclass(slots=True)
@@ -96,6 +97,10 @@ class Receiver(Protocol):
 
     @property
     def node(self) -> Node: ...
+
+    @property
+    def is_upload(self) -> bool:
+        """Whether the hub receives."""
 
     @property
     def again(self) -> Mapping[int, Sequence[str]]:
@@ -197,7 +202,25 @@ class Transfer:
         self._waiting.pop(key, None)
         self._waiting[key] = (article, change)
 
+    def _hold_children(self, article: Article, changes: Sequence[RowChange]) -> Sequence[RowChange]:
+        """Let rows wait whose parents wait, and return the others.
+
+        A subscriber's row may still have the parent's key. It is about to be deleted, and a foreign key's action would
+        take along what references that key. (The hub tells whose a row's parent is.)
+        """
+        if self.receiver.is_upload or not self._waiting or not article.references:
+            return changes
+        parents = [(parent, each.row) for parent, each in self._waiting.values() if each.row is not None]
+        held = find_children(article, changes, parents)
+        for change in changes if held else ():
+            if change.rowguid in held:
+                self._wait(article, change)
+        return [change for change in changes if change.rowguid not in held]
+
     def _bring(self, article: Article, changes: Sequence[RowChange], *, is_last: bool = False) -> None:
+        changes = self._hold_children(article, changes)
+        if not changes:
+            return
         try:
             attempt = Attempt.FIRST if is_last else Attempt.ALONE
             (received,) = self._attempt([(article, changes)], attempt, is_last=is_last)
@@ -224,6 +247,7 @@ class Transfer:
 
     def _bring_last(self, article: Article, changes: Sequence[RowChange]) -> None:
         """Bring the last batch, in one transaction with what waits; if that fails, batch by batch as others."""
+        changes = self._hold_children(article, changes)
         waiting = list(self._waiting.values())
         if not self.receiver.node.tries_together:
             self._bring(article, changes, is_last=not waiting)
