@@ -54,12 +54,16 @@ def test_a_file_hubs_invalid_text_holds_back_its_row_alone(tmp_path: Path) -> No
         assert [row.is_equal for row in merge.merge.validate("shop", device.url, checksum=True)] == [False]
 
 
-@pytest.mark.parametrize("hub_first", [True, False], ids=["hub first", "device first"])
-def test_parents_deleted_beside_changed_children_converge(merged: Merge, *, hub_first: bool) -> None:
+@pytest.mark.parametrize(
+    ("hub_first", "action"),
+    [(True, ""), (False, ""), pytest.param(True, "on delete restrict", id="restricted")],
+)
+def test_parents_deleted_beside_changed_children_converge(merged: Merge, action: str, *, hub_first: bool) -> None:
     """Microsoft's KB 307482: the parent returns to where it was deleted, with a record."""
     merged.begin(
         "create table parent (id integer primary key, v text)",
-        "create table child (id integer primary key, parent_id integer not null references parent (id), v integer)",
+        "create table child (id integer primary key, "
+        f"parent_id integer not null references parent (id) {action}, v integer)",
         "insert into parent values (1, 'a')",
         "insert into child values (1, 1, 1)",
         parent={},

@@ -161,6 +161,28 @@ def test_a_server_of_a_file_has_what_it_can(server: EmbeddedServer, tmp_path: Pa
         assert all(row.is_equal for row in compared), compared
 
 
+@pytest.fixture
+def branch(server: EmbeddedServer) -> Iterator[ServerMember]:
+    with fresh_database(server) as url, open_server_member(url) as member:
+        yield member
+
+
+@pytest.mark.live
+def test_the_agents_deletes_do_not_cascade_to_refused_rows(shop: ServerMember, branch: ServerMember) -> None:
+    """The branch refuses that an order goes to another customer, whose delete would take the order along."""
+    merge = Merge(shop, [branch])
+    subscribe(merge)
+    branch.execute("alter table orders add constraint own check (customer_id = 1)")
+    shop.execute("update orders set customer_id = 2", "delete from customer where id = 1")
+    assert {summary.refused for summary in merge.settle()} == {2}
+    assert [member.rows("orders", "customer_id") for member in merge.members] == [[(2,)], [(1,)]]
+
+    branch.execute("alter table orders drop constraint own")
+    merge.settle()
+    assert [member.rows("orders", "customer_id") for member in merge.members] == [[(2,)]] * 2
+    assert branch.rows("customer", "id") == [(2,)]
+
+
 @pytest.mark.live
 @pytest.mark.parametrize("commits", [2, 4])
 def test_the_agents_deletes_do_not_cascade_to_a_devices_rows(

@@ -20,6 +20,8 @@ from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.versions.apply import Logged
 
 _PUBLICATIONS, _NODE = (quote_qualified(SCHEMA, table.name) for table in (publications, replinfo))
+IS_PUBLISHER = f"exists (select from {_PUBLICATIONS} where publisher = (select nickname from {_NODE}))"
+"""The condition that a publication of this node is its own."""
 _MOST_MOVES = 100
 """How many rows may wait for each other's keys in a chain."""
 _PARAMETERS = "unnest(%s::uuid[], %s::text[])"
@@ -29,11 +31,13 @@ _PARAMETERS = "unnest(%s::uuid[], %s::text[])"
 class Referrer:
     """A foreign key to a table: the referencing table, quoted, and its columns with those that they reference.
 
-    `nickname` is the table's, if it is merged here, `article` what is known of it then.
+    `has_action`: a delete changes the rows that reference the deleted one. `nickname` is the table's, if it is merged
+    here, `article` what is known of it then.
     """
 
     table: str
     columns: Mapping[str, str]
+    has_action: bool
     nickname: int | None
     article: Article | None = None
 
@@ -47,8 +51,14 @@ def read_referrers(rows: Iterable[tuple[Any, ...]], merged: Sequence[Article] = 
     """Return foreign keys from the rows of `referrers_request`, as texts; `merged` are the articles of this node."""
     articles = {str(article.nickname): article for article in merged}
     return tuple(
-        Referrer(table, json.loads(columns), None if nickname is None else int(nickname), articles.get(nickname))
-        for table, columns, nickname in rows
+        Referrer(
+            table,
+            json.loads(columns),
+            has_action == "t",
+            None if nickname is None else int(nickname),
+            articles.get(nickname),
+        )
+        for table, columns, has_action, nickname in rows
     )
 
 
@@ -138,7 +148,7 @@ def _logging(referrer: Referrer, moving: Sequence[str], moved: str) -> str:
     return (
         f"insert into {LOG} (tablenick, rowguid, kind, stamp, columns) "
         f"select {referrer.nickname}, {ROWGUID}, {Logged.UPDATED.value}, (select {BSN}), {columns} from {moved} "
-        f"where exists (select from {_PUBLICATIONS} where publisher = (select nickname from {_NODE}))"
+        f"where {IS_PUBLISHER}"
     )
 
 
@@ -155,6 +165,7 @@ select quote_ident(n.nspname) || '.' || quote_ident(r.relname),
        (select json_object_agg(a.attname, b.attname) from unnest(c.conkey, c.confkey) k (own, referenced)
         join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.own
         join pg_attribute b on b.attrelid = c.confrelid and b.attnum = k.referenced)::text,
+       c.confdeltype in ('c', 'n', 'd'),
        (select max(substring(tgname from '^MSmerge_[a-z_]+_([0-9]+)$')) from pg_trigger where tgrelid = c.conrelid)
 from pg_constraint c join pg_class r on r.oid = c.conrelid join pg_namespace n on n.oid = r.relnamespace
 where c.confrelid = %s::regclass and c.contype = 'f' and c.conparentid = 0 order by c.oid

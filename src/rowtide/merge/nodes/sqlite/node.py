@@ -70,6 +70,8 @@ _CACHE = "pragma cache_size = -65536"
 """Cache size in KiB: metadata and rows are read and written by rowguid, at random places of the file."""
 _OF_ROWS = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_ERROR)
 """SQLite's error codes about a row, not about the file."""
+_FOREIGN_KEY = ("SQLITE_CONSTRAINT_FOREIGNKEY", "FOREIGN KEY constraint failed")
+"""The name and the text of SQLite's error for a foreign key."""
 
 
 def open_node(url: str | DatabaseUrl) -> SqliteNode:
@@ -274,7 +276,7 @@ class SqliteNode:
             return
         deleted = [one.rowguid for one in writes if one.row is None and one.is_live]
         if deleted and not self._is_publisher() and has_dependents(self._session, article, deleted):
-            raise RowsRefused(article.name, "SQLITE_CONSTRAINT_FOREIGNKEY", "FOREIGN KEY constraint failed")
+            raise RowsRefused(article.name, *_FOREIGN_KEY)
         self._attempt(article, lambda: write(self._session, article, writes))
 
     def _is_publisher(self) -> bool:
@@ -471,8 +473,9 @@ class SqliteNode:
             return RowsRefused(subject, *NOT_UTF_8)
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISMATCH)
         if code & 0xFF in _OF_ROWS:
-            name = getattr(error, "sqlite_errorname", type(error).__name__)
-            return RowsRefused(subject, name, " ".join(str(error).split()))
+            name, reason = getattr(error, "sqlite_errorname", type(error).__name__), " ".join(str(error).split())
+            # `on delete restrict` is a trigger of SQLite's own.
+            return RowsRefused(subject, _FOREIGN_KEY[0] if reason == _FOREIGN_KEY[1] else name, reason)
         return self._file_failure(error)
 
     def _file_failure(self, error: Exception) -> Exception:

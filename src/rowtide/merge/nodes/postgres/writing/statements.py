@@ -16,6 +16,7 @@ from rowtide.merge.nodes.postgres.key_moves import moves_of_staged
 from rowtide.merge.nodes.postgres.row_metadata import FILTERING, table_of
 from rowtide.merge.nodes.postgres.sequences import advances
 from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
+from rowtide.merge.nodes.postgres.writing.dependents import sparing
 from rowtide.merge.nodes.postgres.writing.refused_rows import (
     OUTSIDE,
     REFUSED,
@@ -38,16 +39,16 @@ def write(session: BatchingConnection, staged: Staged, *, is_deferred: bool = Fa
 
     Metadata is written first: what a user's trigger does to a row during the write is a later change.
     """
-    moves = [f"do {quote_body(f'begin {move}; end')}" for move in _moves(staged, "true")] if is_deferred else []
+    blocks = [*(_moves(staged, "true") if is_deferred else ()), *_sparing(staged, "true")]
     temporary = _temporary(staged, "true") if is_deferred else ()
-    for statement in (*moves, *temporary, *_statements(staged, "true")):
+    for statement in (*map(_as_statement, blocks), *temporary, *_statements(staged, "true")):
         session.put(statement)
 
 
 def require_inside(session: BatchingConnection, parts: Sequence[Staged]) -> None:
     """Let the transaction fail if rows that it has written are outside of their bound."""
     for bounding in _bounding(parts, "true"):
-        session.put(f"do {quote_body(f'begin {bounding}; end')}")
+        session.put(_as_statement(bounding))
 
 
 def write_each(session: BatchingConnection, parts: Sequence[Staged], late: Collection[str] | None) -> None:
@@ -55,7 +56,11 @@ def write_each(session: BatchingConnection, parts: Sequence[Staged], late: Colle
 
     With `late`, these rows are only retried, with those that are refused; see `retrying`.
     """
-    statements = [_in_block(statement) for part in parts for statement in _statements(part, WITHIN)]
+    statements = [
+        statement
+        for part in parts
+        for statement in (*_sparing(part, WITHIN), *map(_in_block, _statements(part, WITHIN)))
+    ]
     statements += _bounding(parts, WITHIN)
     rowguids = [one.rowguid for part in parts for one in part.writes]
     tables = [table_of(part.article) for part in parts]
@@ -70,6 +75,10 @@ def write_each(session: BatchingConnection, parts: Sequence[Staged], late: Colle
     session.put(f"set local lock_timeout = '{_PATIENCE}'")
     session.put(f"do {quote_body(block)}")
     session.put("set local lock_timeout = 0")
+
+
+def _as_statement(of_block: str) -> str:
+    return f"do {quote_body(f'begin {of_block}; end')}"
 
 
 def _in_block(statement: str) -> str:
@@ -129,6 +138,13 @@ def _bounding(parts: Sequence[Staged], within: str) -> Iterator[str]:
                 f"if exists (select from {table_of(staged.article)} as {ROW} where {outside}) "
                 f"then raise exception using errcode = '{OUTSIDE}', message = {quote_literal(OUTSIDE_REASON)}; end if"
             )
+
+
+def _sparing(staged: Staged, within: str) -> Iterator[str]:
+    """Yield the statements of a block that fail if a foreign key's action would change rows with deleted ones."""
+    if any(one.row is None and one.is_live for one in staged.writes):
+        gone = f"rowtide_gone and {within}"
+        yield from sparing(staged.article, staged.table.referrers, staging_view(staged.article), gone)
 
 
 def _moves(staged: Staged, within: str) -> Iterator[str]:

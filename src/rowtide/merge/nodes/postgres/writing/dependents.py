@@ -1,0 +1,35 @@
+"""Rows that a foreign key's action would change with a deleted row.
+
+A subscriber's tables have the actions of the publisher's for its own programs. What the publisher's actions did arrives
+as changes of rows; a row that still references a deleted one is the subscriber's own, or its change was refused. It
+keeps the delete waiting: the action would be logged as a change of the subscriber's, and go up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.nodes.postgres.key_moves import IS_PUBLISHER, Referrer
+from rowtide.merge.nodes.postgres.row_metadata import table_of
+
+
+def sparing(article: Article, referrers: Sequence[Referrer], staging: str, condition: str) -> Iterator[str]:
+    """Yield the statements of a block that fail if an action would change rows other than the staged ones.
+
+    `condition` selects the staged rows that are to be deleted; all of them are deleted together.
+    """
+    table, gone = table_of(article), f"array(select rowtide_guid from {staging} where {condition})"
+    for each in referrers:
+        if not each.has_action:
+            continue
+        same = " and ".join(f"c.{quote(column)} = t.{quote(referenced)}" for column, referenced in each.columns.items())
+        # A table that refers to itself: rows that are deleted together do not hold each other.
+        others = f" and c.{ROWGUID} <> all ({gone})" if each.nickname == article.nickname else ""
+        reason = f"rows of {each.table} that are this node's own reference the row"
+        yield (
+            f"if not {IS_PUBLISHER} and exists (select from {table} t join {each.table} c on {same}{others} "
+            f"where t.{ROWGUID} = any ({gone})) "
+            f"then raise exception using errcode = 'foreign_key_violation', message = {quote_literal(reason)}; end if"
+        )
