@@ -17,6 +17,7 @@ from itertools import islice
 
 from sqlalchemy import Engine
 
+from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
@@ -24,9 +25,11 @@ from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication import repair_records
 from rowtide.replication.articles import Article
+from rowtide.replication.conflicts import Resolver
 from rowtide.replication.definitions import Subscription
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all, open_publisher
+from rowtide.replication.inspection.counterflow import Counterflow
 from rowtide.replication.inspection.differences import (
     DifferingRow,
     as_json,
@@ -39,6 +42,7 @@ from rowtide.replication.inspection.differences import (
 from rowtide.replication.inspection.moving import NotComparable
 from rowtide.replication.repair_records import RepairedRow
 from rowtide.replication.schema_changes import bound
+from rowtide.replication.subscribing.other_databases import Ends
 from rowtide.replication.targets.fingerprints import Row
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.repairing import RepairRecord, RepairTransaction, RowChange
@@ -49,8 +53,10 @@ _BATCH = 500
 """Rows that are repaired in one transaction, for which delivery waits."""
 _PASSES = 10
 _ACTIONS = {Operation.INSERT: "inserted", Operation.UPDATE: "updated", Operation.DELETE: "deleted"}
-_WRITTEN_THERE = "programs write to it at the subscriber too, and changes that are on their way here would be undone"
-LEFT, REFUSED, NOT_COMPARED = "left", "refused", "not compared"
+_FROM_OTHERS = "further databases change it, whose changes may be on their way to either side"
+_CHANGED_BY_BOTH = "changes of it are on their way"
+_CHANGED_THERE = "the subscriber's own change of it is on its way to the publisher"
+LEFT, REFUSED, NOT_COMPARED, ON_ITS_WAY = "left", "refused", "not compared", "on its way"
 
 Place = tuple[str, Row]
 """An article's id, and a key."""
@@ -61,7 +67,8 @@ class Repair:
     """What became of a row that differed: it was `inserted`, `updated` or `deleted`; or why it was not repaired.
 
     An extra row is `left` unless it is to be deleted; a row is `refused` by the subscriber; an article is `not
-    compared`. The other fields are those of a `RepairedRow`.
+    compared`; of a row that differs because of a change that is `on its way`, the outcome is not known yet. The other
+    fields are those of a `RepairedRow`.
     """
 
     publication: str
@@ -124,13 +131,15 @@ class _Repairing:
         self._delete_extra = delete_extra
         self._unrepaired: dict[Place, Repair] = {}
         self._tried: set[Place] = set()
+        self._counterflow: Counterflow | None = None
 
     def run(self) -> Iterator[Repair]:
         """Repair in rounds until nothing is left that can be repaired."""
-        if self._subscription.settings.detects_conflicts:
-            for article in self._articles:
-                yield self._describe(article, NOT_COMPARED, reason=_WRITTEN_THERE)
-            return
+        obstacles = self._open_counterflow()
+        for article in self._articles:
+            if article.article_id in obstacles:
+                yield self._describe(article, NOT_COMPARED, reason=obstacles[article.article_id])
+        self._articles = [article for article in self._articles if article.article_id not in obstacles]
         self._forward()
         is_all = False
         while not is_all:
@@ -146,6 +155,27 @@ class _Repairing:
             if not repaired:
                 break
         yield from (*self._unrepaired.values(), *uncompared)
+
+    def _open_counterflow(self) -> Mapping[str, str]:
+        """Find what the subscriber publishes to the publisher; return why articles cannot be repaired, by id."""
+        with translated(), self._engine.connect() as connection:
+            ends = Ends.read(connection, self._subscription.subscriber)
+        returning = ends.subscriber.delivers.keys() & ends.publisher.receives.keys()
+        tables = {f"{one.schema}.{one.table}": one.article_id for one in self._articles}
+        obstacles = {}
+        if self._subscription.settings.detects_conflicts:
+            others = [*ends.subscriber.receives.items(), *ends.publisher.receives.items()]
+            known = {self._subscription.guid, *returning}
+            changed = [one.tables or frozenset() for guid, one in others if guid not in known]
+            obstacles = {tables[name]: _FROM_OTHERS for name in tables.keys() & frozenset().union(*changed)}
+        sent = {guid for guid in returning if ends.subscriber.delivers[guid].tables & tables.keys()}
+        if sent:
+            try:
+                self._counterflow = Counterflow(self._subscription.subscriber, sent)
+            except RowtideError as error:
+                reason = f"changes that are on their way from the subscriber cannot be read from here: {error}"
+                obstacles |= dict.fromkeys(tables.values(), reason)
+        return obstacles
 
     def _find(self) -> tuple[Sequence[Place], Sequence[Repair]]:
         """Return rows that differ and were not tried yet, and which articles could not be compared."""
@@ -176,6 +206,8 @@ class _Repairing:
         subscription = self._subscription
         with kind_of(subscription.subscriber).open_rows(subscription, articles) as subscribed:
             held = tuple(map(bound, subscribed.articles, articles))
+        if self._counterflow is not None:
+            self._counterflow.note_delivered()
         with (
             open_publisher(self._engine, self._url, held) as publisher,
             kind_of(subscription.subscriber).open_repair(subscription, articles) as transaction,
@@ -203,14 +235,24 @@ class _Repairing:
         try:
             move = comparison.plan(article)
             between = changes_by_key(article, comparison.list_changes(move, with_values=True), {*keys}.__contains__)
+            # They are locked once they are read: what the subscriber's programs have changed is in its log.
+            rows = list(read_differing(comparison, article, keys, between))
+            published, counterflow = comparison.published.rows, self._counterflow
+            returning = frozenset[Row]() if counterflow is None else counterflow.find_keys(article, published)
         except NotComparable as error:
             for key in keys:
                 self._unrepaired[article.article_id, key] = self._describe(article, NOT_COMPARED, key, error.reason)
             return {}
         planned: dict[RowChange, Repair] = {}
-        for row in read_differing(comparison, article, keys, between):
+        # The last commit time of a row before changes that are on their way is not known any more.
+        is_by_time = self._subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME
+        for row in rows:
             change = plan_change(article, row)
             if change is None:
+                continue
+            if row.key in returning or not row.is_certain or (is_by_time and row.key in between):
+                reason = _CHANGED_THERE if row.key in returning else _CHANGED_BY_BOTH
+                self._unrepaired[article.article_id, row.key] = self._describe(article, ON_ITS_WAY, row.key, reason)
                 continue
             described = self._describe_change(change, row, move.position)
             if change.operation is Operation.DELETE and not self._delete_extra:

@@ -90,6 +90,26 @@ def test_unique_values_of_other_rows_stop(two: tuple[Peer, Peer]) -> None:
 
 
 @pytest.mark.exhaustive
+def test_repaired_rows_are_older_than_any_change(two: tuple[Peer, Peer]) -> None:
+    first, second = two
+    deliver_until_quiet(two)
+    ((guid,),) = second.execute('select subscription_guid from rowtide_subscriber."MSorigins"')
+    with second.transaction() as connection:
+        connection.execute('call rowtide_subscriber."sp_MSmarkorigin"(%s)', (guid,))
+        connection.execute("update items set n = -1 where id < 4")
+        connection.execute("delete from items where id = 5")
+    replication = connect(first.url).replication
+    done = [one.action for one in replication.repair(PUBLICATION, wait_s=0)]
+    old = "select count(*) from items where pg_xact_commit_timestamp(xmin) = timestamptz '1970-01-01 00:00:00Z'"
+
+    assert sorted(done) == ["inserted", *["updated"] * 3]
+    assert first.rows("items") == second.rows("items")
+    assert second.execute(old) == [(6,)], "copied or repaired"
+    first.execute("update items set n = 9 where id in (1, 5)")
+    assert require_equal(first, second)[0] == "(1,9,c1)"
+
+
+@pytest.mark.exhaustive
 def test_deleted_keys_are_forgotten_once_confirmed(two: tuple[Peer, Peer]) -> None:
     first, second = two
     first.execute("delete from items where id = 1")

@@ -220,12 +220,14 @@ def test_batches_in_streams_are_seen_whole_and_go_on(replicated: ReplicatedDatab
     replicated.require_equal("orders")
 
 
-def test_a_subscriber_that_is_written_to_is_not_repaired(replicated: ReplicatedDatabase) -> None:
+def test_a_subscriber_that_is_written_to_is_repaired(replicated: ReplicatedDatabase) -> None:
     replicated.subscriber.execute(ORDERS)
     replicated.publish(ORDERS, orders={})
     replicated.subscribe(settings=SubscriptionSettings(conflicts=Resolver.SKIP))
+    replicated.publisher.execute("insert into orders values (1, 1), (2, 2)")
     replicated.deliver()
-    replicated.subscriber.execute("insert into orders values (1)")
-    (found,) = repair(replicated, delete_extra=True)
+    replicated.subscriber.execute("insert into orders values (3)", "update orders set qty = 7 where id = 2")
 
-    assert (found.action, replicated.subscriber.execute("select id from orders")) == ("not compared", [(1,)])
+    assert sorted(one.action for one in repair(replicated)) == ["left", "updated"]
+    assert [one.action for one in repair(replicated, delete_extra=True)] == ["deleted"]
+    replicated.require_equal("orders")

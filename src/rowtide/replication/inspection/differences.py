@@ -58,11 +58,16 @@ class RowDifference:
 
 @dataclass(frozen=True, slots=True)
 class DifferingRow:
-    """Both rows of a key; None where there is none."""
+    """Both rows of a key; None where there is none.
+
+    `is_certain` unless the publisher has received changes of the row from the subscriber between its own ones: then
+    what it was at the position is not known.
+    """
 
     key: Row
     published: Row | None
     present: Row | None
+    is_certain: bool = True
 
 
 def find_differences(
@@ -103,17 +108,27 @@ def read_differing(
 ) -> Iterator[DifferingRow]:
     """Yield both rows of keys."""
     present = {key_of(article, row): row for row in comparison.subscribed.rows.find_rows(article, keys)}
-    published = moved_rows(article, comparison.published.rows.find_rows(article, keys), keys, changes)
+    counts = _move(comparison.published.rows.find_rows(article, keys), keys, changes)
+    published = _present_rows(article, counts)
+    uncertain = {key_of(article, row) for row, count in counts.items() if count not in (0, 1)}
     for key in keys:
-        yield DifferingRow(key, published.get(key), present.get(key))
+        yield DifferingRow(key, published.get(key), present.get(key), is_certain=key not in uncertain)
 
 
 def moved_rows(article: Article, rows: Iterable[Row], keys: Iterable[Row], changes: Changes) -> Mapping[Row, Row]:
     """Return the published rows of keys at the end of a move, by key. Pure."""
+    return _present_rows(article, _move(rows, keys, changes))
+
+
+def _move(rows: Iterable[Row], keys: Iterable[Row], changes: Changes) -> Counter[Row]:
     counts = Counter(rows)
     for key in keys:
         for row, sign in changes.get(key, ()):
             counts[row] += sign
+    return counts
+
+
+def _present_rows(article: Article, counts: Counter[Row]) -> Mapping[Row, Row]:
     return {key_of(article, row): row for row, count in counts.items() if count > 0}
 
 

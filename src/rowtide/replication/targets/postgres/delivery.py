@@ -180,7 +180,7 @@ def set_origin(connection: psycopg.Connection, subscription: Subscription, strea
     """
     if not origins.is_published(connection):
         return False
-    reason = origins.mark_session(connection, subscription.guid, stream)
+    reason = origins.mark_session(connection, subscription.guid, str(stream) if stream else "")
     if reason is not None:
         log.warning("%s", OriginMissing(subscription.subscriber, reason))
     return reason is None

@@ -104,12 +104,13 @@ def create(connection: psycopg.Connection, guid: str) -> None:
         connection.execute(_CREATE_ORIGIN, (ORIGIN_PREFIX + guid, ORIGIN_PREFIX + guid))
 
 
-def mark_session(connection: psycopg.Connection, guid: str, stream: int = 0, *, patience_s: float = 0.0) -> str | None:
-    """Give the session a replication origin of the subscription's stream; return why it has none, if it cannot.
+def mark_session(connection: psycopg.Connection, guid: str, part: str = "", *, patience_s: float = 0.0) -> str | None:
+    """Give the session a replication origin of a part of the subscription, as a stream is one; return why it has none,
+    if it cannot.
 
     Another session may still have it, for which it waits so long: an origin is of one session at a time.
     """
-    name = ORIGIN_PREFIX + guid + (f"_{stream}" if stream else "")
+    name = ORIGIN_PREFIX + guid + (f"_{part}" if part else "")
     try:
         with translated():
             connection.execute(_CREATE_ORIGIN, (name, name))
@@ -126,6 +127,12 @@ def mark_as_old(connection: psycopg.Connection, guid: str) -> None:
     """
     with translated():
         _set_up(connection, ORIGIN_PREFIX + guid, _COPY_PATIENCE_S)
+    give_old_time(connection)
+
+
+def give_old_time(connection: psycopg.Connection) -> None:
+    """Give the transaction of a session with an origin a commit time before every change that follows."""
+    with translated():
         connection.execute("select pg_replication_origin_xact_setup('0/0', '1970-01-01 00:00:00Z')")
 
 

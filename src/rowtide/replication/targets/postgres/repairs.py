@@ -17,15 +17,19 @@ from rowtide.databases.postgres.errors import translate, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article, PublishedColumn
+from rowtide.replication.conflicts import Resolver
 from rowtide.replication.definitions import Subscription
+from rowtide.replication.errors.conflicts import OriginNeeded
 from rowtide.replication.targets.compared_rows import SubscribedRows
-from rowtide.replication.targets.postgres import progress
+from rowtide.replication.targets.postgres import origins, progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.compared_rows import read_subscribed
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.repairing import RepairRecord, RowChange
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
+_ORIGIN_PATIENCE_S = 5.0
+"""Until the session of the repair before has ended."""
 _LOCK_TIMEOUT = "set local lock_timeout = '30s'"
 _TEXTS_OF_THE_LOG = "set local search_path = pg_catalog"
 _OWN_TEXTS = "set local search_path to default"
@@ -89,13 +93,17 @@ class _NoRowChanged(Exception):
 def open_repair(subscription: Subscription, articles: Sequence[Article]) -> Iterator[PostgresRepair]:
     """Begin a repair; rolled back unless it is committed.
 
-    Raises `ConnectionFailed`, `SubscriberUnprepared`, `ReplicationRoleRefused`.
+    Raises `ConnectionFailed`, `SubscriberUnprepared`, `ReplicationRoleRefused`, `OriginNeeded`.
     """
     with closing(_connect(subscription)) as connection:
         if progress.list_recorded(connection):
             progress.make_current(connection)
+        is_by_time = _set_origin(connection, subscription)
         with translated():
             connection.execute("begin")
+            if is_by_time:
+                # As copied rows: any change that follows is later.
+                origins.give_old_time(connection)
             connection.execute(_LOCK_TIMEOUT)
             connection.execute(_TEXTS_OF_THE_LOG)
         subscribed = read_subscribed(connection, subscription, articles, for_update=True)
@@ -106,6 +114,18 @@ def open_repair(subscription: Subscription, articles: Sequence[Article]) -> Iter
             values = (subscription.guid, known.epoch, known.position.value)
             psycopg.RawCursor(connection).execute(sql.SQL(beginning), values)
         yield PostgresRepair(connection, subscription.guid, subscribed)
+
+
+def _set_origin(connection: _Connection, subscription: Subscription) -> bool:
+    """Give the session a replication origin, beside the agent's, where others look at it; return whether commit times
+    decide conflicts. Raises `OriginNeeded`.
+    """
+    is_by_time = subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME
+    if is_by_time or origins.is_published(connection):
+        reason = origins.mark_session(connection, subscription.guid, "repair", patience_s=_ORIGIN_PATIENCE_S)
+        if reason is not None and is_by_time:
+            raise OriginNeeded(subscription.subscriber, reason)
+    return is_by_time
 
 
 @dataclass(frozen=True, slots=True)
