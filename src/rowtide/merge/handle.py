@@ -24,7 +24,7 @@ class MergeHandle:
 
 
 def knows(node: Node, publication: str | None) -> bool:
-    """Return whether any table is merged here; if none is, no publication is known either."""
+    """Return whether any table is merged here. Raises `MergePublicationUnknown` for a publication if none is."""
     if not node.tables.is_prepared() and publication is not None:
         raise MergePublicationUnknown(publication)
     return node.tables.is_prepared()

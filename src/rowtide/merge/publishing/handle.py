@@ -59,8 +59,8 @@ class MergePublishing(MergeHandle):
     ) -> Publication:
         """Create a publication (SQL Server: sp_addmergepublication). 0 days of a retention mean no limit.
 
-        Without partition realignment, rows that leave a partition stay at its subscribers; without `replicate_ddl`,
-        columns that are added to published tables are not sent. Raises `MergePublicationExists`.
+        Without partition realignment, rows that leave a partition stay at its subscribers; without `replicate_ddl`, new
+        columns, types and defaults of published tables are not sent. Raises `MergePublicationExists`.
         """
         with self._altering() as hub:
             return add_publication(
