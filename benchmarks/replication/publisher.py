@@ -16,9 +16,9 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.control import mark_log
-from rowtide.replication import definitions
+from rowtide.replication import subscription_records
 from rowtide.replication.api import TransactionalReplication
-from rowtide.replication.definitions import Subscription
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.sync_types import SyncType
 
 PUBLICATION = "measured"
@@ -82,7 +82,7 @@ class Publisher:
     def find(self, database: str) -> Subscription:
         """Return the subscription of a database."""
         with open_engine(self.url).connect() as connection:
-            known = definitions.list_subscriptions(connection, PUBLICATION)
+            known = subscription_records.list_subscriptions(connection, PUBLICATION)
         return next(found for found in known if found.subscriber == self.url_of(database))
 
     def mark(self) -> int:

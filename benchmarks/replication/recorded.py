@@ -12,14 +12,14 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
 from rowtide.log.store import open_store
-from rowtide.replication import definitions
-from rowtide.replication.definitions import Subscription
+from rowtide.replication import subscription_records
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import Delivery, JoiningArticle, Progress
 from rowtide.replication.errors.delivery import CommandError
 from rowtide.replication.schema_changes import Followed
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres.calls.statements import statement
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.pipeline import Pipeline
@@ -78,7 +78,7 @@ def deliver(url: str, subscription: Subscription, target: int, delivery: Deliver
     engine = open_engine(url)
     with engine.connect() as connection:
         log_store = read_source(connection, url).log_store
-        articles = definitions.list_subscribed(connection, subscription.agent_id)
+        articles = subscription_records.list_subscribed(connection, subscription.agent_id)
     began = time.monotonic()
     manifest = Manifest.open(open_store(log_store))
     agent = DistributionAgent(DeliveryContext(url, engine), subscription, articles, manifest, delivery)

@@ -23,12 +23,12 @@ _DELIVER = """
 import sys
 from pathlib import Path
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication import definitions
+from rowtide.replication import subscription_records
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 engine = open_engine(sys.argv[1])
 with engine.connect() as connection:
-    subscriptions = definitions.list_subscriptions(connection)
+    subscriptions = subscription_records.list_subscriptions(connection)
 for subscription in subscriptions:
     with SubscriptionAgent.open(DeliveryContext(sys.argv[1], engine), subscription) as agent:
         while agent.step():

@@ -16,15 +16,15 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.log.maintenance import truncate
 from rowtide.log.manifest import Manifest
-from rowtide.replication import definitions
+from rowtide.replication import subscription_records
 from rowtide.replication.api import TransactionalReplication
-from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
 from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.running.joining_agent import JoiningAgent
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.subscription_settings import SettingsChanges
 from rowtide.replication.sync_types import SyncType
 
@@ -57,7 +57,7 @@ def is_open(subscriber: Subscriber) -> bool:
 def list_subscriptions(publisher: LoggedDatabase) -> tuple[Subscription, ...]:
     """Return what the distribution database has."""
     with open_engine(publisher.url).connect() as connection:
-        return definitions.list_subscriptions(connection)
+        return subscription_records.list_subscriptions(connection)
 
 
 @contextmanager

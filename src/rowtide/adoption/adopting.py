@@ -47,8 +47,8 @@ from rowtide.log.postgres.table_publications import Making
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
-from rowtide.replication import definitions as replication_definitions
 from rowtide.replication.publishing import adopting as publishing
+from rowtide.replication.subscription_records import list_subscriptions
 
 _FEATURES = (capture, publishing)
 
@@ -119,7 +119,7 @@ def _find(connection: Connection, url: str) -> tuple[Adoption, ManifestState]:
     owners = {(source.system_identifier, source.slot), (state.source.system_identifier, state.source.slot)}
     others = sorted(owners - {here})
     rebound = find_rebound(connection, source, state.members) or ()
-    subscriptions = replication_definitions.list_subscriptions(connection)
+    subscriptions = list_subscriptions(connection)
     found = Adoption(
         source=source,
         server=server,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rowtide.replication.articles import ArticleOptions, ArticleRequest
     from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
     from rowtide.replication.conflicts import Resolver
-    from rowtide.replication.definitions import Subscription, SubscriptionState
+    from rowtide.replication.definitions import SubscriptionState
     from rowtide.replication.distribution.watchers import (
         DeliveredElsewhere,
         DeliveryReport,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from rowtide.replication.spark.backlogs import DeliveredBacklog
     from rowtide.replication.status import SubscriptionStatus
     from rowtide.replication.subscribing.recovering import recover
+    from rowtide.replication.subscription_records import Subscription
     from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
     from rowtide.replication.sync_types import Constraints, IfExists, SubscriptionOptions, SubscriptionRequest, SyncType
     from rowtide.replication.targets.kept_conflicts import KeptConflict
@@ -152,7 +153,7 @@ _HOMES = {
     "SkippedCommand": "rowtide.replication.distribution.watchers",
     "SnapshotReport": "rowtide.replication.snapshot.agent",
     "SourceDefinition": "rowtide.log.source_definition",
-    "Subscription": "rowtide.replication.definitions",
+    "Subscription": "rowtide.replication.subscription_records",
     "SubscriptionOptions": "rowtide.replication.sync_types",
     "SubscriptionRequest": "rowtide.replication.sync_types",
     "SubscriptionSettings": "rowtide.replication.subscription_settings",

@@ -30,19 +30,12 @@ from sqlalchemy import (
 
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import has_table
-from rowtide.replication import definitions
+from rowtide.replication import definitions, subscription_records
 from rowtide.replication.article_changes import CallChange, decode_change, encode_change
 from rowtide.replication.articles import Article, decode_article, encode_article
-from rowtide.replication.definitions import (
-    JOINS,
-    Subscription,
-    SubscriptionState,
-    agents,
-    metadata,
-    publications,
-    subscriptions,
-)
+from rowtide.replication.definitions import JOINS, SubscriptionState, agents, metadata, publications, subscriptions
 from rowtide.replication.distributor import distributor, schema_of
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.sync_types import IfExists, SyncType
 
 detached = Table(
@@ -203,7 +196,7 @@ def lock(connection: Connection, agent_id: int) -> Subscription | None:
     """
     query = select(agents.c.id).where(agents.c.id == agent_id)
     distributor(connection).execute(query.with_for_update(key_share=True))
-    return definitions.find_subscription(connection, agent_id)
+    return subscription_records.find_subscription(connection, agent_id)
 
 
 def record_start(connection: Connection, joining: Subscription, start: Position) -> None:

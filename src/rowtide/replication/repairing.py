@@ -26,7 +26,6 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.replication import repair_records
 from rowtide.replication.articles import Article
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.definitions import Subscription
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all, open_publisher
 from rowtide.replication.inspection.counterflow import Counterflow
@@ -43,6 +42,7 @@ from rowtide.replication.inspection.moving import NotComparable
 from rowtide.replication.repair_records import RepairedRow
 from rowtide.replication.schema_changes import bound
 from rowtide.replication.subscribing.other_databases import Ends
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.fingerprints import Row
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.repairing import RepairRecord, RepairTransaction, RowChange

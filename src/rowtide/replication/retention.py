@@ -17,10 +17,11 @@ from rowtide.log.catalogue import read_source
 from rowtide.log.commit_times import find_oldest_waiting
 from rowtide.log.entries import ReaderLeft
 from rowtide.log.manifest import Manifest
-from rowtide.replication import definitions
-from rowtide.replication.definitions import Subscription, SubscriptionState, metadata
+from rowtide.replication import definitions, subscription_records
+from rowtide.replication.definitions import SubscriptionState, metadata
 from rowtide.replication.distributor import distributor
 from rowtide.replication.errors.distribution import DistributionRetentionInvalid, NotADistributor
+from rowtide.replication.subscription_records import Subscription
 
 MAX_RETENTION_HOURS = 72
 
@@ -90,6 +91,6 @@ def deactivate_expired(
 
 def _deactivate(connection: Connection, manifest: Manifest, subscription: Subscription) -> None:
     failpoint("deactivation.before")
-    definitions.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
+    subscription_records.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
     manifest.append(ReaderLeft(subscription.reader))
     failpoint("deactivation.after")

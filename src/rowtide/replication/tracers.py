@@ -36,7 +36,7 @@ from rowtide.log.membership import Traced
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import ensure_made
 from rowtide.log.postgres.membership import announce_token
-from rowtide.replication import definitions
+from rowtide.replication import publication_records, subscription_records
 from rowtide.replication.definitions import agents, metadata, publications
 from rowtide.replication.distributor import distributor
 from rowtide.replication.history import HISTORY_RETENTION
@@ -79,10 +79,10 @@ def post_token(engine: Engine, database: str, publication: str) -> int:
     with translated(), engine.begin() as connection:
         read_source(connection, database)
         ensure_made(connection)
-        publication_id = definitions.get_publication(connection, publication)
+        publication_id = publication_records.get_publication(connection, publication)
         posted = insert(tracer_tokens).values(publication_id=publication_id).returning(tracer_tokens.c.tracer_id)
         tracer_id = int(distributor(connection).execute(posted).scalar_one())
-        for subscription in definitions.list_subscriptions(connection, publication):
+        for subscription in subscription_records.list_subscriptions(connection, publication):
             if subscription.joins is not None:
                 continue
             expected = {"parent_tracer_id": tracer_id, "agent_id": subscription.agent_id}
@@ -109,7 +109,7 @@ def list_tokens(engine: Engine, database: str, publication: str) -> Sequence[Tra
     """Return the tokens of a publication by subscriber, newest first. Raises `PublicationUnknown`."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
-        publication_id = definitions.get_publication(connection, publication)
+        publication_id = publication_records.get_publication(connection, publication)
         query = (
             select(tracer_tokens, tracer_history.c.subscriber_commit, agents.c.subscriber)
             .select_from(tracer_tokens.outerjoin(tracer_history).outerjoin(agents))

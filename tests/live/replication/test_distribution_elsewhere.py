@@ -25,7 +25,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, translated
 from rowtide.handle import connect
-from rowtide.replication import definitions
+from rowtide.replication import subscription_records
 from rowtide.replication.articles import FEATURE
 from rowtide.replication.errors.distribution import DistributionElsewhere, DistributionMissing, DistributorUnreachable
 from rowtide.replication.errors.publishing import ArticleExists
@@ -202,7 +202,7 @@ def test_a_publisher_may_be_lost_with_its_distributor(
 
     def ask_while_both_are_killed() -> None:
         with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            definitions.list_subscriptions(connection, PUBLICATION)
+            subscription_records.list_subscriptions(connection, PUBLICATION)
             distribution.allow(delivered.publisher.url, "false")
             distribution.execute(ended)
             connection.execute(text("select 1"))
@@ -211,7 +211,7 @@ def test_a_publisher_may_be_lost_with_its_distributor(
         ask_while_both_are_killed()
     distribution.allow(delivered.publisher.url, "true")
     with engine.connect() as connection:
-        assert len(definitions.list_subscriptions(connection, PUBLICATION)) == 1
+        assert len(subscription_records.list_subscriptions(connection, PUBLICATION)) == 1
     engine.dispose()
 
 

@@ -17,7 +17,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.log.errors import SlotMissing
-from rowtide.replication import definitions
+from rowtide.replication import subscription_records
 from rowtide.replication.distribution.watchers import DeliveryReport
 from rowtide.replication.errors.delivery import CommandRefused
 from rowtide.replication.errors.publishing import PublicationUnknown
@@ -129,7 +129,7 @@ def test_agent_writes_progress_and_retries_once_a_minute(replicated: ReplicatedD
     replicated.begin(ORDERS, orders={})
     engine = open_engine(replicated.publisher.url)
     with engine.connect() as connection:
-        (subscription,) = definitions.list_subscriptions(connection)
+        (subscription,) = subscription_records.list_subscriptions(connection)
     agent = AgentHistory(engine, subscription)
     report = DeliveryReport(subscription.subscriber, Position(100), 1, 10, 0.1, 250)
     agent.note_batch(report)

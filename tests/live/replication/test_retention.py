@@ -14,7 +14,7 @@ from builders.failpoints import DEACTIVATION_FAILPOINTS
 from builders.replicated_databases import ReplicatedDatabase, Subscriber
 from builders.replication_runs import running, wait_rows
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication import definitions
+from rowtide.replication import subscription_records
 from rowtide.replication.errors.delivery import CommandRefused, SubscriptionDeactivated
 from rowtide.replication.errors.distribution import DistributionRetentionInvalid, NotADistributor
 from rowtide.replication.retention import deactivate_expired
@@ -27,7 +27,7 @@ def deactivate(replicated: ReplicatedDatabase, after: timedelta) -> list[str]:
     """Look for expired subscriptions as if it were so much later; return their subscribers."""
     with open_engine(replicated.publisher.url).begin() as connection:
         now = datetime.now(UTC) + after
-        present, manifest = definitions.list_subscriptions(connection), replicated.publisher.manifest()
+        present, manifest = subscription_records.list_subscriptions(connection), replicated.publisher.manifest()
         return [found.subscriber for found in deactivate_expired(connection, manifest, present, now)]
 
 

@@ -15,7 +15,7 @@ from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subsc
 from builders.replicated_files import ReplicatedFile
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
-from rowtide.replication import definitions
+from rowtide.replication import subscription_records
 from rowtide.replication.articles import LeftOutColumn
 from rowtide.replication.errors.delivery import CopyUnreadable, SchemaChanged
 from rowtide.replication.sync_types import SyncType
@@ -352,5 +352,5 @@ def test_a_copy_waits_until_the_log_says_what_was_altered(replicated: Replicated
 def list_left_out(replicated: ReplicatedDatabase) -> Sequence[LeftOutColumn]:
     (subscription,) = list_subscriptions(replicated.publisher)
     with open_engine(replicated.publisher.url).connect() as connection:
-        (article,) = definitions.list_subscribed(connection, subscription.agent_id)
+        (article,) = subscription_records.list_subscribed(connection, subscription.agent_id)
     return article.left_out

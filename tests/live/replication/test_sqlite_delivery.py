@@ -13,9 +13,9 @@ from builders.replicated_files import ReplicatedFile, declare
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication.definitions import list_subscribed, list_subscriptions
 from rowtide.replication.distribution.batches import BatchLimits, Call
 from rowtide.replication.errors.delivery import CommandRefused, RowNotFound
+from rowtide.replication.subscription_records import list_subscribed, list_subscriptions
 from rowtide.replication.targets.sqlite.delivery import SqliteDelivery
 from rowtide.tracking import ChangeTracking, Storage
 

@@ -23,7 +23,6 @@ from rowtide.core.lsn import Position
 from rowtide.databases.errors import DatabaseKindUnknown, UrlNotRead
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened
-from rowtide.replication.definitions import Subscription, list_subscriptions
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.watchers import Trouble, Watchers
 from rowtide.replication.errors.delivery import AgentReplaced
@@ -38,6 +37,7 @@ from rowtide.replication.errors.subscribers import (
     SubscriberWithoutFile,
 )
 from rowtide.replication.errors.subscribing import SubscriberNotCleared, SubscriptionExists, SubscriptionUnknown
+from rowtide.replication.subscription_records import Subscription, list_subscriptions
 from rowtide.replication.sync_types import SyncType
 from rowtide.replication.targets.sqlite.delivery import SqliteDelivery
 

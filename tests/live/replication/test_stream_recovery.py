@@ -21,13 +21,13 @@ BALANCES = "select distinct balance from accounts"
 _DELIVERS = """
 import sys
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication import definitions
+from rowtide.replication import subscription_records
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 url = sys.argv[1]
 engine = open_engine(url)
 with engine.connect() as connection:
-    (subscription,) = definitions.list_subscriptions(connection)
+    (subscription,) = subscription_records.list_subscriptions(connection)
 with SubscriptionAgent.open(DeliveryContext(url, engine), subscription) as agent:
     while agent.step():
         pass

@@ -16,10 +16,10 @@ from builders.command_lines import rowtide
 from builders.replicated_databases import ReplicatedDatabase, Subscriber, list_subscriptions
 from builders.replicated_files import ReplicatedFile
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication.definitions import list_subscribed
 from rowtide.replication.distribution.watchers import SkippedCommand, Watchers
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, RowNotFound
 from rowtide.replication.errors.subscribing import PreparedTransactionsLacking, StreamsUnsupported
+from rowtide.replication.subscription_records import list_subscribed
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.targets.postgres.deliveries import open_delivery
 

@@ -23,7 +23,6 @@ from rowtide.log.replay import require_here
 from rowtide.log.state import Gap, ManifestState, bounded_end, next_gap
 from rowtide.replication.articles import Article
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
 from rowtide.replication.distribution.batch_counts import BatchCounts
 from rowtide.replication.distribution.batches import ONE_BY_ONE, BatchLimits, Block, Call, Cutter
@@ -52,6 +51,7 @@ from rowtide.replication.errors.delivery import (
 from rowtide.replication.errors.publishing import ChangeRefused
 from rowtide.replication.schema_changes import ColumnAdded, ColumnDropped, Followed
 from rowtide.replication.snapshot.copies import HandOver
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.tracers import record_arrival
 
 _RESTARTED = "the log was restarted"

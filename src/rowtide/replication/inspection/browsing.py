@@ -20,7 +20,7 @@ from rowtide.log.ownership import open_own_manifest
 from rowtide.log.segments import read_segment
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import open_store
-from rowtide.replication import definitions
+from rowtide.replication import publication_records
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.call_formats import CallFormat, Part, parts_of
 from rowtide.replication.distribution.batches import in_order
@@ -65,9 +65,9 @@ def browse_commands(
 
 
 def _find_articles(connection: Connection, publication: str | None, name: str | None) -> Sequence[Article]:
-    names = [publication] if publication is not None else definitions.list_publications(connection)
-    ids = [definitions.get_publication(connection, found) for found in names]
-    articles = [article for found in ids for article in definitions.list_articles(connection, found)]
+    names = [publication] if publication is not None else publication_records.list_publications(connection)
+    ids = [publication_records.get_publication(connection, found) for found in names]
+    articles = [article for found in ids for article in publication_records.list_articles(connection, found)]
     if name is None:
         return articles
     named = [article for article in articles if name in (article.name, f"{article.schema}.{article.table}")]

@@ -27,13 +27,14 @@ from rowtide.log.postgres.lease import find_holder
 from rowtide.log.segments import read_segment
 from rowtide.replication.articles import Article
 from rowtide.replication.claims import list_claims
-from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.distribution.delivery import resume_position
 from rowtide.replication.errors.comparing import LogNotRead
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.moving import Move, NotComparable, find_position, require_between
 from rowtide.replication.schema_changes import bound
 from rowtide.replication.snapshot.target import SnapshotStatus
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.compared_rows import Buckets, ComparedRows, SubscribedRows
 from rowtide.replication.targets.divisions import Division
 from rowtide.replication.targets.fingerprints import Row

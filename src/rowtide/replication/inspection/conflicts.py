@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
-from rowtide.replication import definitions
+from rowtide.replication import publication_records, subscription_records
 from rowtide.replication.errors.subscribing import SubscriptionUnknown
 from rowtide.replication.targets.kept_conflicts import KeptConflict
 from rowtide.replication.targets.kinds import kind_of
@@ -23,8 +23,8 @@ def list_conflicts(engine: Engine, url: str, publication: str | None, subscriber
     with translated(), engine.connect() as connection:
         read_source(connection, url)
         if publication is not None:
-            definitions.get_publication(connection, publication)
-        known = definitions.list_subscriptions(connection, publication)
+            publication_records.get_publication(connection, publication)
+        known = subscription_records.list_subscriptions(connection, publication)
     chosen = [found for found in known if wanted in (None, found.subscriber)]
     if wanted is not None and not chosen:
         raise SubscriptionUnknown(publication or "any", wanted)

@@ -17,13 +17,13 @@ from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.segments import read_segment
 from rowtide.log.state import Reader
-from rowtide.replication import definitions
+from rowtide.replication import subscription_records
 from rowtide.replication.articles import Article
-from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.alterations import find_altering
 from rowtide.replication.distribution.delivery import resume_position
 from rowtide.replication.inspection.comparing import read_log
 from rowtide.replication.inspection.moving import Move, NotComparable
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.fingerprints import Row, key_of
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.compared_rows import PostgresRows
@@ -54,9 +54,9 @@ class Counterflow:
             self._manifest = open_own_manifest(read_source(connection, url))
             self._flows = {
                 _name(article): _Flow(subscription, article)
-                for subscription in definitions.list_subscriptions(connection)
+                for subscription in subscription_records.list_subscriptions(connection)
                 if subscription.guid in guids
-                for article in definitions.list_subscribed(connection, subscription.agent_id)
+                for article in subscription_records.list_subscribed(connection, subscription.agent_id)
             }
         self._readers: Mapping[str, Reader] = {}
 

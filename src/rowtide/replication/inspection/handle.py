@@ -15,7 +15,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import find_source
-from rowtide.replication import definitions, history, tracers
+from rowtide.replication import definitions, history, publication_records, tracers
 from rowtide.replication.handle import ReplicationHandle
 from rowtide.replication.history import HistoricError, HistoricState
 from rowtide.replication.inspection import listings
@@ -55,8 +55,8 @@ class ReplicationInspection(ReplicationHandle):
         kind = kind_named(DatabaseKind.POSTGRESQL) if subscriber is None else kind_of(subscriber)
         with translated(), self._engine.connect() as connection:
             find_source(connection)
-            publication_id = definitions.get_publication(connection, publication)
-            return kind.creations(definitions.list_articles(connection, publication_id))
+            publication_id = publication_records.get_publication(connection, publication)
+            return kind.creations(publication_records.list_articles(connection, publication_id))
 
     def list_publications(self) -> Sequence[ListedPublication]:
         """Return all publications, oldest first (SQL Server: sp_helppublication)."""
@@ -164,4 +164,4 @@ class ReplicationInspection(ReplicationHandle):
 def _require_publication(connection: Connection, publication: str | None) -> None:
     find_source(connection)
     if publication is not None:
-        definitions.get_publication(connection, publication)
+        publication_records.get_publication(connection, publication)

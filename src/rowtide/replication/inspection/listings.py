@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, RowMapping, distinct, func, select
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
-from rowtide.replication import definitions, schema_articles
+from rowtide.replication import definitions, publication_records, schema_articles
 from rowtide.replication.article_types import ArticleType
 from rowtide.replication.articles import decode_article
 from rowtide.replication.custom_scripts import list_scripts
@@ -159,7 +159,7 @@ def list_subscriptions(engine: Engine, database: str, publication: str | None = 
 def _is_published(connection: Connection, database: str, publication: str | None = None) -> bool:
     read_source(connection, database)
     if publication is not None:
-        definitions.get_publication(connection, publication)
+        publication_records.get_publication(connection, publication)
     return definitions.is_made(connection)
 
 
@@ -184,9 +184,9 @@ def _article(row: RowMapping, scripts: Mapping[str, str]) -> ListedArticle:
 
 
 def _list_schema_articles(connection: Connection, publication: str | None) -> Iterator[ListedArticle]:
-    names = definitions.list_publications(connection) if publication is None else [publication]
+    names = publication_records.list_publications(connection) if publication is None else [publication]
     for name in names:
-        publication_id = definitions.get_publication(connection, name)
+        publication_id = publication_records.get_publication(connection, name)
         for each in schema_articles.list_schema_articles(connection, publication_id):
             commands = dict.fromkeys(("ins_cmd", "upd_cmd", "del_cmd", "key_updates", "before_images"), "")
             yield ListedArticle(

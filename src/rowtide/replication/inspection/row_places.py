@@ -17,10 +17,9 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
 from rowtide.log.segments import read_segment
-from rowtide.replication import definitions
+from rowtide.replication import publication_records, subscription_records
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
-from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import in_order
 from rowtide.replication.distribution.encoding import Calls, encode
 from rowtide.replication.distribution.origins import are_local
@@ -35,6 +34,7 @@ from rowtide.replication.inspection.differences import (
     read_differing,
 )
 from rowtide.replication.inspection.moving import NotComparable
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.fingerprints import Row, key_of
 from rowtide.replication.targets.postgres.compared_rows import PostgresRows
 
@@ -89,8 +89,8 @@ def find_row(engine: Engine, url: str, table: str, key: Sequence[str]) -> Iterat
     """
     with translated(), engine.connect() as connection:
         read_source(connection, url)
-        known = definitions.list_all_articles(connection)
-        subscriptions = definitions.list_subscriptions(connection)
+        known = publication_records.list_all_articles(connection)
+        subscriptions = subscription_records.list_subscriptions(connection)
     articles = [one for one in known if table in (one.name, f"{one.schema}.{one.table}")]
     if not articles:
         raise ArticleUnknown(table, "any")
@@ -110,7 +110,7 @@ def _find(
         yield _at_publisher(publisher.rows.rows, article, key, last)
     for subscription in subscriptions:
         with translated(), engine.connect() as connection:
-            held = definitions.list_subscribed(connection, subscription.agent_id)
+            held = subscription_records.list_subscribed(connection, subscription.agent_id)
         mine = [one for one in held if one.article_id == article.article_id]
         with open_comparison(engine, url, subscription, mine) as comparison:
             for known in comparison.articles:

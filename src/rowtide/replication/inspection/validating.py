@@ -15,13 +15,13 @@ from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
-from rowtide.replication import definitions
+from rowtide.replication import publication_records, subscription_records
 from rowtide.replication.articles import Article
-from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all
 from rowtide.replication.inspection.moving import add_to_buckets, total
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.compared_rows import Fingerprint
 from rowtide.replication.targets.divisions import WHOLE
 
@@ -68,11 +68,11 @@ def find_wanted(engine: Engine, url: str, publication: str, options: CompareOpti
     subscriber, article = options.get("subscriber"), options.get("article")
     with translated(), engine.connect() as connection:
         read_source(connection, url)
-        definitions.get_publication(connection, publication)
+        publication_records.get_publication(connection, publication)
         subscriptions = (
-            definitions.list_subscriptions(connection, publication)
+            subscription_records.list_subscriptions(connection, publication)
             if subscriber is None
-            else (definitions.get_subscription(connection, publication, subscriber),)
+            else (subscription_records.get_subscription(connection, publication, subscriber),)
         )
         chosen = [(one, _choose_articles(connection, one, article)) for one in subscriptions]
     found = [(one, articles) for one, articles in chosen if articles]
@@ -82,7 +82,7 @@ def find_wanted(engine: Engine, url: str, publication: str, options: CompareOpti
 
 
 def _choose_articles(connection: Connection, subscription: Subscription, name: str | None) -> Sequence[Article]:
-    subscribed = definitions.list_subscribed(connection, subscription.agent_id)
+    subscribed = subscription_records.list_subscribed(connection, subscription.agent_id)
     return [one for one in subscribed if name in (None, one.name, f"{one.schema}.{one.table}")]
 
 

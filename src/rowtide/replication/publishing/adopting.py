@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Executable
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.replication import definitions
+from rowtide.replication import publication_records, subscription_records
 from rowtide.replication.articles import Article
 from rowtide.replication.distributor import distributor, is_elsewhere
 from rowtide.replication.publishing.restarting import announce_articles, list_all_articles
@@ -23,13 +23,13 @@ def rebind_steps(connection: Connection, rebound: Sequence[Rebound]) -> list[Exe
     """
     members = {member.member_id: member for member in rebound}
     newest = [
-        definitions.rebind_article_step(_rebind(article, members[article.article_id]))
+        publication_records.rebind_article_step(_rebind(article, members[article.article_id]))
         for article in list_all_articles(connection)
         if article.article_id in members
     ]
     held = [
-        definitions.hold_article_step(agent_id, _rebind(article, members[article.article_id]))
-        for agent_id, article in definitions.list_held(connection)
+        subscription_records.hold_article_step(agent_id, _rebind(article, members[article.article_id]))
+        for agent_id, article in subscription_records.list_held(connection)
         if article.article_id in members
     ]
     if not is_elsewhere(connection):

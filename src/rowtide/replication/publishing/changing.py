@@ -22,14 +22,14 @@ from rowtide.log.postgres import membership
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.replication import definitions, joining
+from rowtide.replication import joining, publication_records, subscription_records
 from rowtide.replication.article_changes import ArticleChange, call_change, changed, needs_copy
 from rowtide.replication.articles import Article, as_member
-from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.publication_locks import begin_changing
 from rowtide.replication.publishing import truncates
 from rowtide.replication.publishing.recording import RecordedChange, run_recorded_change
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.sync_types import IfExists
 
 
@@ -58,7 +58,7 @@ def change_article(
 
     def plan(connection: Connection) -> RecordedChange | None:
         source = read_source(connection, database)
-        definitions.get_publication(connection, publication)
+        publication_records.get_publication(connection, publication)
         begin_changing(connection, publication)
         joining.lock_articles(connection, publication)
         planned = _find(connection, publication, table, change)
@@ -83,11 +83,11 @@ class _Planned:
 
 
 def _find(connection: Connection, publication: str, table_name: str, change: ArticleChange) -> _Planned:
-    before = definitions.get_article(connection, publication, table_name)
+    before = publication_records.get_article(connection, publication, table_name)
     table = find_by_id(connection, before.source_id)
     if table is None:
         raise ArticleUnknown(table_name, publication)
-    known = definitions.list_subscriptions(connection, publication)
+    known = subscription_records.list_subscriptions(connection, publication)
     return _Planned(
         table,
         before,
@@ -111,7 +111,7 @@ def _plan(
         members += membership.join_steps(source, table, as_member(after), after.before_images, publishing=publishing)
         announcing.append(membership.announce_enabled(as_member(after)))
     joining.ensure_made(connection)
-    records = list(definitions.change_article_steps(before, after))
+    records = list(publication_records.change_article_steps(before, after))
     since = Position.of(open_own_manifest(source).state.epoch, mark_log(connection))
     for subscription in planned.subscriptions:
         records += _change_subscription(connection, planned, subscription, since, if_exists)
@@ -135,7 +135,7 @@ def _change_subscription(
     held = None
     for holder in (subscription, *copying):
         if article_id in holder.starts:
-            held = definitions.get_held(connection, holder.agent_id, article_id)
+            held = subscription_records.get_held(connection, holder.agent_id, article_id)
             yield from joining.detach_steps(subscription, holder, held)
     usual = IfExists.TRUNCATE if subscription.settings.keeps_tables else IfExists.DROP
     yield from joining.join_steps(subscription, article_id, if_exists or usual, held)

@@ -12,7 +12,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
-from rowtide.replication import custom_scripts, definitions
+from rowtide.replication import custom_scripts, publication_records
 from rowtide.replication.custom_scripts import CustomScript
 
 
@@ -30,7 +30,7 @@ def register_script(
     """
     with translated(), engine.begin() as connection:
         source = read_source(connection, database)
-        article = definitions.get_article(connection, publication, table)
+        article = publication_records.get_article(connection, publication, table)
         if from_lsn is not None:
             start = Position(from_lsn.value)
         else:

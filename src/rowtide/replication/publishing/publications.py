@@ -23,7 +23,7 @@ from rowtide.log.postgres.provenance import find_owner
 from rowtide.log.postgres.provision import OpenedSource, remove_source, take_source
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.replication import definitions, joining, retention
+from rowtide.replication import definitions, joining, publication_records, retention, subscription_records
 from rowtide.replication.articles import FEATURE, Article, ArticleRequest, as_member, define_article
 from rowtide.replication.distributor import distributor, is_elsewhere, record_place, schema_of
 from rowtide.replication.errors.publishing import (
@@ -65,7 +65,7 @@ def add_publication(
         with engine.connect() as connection:
             find_source(connection)
             place = choose_place(connection, distribution_db)
-            if definitions.is_there(connection) and definitions.find_publication(connection, name) is not None:
+            if definitions.is_there(connection) and publication_records.find_publication(connection, name) is not None:
                 raise PublicationExists(name)
         opened = ensure_source(engine, database, lake, log_store, on_wait, for_group=for_group)
         if place is not None:
@@ -75,7 +75,7 @@ def add_publication(
         with engine.begin() as connection:
             _make_distribution_database(connection)
             publisher_db = connection.scalar(select(func.current_database())) or ""
-            added = definitions.add_publication_step(name, publisher_db, replicate_ddl=replicate_ddl)
+            added = publication_records.add_publication_step(name, publisher_db, replicate_ddl=replicate_ddl)
             distributor(connection).execute(added)
     return opened
 
@@ -97,11 +97,11 @@ def drop_publication(engine: Engine, database: str, name: str) -> None:
         with engine.connect() as connection:
             find_source(connection)
             was_forgotten = _is_forgotten(connection)
-            if not was_forgotten and definitions.list_subscriptions(connection, name):
+            if not was_forgotten and subscription_records.list_subscriptions(connection, name):
                 raise PublicationSubscribed(name)
-            publication_id = None if was_forgotten else definitions.get_publication(connection, name)
-            articles = () if publication_id is None else definitions.list_articles(connection, publication_id)
-            is_last = was_forgotten or list(definitions.list_publications(connection)) == [name]
+            publication_id = None if was_forgotten else publication_records.get_publication(connection, name)
+            articles = () if publication_id is None else publication_records.list_articles(connection, publication_id)
+            is_last = was_forgotten or list(publication_records.list_publications(connection)) == [name]
             ending = find_own_source(connection) if is_last else None
             has_distributor = is_elsewhere(connection)
         with AdvisoryLease.take(engine, "log") if ending is not None else nullcontext():
@@ -137,8 +137,8 @@ def find_ending(engine: Engine, name: str) -> LogEnding | None:
     with translated(), engine.connect() as connection:
         source = find_own_source(connection)
         if not _is_forgotten(connection):
-            definitions.get_publication(connection, name)
-            if list(definitions.list_publications(connection)) != [name]:
+            publication_records.get_publication(connection, name)
+            if list(publication_records.list_publications(connection)) != [name]:
                 return None
         return None if source is None else LogEnding(source, find_owner(connection, source))
 
@@ -152,8 +152,8 @@ def _forget_publication(engine: Engine, publication_id: int | None, *, keeps_sou
     """Delete the publication's record; until then, or with `keeps_source`, a repeat finds what remains to be done."""
     with engine.begin() as connection:
         if publication_id is not None:
-            distributor(connection).execute(definitions.drop_publication_step(publication_id))
-        if publication_id is None or not definitions.list_publications(connection):
+            distributor(connection).execute(publication_records.drop_publication_step(publication_id))
+        if publication_id is None or not publication_records.list_publications(connection):
             dropped = DropSchema(schema_of(connection), cascade=True, if_exists=True)
             distributor(connection).execute(dropped)
             if not keeps_source:
@@ -211,12 +211,14 @@ def _plan_add(
     if_exists: IfExists,
 ) -> RecordedChange:
     """Return a new article and the steps that publish it, in the log's order."""
-    publication_id = definitions.get_publication(connection, publication)
+    publication_id = publication_records.get_publication(connection, publication)
     begin_changing(connection, publication)
     table = find_table(connection, table_name)
-    taken = definitions.list_procedures(connection)
+    taken = publication_records.list_procedures(connection)
     article = define_article(table, publication, request, str(uuid.uuid4()), taken)
-    if any(known.source_id == table.source_id for known in definitions.list_articles(connection, publication_id)):
+    if any(
+        known.source_id == table.source_id for known in publication_records.list_articles(connection, publication_id)
+    ):
         raise ArticleExists(table.qualified_name, publication)
     member = as_member(article)
     join = membership.join_steps(
@@ -235,7 +237,7 @@ def _plan_add(
             *truncates.refusal_steps(connection, table, article),
         ],
         records=[
-            definitions.add_article_step(publication_id, article),
+            publication_records.add_article_step(publication_id, article),
             *_join_subscriptions(connection, publication, article, if_exists),
         ],
         announcing=[membership.announce_enabled(member)],
@@ -246,7 +248,7 @@ def _join_subscriptions(
     connection: Connection, publication: str, article: Article, if_exists: IfExists
 ) -> list[Executable]:
     """Return the steps that let a new article join the publication's subscriptions."""
-    known = [one for one in definitions.list_subscriptions(connection, publication) if one.joins is None]
+    known = [one for one in subscription_records.list_subscriptions(connection, publication) if one.joins is None]
     if known:
         joining.ensure_made(connection)
     return [step for one in known for step in joining.join_steps(one, article.article_id, if_exists)]
@@ -272,7 +274,7 @@ def drop_article(alterations: Alterations, database: str, publication: str, tabl
 
 def _plan_drop(connection: Connection, source: SourceDefinition, publication: str, table_name: str) -> list[Executable]:
     try:
-        article = definitions.get_article(connection, publication, table_name)
+        article = publication_records.get_article(connection, publication, table_name)
     except ArticleUnknown:
         # An earlier command may have been killed between the two databases.
         left = list_unrecorded(connection)
@@ -283,7 +285,7 @@ def _plan_drop(connection: Connection, source: SourceDefinition, publication: st
         return _leave(connection, source, member, wanted)
     recording = [
         *_leave_subscriptions(connection, publication, article),
-        definitions.drop_article_step(article.article_id),
+        publication_records.drop_article_step(article.article_id),
     ]
     leaving = _leave(connection, source, article.article_id, article.source_id)
     if is_elsewhere(connection):
@@ -314,7 +316,7 @@ def _leave_subscriptions(connection: Connection, publication: str, article: Arti
     """Return the steps that take an article from the publication's subscriptions."""
     begin_changing(connection, publication)
     joining.lock_articles(connection, publication)
-    known = {one.agent_id: one for one in definitions.list_subscriptions(connection, publication)}
+    known = {one.agent_id: one for one in subscription_records.list_subscriptions(connection, publication)}
     holders = [one for one in known.values() if article.article_id in one.starts]
     if holders:
         joining.ensure_made(connection)
@@ -324,6 +326,6 @@ def _leave_subscriptions(connection: Connection, publication: str, article: Arti
         for step in joining.detach_steps(
             known[holder.joins or holder.agent_id],
             holder,
-            definitions.get_held(connection, holder.agent_id, article.article_id),
+            subscription_records.get_held(connection, holder.agent_id, article.article_id),
         )
     ]

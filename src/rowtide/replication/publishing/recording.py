@@ -18,7 +18,7 @@ from rowtide.databases.postgres.alterations import Alterations
 from rowtide.log.catalogue import members_table
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.membership import run_membership_change
-from rowtide.replication import definitions
+from rowtide.replication import publication_records
 from rowtide.replication.articles import FEATURE, Article
 from rowtide.replication.distributor import distributor, is_elsewhere
 from rowtide.replication.errors.publishing import ArticleExists
@@ -59,7 +59,7 @@ def list_unrecorded(connection: Connection) -> dict[str, int]:
     """Return the members that are articles without a record, with their tables: what a killed command left."""
     if not is_elsewhere(connection):
         return {}
-    recorded = {article.article_id for article in definitions.list_all_articles(connection)}
+    recorded = {article.article_id for article in publication_records.list_all_articles(connection)}
     return {member: table for member, table in _list_members(connection).items() if member not in recorded}
 
 

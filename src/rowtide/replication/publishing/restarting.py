@@ -22,7 +22,7 @@ from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.replication import definitions
+from rowtide.replication import publication_records, subscription_records
 from rowtide.replication.articles import FEATURE, Article, as_member
 from rowtide.replication.errors.publishing import CaptureReadsLog
 from rowtide.replication.publishing import truncates
@@ -51,7 +51,7 @@ def find_loss(engine: Engine, database: str) -> DeliveryLoss:
         manifest = open_own_manifest(source)
         require_timeline(manifest.state.source, read_server_identity(connection).timeline)
         verify_provenance(connection, manifest)
-        subscribers = dict.fromkeys(found.subscriber for found in definitions.list_subscriptions(connection))
+        subscribers = dict.fromkeys(found.subscriber for found in subscription_records.list_subscriptions(connection))
         end = format_log_position(slot.read_log_end(connection))
         return DeliveryLoss(manifest.state.position, end, tuple(subscribers))
 
@@ -85,9 +85,9 @@ def announce_articles(alterations: Alterations, source: SourceDefinition) -> Non
 
 def list_all_articles(connection: Connection) -> list[Article]:
     """Return the articles of all publications."""
-    names = definitions.list_publications(connection)
-    ids = [definitions.get_publication(connection, name) for name in names]
-    return [article for found in ids for article in definitions.list_articles(connection, found)]
+    names = publication_records.list_publications(connection)
+    ids = [publication_records.get_publication(connection, name) for name in names]
+    return [article for found in ids for article in publication_records.list_articles(connection, found)]
 
 
 def _announce_again(alterations: Alterations, source: SourceDefinition, article: Article) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, text
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
-from rowtide.replication import definitions, schema_articles
+from rowtide.replication import publication_records, schema_articles, subscription_records
 from rowtide.replication.article_types import ArticleType
 from rowtide.replication.articles import Article
 from rowtide.replication.distributor import distributor
@@ -39,9 +39,9 @@ def renew(engine: Engine, publication: str) -> None:
     Raises `ScriptRefused`, and what connecting to a subscriber raises.
     """
     with translated(), engine.connect() as connection:
-        publication_id = definitions.get_publication(connection, publication)
+        publication_id = publication_records.get_publication(connection, publication)
         scripts = read_scripts(connection, list_schema_articles(connection, publication_id))
-        subscribers = [known.subscriber for known in definitions.list_subscriptions(connection, publication)]
+        subscribers = [known.subscriber for known in subscription_records.list_subscriptions(connection, publication)]
     for subscriber in subscribers:
         kind_of(subscriber).make_scripted(subscriber, scripts)
 
@@ -53,13 +53,13 @@ def drop(alterations: Alterations, database: str, publication: str, name: str) -
 
 def _add(connection: Connection, database: str, publication: str, name: str, wanted: ArticleType | None) -> bool:
     read_source(connection, database)
-    publication_id = definitions.get_publication(connection, publication)
+    publication_id = publication_records.get_publication(connection, publication)
     article = _find(connection, name, wanted)
     if article is None:
         if wanted is not None:
             raise ObjectNotFound(wanted.value.replace("-", " "), name)
         return False
-    published = definitions.list_articles(connection, publication_id)
+    published = publication_records.list_articles(connection, publication_id)
     known = list_schema_articles(connection, publication_id)
     missing = list(_find_unpublished(read_used(connection, article.source_id), published, known))
     if missing:
@@ -72,7 +72,7 @@ def _add(connection: Connection, database: str, publication: str, name: str, wan
 
 def _drop(connection: Connection, database: str, publication: str, name: str) -> bool:
     read_source(connection, database)
-    known = list_schema_articles(connection, definitions.get_publication(connection, publication))
+    known = list_schema_articles(connection, publication_records.get_publication(connection, publication))
     found = _find(connection, name, None)
     dropped = [each for each in known if each.name == name or (found is not None and each.source_id == found.source_id)]
     for step in schema_articles.drop_steps(dropped):

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication import definitions
+from rowtide.replication import publication_records
 from rowtide.replication.article_types import ArticleType
 from rowtide.replication.errors.publishing import ArticleExists, SchemaArticleUsesUnpublished, SchemaEmpty
 from rowtide.replication.schema_articles import list_schema_articles
@@ -53,8 +53,8 @@ def add_schema(
     `SchemaEmpty`.
     """
     with translated(), engine.connect() as connection:
-        publication_id = definitions.get_publication(connection, publication)
-        published = {one.source_id for one in definitions.list_articles(connection, publication_id)}
+        publication_id = publication_records.get_publication(connection, publication)
+        published = {one.source_id for one in publication_records.list_articles(connection, publication_id)}
         published |= {one.source_id for one in list_schema_articles(connection, publication_id)}
         found = [one for one in _list_objects(connection, schema) if not _matches(one, excluding)]
     if not found:

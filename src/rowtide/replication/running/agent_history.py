@@ -16,9 +16,9 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication import definitions, history
-from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.watchers import DeliveryReport
 from rowtide.replication.history import RunStatus, Session
+from rowtide.replication.subscription_records import Subscription
 
 log = logging.getLogger("rowtide.replication")
 

@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
-from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.running.subscription_agent import Look, SubscriptionAgent
 from rowtide.replication.subscribing.joining import mark_ready, prepare
+from rowtide.replication.subscription_records import Subscription
 
 
 class JoiningAgent:

@@ -20,9 +20,9 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_target
 from rowtide.log.postgres.provenance import verify_provenance
-from rowtide.replication import definitions, history, tracers
+from rowtide.replication import definitions, history, publication_records, subscription_records, tracers
 from rowtide.replication.claims import Claims, list_claims
-from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveredElsewhere
 from rowtide.replication.distributor import forget_companion
@@ -34,6 +34,7 @@ from rowtide.replication.running.agent_history import AgentHistory, LogReaderErr
 from rowtide.replication.running.scope import EVERYTHING, RunScope
 from rowtide.replication.running.subscription_runs import IDLE_AT_BUCKET_S, IDLE_S, SubscriptionRuns
 from rowtide.replication.subscribing.readers import remove_lost_readers
+from rowtide.replication.subscription_records import Subscription
 from rowtide.storage.object_urls import is_object_url
 
 _POLL_S = 0.5
@@ -149,7 +150,7 @@ class ReplicationAgent:
 
         Return whether to be called again at once: with `once`, after waiting for the subscriptions to end.
         """
-        present = definitions.list_subscriptions(connection, self._scope.publication)
+        present = subscription_records.list_subscriptions(connection, self._scope.publication)
         elsewhere = self._assign(connection, runs, list(self._wanted(present)), present)
         has_ended = self._is_once and runs.have_ended and self._is_read()
         is_over = not elsewhere and (runs.have_all_failed or has_ended)
@@ -212,8 +213,8 @@ class ReplicationAgent:
         self._manifest = open_own_manifest(source)
         verify_provenance(connection, self._manifest)
         if self._scope.publication is not None:
-            definitions.get_publication(connection, self._scope.publication)
-        present = definitions.list_subscriptions(connection, self._scope.publication)
+            publication_records.get_publication(connection, self._scope.publication)
+        present = subscription_records.list_subscriptions(connection, self._scope.publication)
         self._scope.require_known(present)
         self._first = frozenset(subscription.agent_id for subscription in present)
         self._target = mark_target(connection) if self._is_once else None

@@ -21,11 +21,11 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest
-from rowtide.replication import definitions, joining
+from rowtide.replication import joining, subscription_records
 from rowtide.replication.article_changes import follow_change
 from rowtide.replication.articles import Article, as_detected
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.alterations import CopyNeeded, fold
 from rowtide.replication.distribution.context import DeliveryContext
@@ -57,6 +57,7 @@ from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
 from rowtide.replication.snapshot.table_details import TableDetails, read_table_details
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.subscribing.joining import clean, complete, copy_again, mark_unready, read_joining
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.subscriber_kind import OpenedSubscriber
 
@@ -225,7 +226,7 @@ class SubscriptionAgent:
     def _give_up(self, ready: Subscription, error: JoiningRefused) -> None:
         """Pause an article that the subscriber does not take in; the subscription goes on without it."""
         with translated(), self._context.engine.begin() as connection:
-            definitions.set_status(connection, ready.agent_id, SubscriptionState.INACTIVE)
+            subscription_records.set_status(connection, ready.agent_id, SubscriptionState.INACTIVE)
         AgentHistory(self._context.engine, ready).fail(error)
         self._context.watchers.on_trouble(Trouble(ready, error, None))
 
@@ -258,7 +259,7 @@ class SubscriptionAgent:
             clean(engine, known)
             self._complete_joined()
         with translated(), engine.connect() as connection:
-            now = definitions.find_subscription(connection, known.agent_id)
+            now = subscription_records.find_subscription(connection, known.agent_id)
             if now is None:
                 # Dropped: whoever runs it learns of that, and stops it.
                 self._is_over = True
@@ -267,14 +268,14 @@ class SubscriptionAgent:
             # The server allows as many prepared transactions as its subscriptions need.
             settings = settings if now.joins is None else settings.changed(streams=1)
             self._subscription = replace(now, settings=settings)
-            self._articles = definitions.list_subscribed(connection, known.agent_id)
+            self._articles = subscription_records.list_subscribed(connection, known.agent_id)
             self._changes = joining.list_changes(connection, known.agent_id)
 
     def _complete_joined(self) -> None:
         """Record articles that have joined, as the subscriber says, before the agent could record it."""
         known = self._subscription
         with translated(), self._context.engine.connect() as connection:
-            present = definitions.list_joining(connection, known.agent_id)
+            present = subscription_records.list_joining(connection, known.agent_id)
         for one in present:
             if kind_of(known.subscriber).has_joined(known.subscriber, one.guid):
                 complete(self._context.engine, self._manifest, one, known)
@@ -282,7 +283,7 @@ class SubscriptionAgent:
     def _record_followed(self) -> None:
         """Record in the distribution database which schema changes the subscriber was brought through."""
         with translated(), self._context.engine.begin() as connection:
-            definitions.record_followed(connection, self._subscription.agent_id, self._articles)
+            subscription_records.record_followed(connection, self._subscription.agent_id, self._articles)
 
     def _copy(self) -> bool:
         self._snapshot = self._snapshot or self._open_snapshot()
@@ -355,7 +356,7 @@ class SubscriptionAgent:
     def _tell_dropped(self, dropped: DroppedTable) -> None:
         """Report a table that is no more, unless its article was dropped meanwhile."""
         with translated(), self._context.engine.connect() as connection:
-            known = definitions.list_subscribed(connection, self._subscription.agent_id)
+            known = subscription_records.list_subscribed(connection, self._subscription.agent_id)
         if not isinstance(dropped.error, PublishedTableDropped) or any(
             dropped.error.table == f"{article.schema}.{article.table}" for article in known
         ):

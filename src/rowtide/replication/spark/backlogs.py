@@ -25,12 +25,13 @@ from rowtide.log.catalogue import read_source
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.state import ManifestState, segments_between
-from rowtide.replication import definitions
+from rowtide.replication import subscription_records
 from rowtide.replication.claims import Claims
-from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.subscription_settings import SettingsChanges
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def deliver_backlogs(
     """
     with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         source = read_source(connection, url)
-        subscriptions = definitions.list_subscriptions(connection, publication)
+        subscriptions = subscription_records.list_subscriptions(connection, publication)
         manifest = open_own_manifest(source)
         verify_provenance(connection, manifest)
         state = manifest.state

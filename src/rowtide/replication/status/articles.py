@@ -11,7 +11,7 @@ from rowtide.core.secrets import redact
 from rowtide.databases.postgres.catalogue import read_tables
 from rowtide.log.catalogue import members_table
 from rowtide.log.state import ManifestState
-from rowtide.replication import definitions
+from rowtide.replication import publication_records, subscription_records
 from rowtide.replication.articles import FEATURE
 
 
@@ -37,7 +37,7 @@ def read_articles_status(connection: Connection, state: ManifestState | None) ->
     query = select(columns.member_id, columns.name).where(columns.feature == FEATURE).order_by(columns.name)
     met = {member.member_id for member in state.members} if state is not None else set()
     unread = [row.name for row in connection.execute(query) if row.member_id not in met]
-    dropped = [f"{gone.schema}.{gone.table}" for gone in definitions.list_dropped(connection)]
+    dropped = [f"{gone.schema}.{gone.table}" for gone in publication_records.list_dropped(connection)]
     return ArticlesStatus(
         tuple(unread) if state is not None else (),
         tuple(dropped),
@@ -48,8 +48,8 @@ def read_articles_status(connection: Connection, state: ManifestState | None) ->
 
 
 def _find_left_out(connection: Connection, *, are_kept: bool) -> Iterator[str]:
-    for subscription in definitions.list_subscriptions(connection):
-        for article in definitions.list_subscribed(connection, subscription.agent_id):
+    for subscription in subscription_records.list_subscriptions(connection):
+        for article in subscription_records.list_subscribed(connection, subscription.agent_id):
             for column in article.left_out:
                 if column.is_kept is not are_kept:
                     continue
@@ -58,7 +58,7 @@ def _find_left_out(connection: Connection, *, are_kept: bool) -> Iterator[str]:
 
 
 def _find_stored(connection: Connection) -> Iterator[str]:
-    articles = [article for article in definitions.list_all_articles(connection) if article.generated_columns]
+    articles = [article for article in publication_records.list_all_articles(connection) if article.generated_columns]
     tables = {table.source_id: table for table in read_tables(connection, [article.source_id for article in articles])}
     for article in articles:
         table = tables.get(article.source_id)

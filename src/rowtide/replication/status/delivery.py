@@ -15,12 +15,13 @@ from rowtide.log.commit_times import find_oldest_waiting
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
-from rowtide.replication import definitions, history
+from rowtide.replication import history, publication_records, subscription_records
 from rowtide.replication.articles import Article
 from rowtide.replication.claims import list_claims
-from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.history import HistoricState
 from rowtide.replication.retention import read_max_retention
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 from rowtide.storage.store import Store
 
@@ -60,7 +61,7 @@ def read_delivery_status(
     connection: Connection, source: SourceDefinition, state: ManifestState
 ) -> DeliveryStatus | None:
     """Return how all subscriptions are delivered, None where nothing is published."""
-    publications = tuple(definitions.list_publications(connection))
+    publications = tuple(publication_records.list_publications(connection))
     if not publications:
         return None
     last = history.list_last(connection)
@@ -77,9 +78,9 @@ def read_delivery_status(
                 state,
                 last.get(subscription.agent_id),
                 claims.get(subscription.agent_id),
-                definitions.list_subscribed(connection, subscription.agent_id),
+                subscription_records.list_subscribed(connection, subscription.agent_id),
             )
-            for subscription in definitions.list_subscriptions(connection)
+            for subscription in subscription_records.list_subscriptions(connection)
         ),
     )
 

@@ -9,7 +9,7 @@ from rowtide.core.operations import Operation
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat
-from rowtide.replication.definitions import Subscription
+from rowtide.replication.subscription_records import Subscription
 from rowtide.storage.store import Store
 
 _COLUMNS = ("commit_lsn", "operation", "table_id")

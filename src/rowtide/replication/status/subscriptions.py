@@ -18,14 +18,15 @@ from rowtide.log.postgres import slot
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import open_store
-from rowtide.replication import definitions, history
+from rowtide.replication import history, publication_records, subscription_records
 from rowtide.replication.articles import Article
 from rowtide.replication.claims import list_claims
-from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.errors.delivery import ArticleEnded, ArticleSuspended, PublishedTableDropped
 from rowtide.replication.history import HistoricState, RunStatus
 from rowtide.replication.status.delivery import describe_joining
 from rowtide.replication.status.pending import count_pending
+from rowtide.replication.subscription_records import Subscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,11 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
         if publication is not None:
-            definitions.get_publication(connection, publication)
-        subscriptions = definitions.list_subscriptions(connection, publication)
-        articles = [definitions.list_subscribed(connection, found.agent_id) for found in subscriptions]
+            publication_records.get_publication(connection, publication)
+        subscriptions = subscription_records.list_subscriptions(connection, publication)
+        articles = [subscription_records.list_subscribed(connection, found.agent_id) for found in subscriptions]
         last = history.list_last(connection) if subscriptions else {}
-        dropped = definitions.list_dropped(connection)
+        dropped = publication_records.list_dropped(connection)
         claims = list_claims(connection)
         # Before the position, which a log reader moves before it confirms it.
         seen = slot.find_slot(connection, source.slot)

@@ -6,7 +6,7 @@ from sqlalchemy import Engine
 
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
-from rowtide.replication import definitions, joining
+from rowtide.replication import joining, publication_records, subscription_records
 from rowtide.replication.distributor import distributor
 from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.kinds import kind_of
@@ -24,18 +24,18 @@ def reinitialize_article(
     with translated(), engine.begin() as connection:
         read_source(connection, database)
         joining.ensure_made(connection)
-        article_id = definitions.get_article(connection, publication, table).article_id
+        article_id = publication_records.get_article(connection, publication, table).article_id
         joining.lock_articles(connection, publication)
-        known = definitions.list_subscriptions(connection, publication)
+        known = subscription_records.list_subscriptions(connection, publication)
         chosen = [one for one in known if one.joins is None]
         if subscriber is not None:
             address = kind_of(subscriber).address(subscriber)
-            chosen = [definitions.get_subscription(connection, publication, address)]
+            chosen = [subscription_records.get_subscription(connection, publication, address)]
         for subscription in chosen:
             held = None
             for holder in known:
                 if article_id in holder.starts and subscription.agent_id in (holder.agent_id, holder.joins):
-                    held = definitions.get_held(connection, holder.agent_id, article_id)
+                    held = subscription_records.get_held(connection, holder.agent_id, article_id)
                     for step in joining.detach_steps(subscription, holder, held):
                         distributor(connection).execute(step)
             usual = IfExists.TRUNCATE if subscription.settings.keeps_tables else IfExists.DROP

@@ -20,9 +20,9 @@ from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.membership import announce_enabled
 from rowtide.log.postgres.provenance import verify_provenance
-from rowtide.replication import definitions, joining
+from rowtide.replication import joining, subscription_records
 from rowtide.replication.articles import Article, as_member
-from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.distribution.delivery import JoiningArticle
 from rowtide.replication.distributor import distributor
 from rowtide.replication.errors.delivery import CopyUnreadable, SubscriptionDeactivated
@@ -34,6 +34,7 @@ from rowtide.replication.subscribing.other_databases import Ends, plan_originato
 from rowtide.replication.subscribing.readers import keeping
 from rowtide.replication.subscribing.resolvers import require_detectable
 from rowtide.replication.subscribing.subscriptions import as_now, plan_snapshot, renew
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.sync_types import IfExists, SubscriptionRequest
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.new_subscription import NewSubscription
@@ -50,7 +51,7 @@ def prepare(engine: Engine, database: str, wanted: Subscription) -> bool:
     with translated(), engine.connect() as connection:
         manifest = open_own_manifest(read_source(connection, database))
         verify_provenance(connection, manifest)
-        into = definitions.find_subscription(connection, wanted.joins or 0)
+        into = subscription_records.find_subscription(connection, wanted.joins or 0)
         if into is None or joining.list_detached(connection, into.agent_id):
             return False
     if kind.find_status(wanted.subscriber, wanted.guid) is None:
@@ -72,7 +73,7 @@ def _announce_altered(engine: Engine, wanted: Subscription, manifest: Manifest) 
     After an alteration that no event trigger reported, the log reader may not know which columns are whose.
     """
     with translated(), engine.begin() as connection:
-        for article in definitions.list_subscribed(connection, wanted.agent_id):
+        for article in subscription_records.list_subscribed(connection, wanted.agent_id):
             table = find_by_id(connection, article.source_id)
             if table is None or as_now(manifest.refresh(), article, table) == article:
                 continue
@@ -94,10 +95,10 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
         if kind.find_status(wanted.subscriber, wanted.guid) is not None:
             # Another agent was faster: what it copies begins where it said.
             return False
-        known = definitions.list_subscribed(connection, wanted.agent_id)
+        known = subscription_records.list_subscribed(connection, wanted.agent_id)
         into = wanted.joins or 0
-        others = definitions.list_subscribed(connection, into)
-        family = {into, *(one.agent_id for one in definitions.list_joining(connection, into))}
+        others = subscription_records.list_subscribed(connection, into)
+        family = {into, *(one.agent_id for one in subscription_records.list_joining(connection, into))}
         ends = Ends.read(connection, wanted.subscriber)
         originators = plan_originators(
             connection, ends, wanted.subscriber, wanted.publication, known, forward=wanted.forwards, own=family
@@ -109,8 +110,8 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
             for article in articles:
                 if article not in known:
                     # Renewing leaves to subscriptions that are there what they have.
-                    distributor(connection).execute(definitions.hold_article_step(wanted.agent_id, article))
-            replaced = definitions.find_replaced(connection, wanted.agent_id)
+                    distributor(connection).execute(subscription_records.hold_article_step(wanted.agent_id, article))
+            replaced = subscription_records.find_replaced(connection, wanted.agent_id)
             request = SubscriptionRequest(if_exists=wanted.if_exists, constraints=wanted.constraints)
             tables = PostgresCopySource(engine, database, CopyUnreadable)
             new = NewSubscription(
@@ -206,7 +207,11 @@ def clean(engine: Engine, subscription: Subscription) -> None:
     """Remove what the subscriber has of articles that left a subscription, whose agent has taken over."""
     with translated(), engine.connect() as connection:
         left = joining.list_detached(connection, subscription.agent_id)
-        added = {known for one in definitions.list_joining(connection, subscription.agent_id) for known in one.starts}
+        added = {
+            known
+            for one in subscription_records.list_joining(connection, subscription.agent_id)
+            for known in one.starts
+        }
     kind = kind_of(subscription.subscriber)
     for guid, article in left:
         if guid == subscription.guid:
@@ -226,10 +231,10 @@ def read_joining(
     No details if the subscriber's table was there before: it has the foreign keys that its owner wants.
     """
     with translated(), engine.connect() as connection:
-        now = definitions.find_subscription(connection, ready.agent_id)
+        now = subscription_records.find_subscription(connection, ready.agent_id)
         if now is None or now.state is not SubscriptionState.READY or now.ready_at != since:
             return None
-        (article,) = definitions.list_subscribed(connection, ready.agent_id)
+        (article,) = subscription_records.list_subscribed(connection, ready.agent_id)
         is_made = ready.if_exists in (IfExists.FAIL, IfExists.DROP)
         details = read_table_details(connection, article) if is_made else None
         known = tuple((other, read_table_details(connection, other)) for other in others)

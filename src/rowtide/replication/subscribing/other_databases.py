@@ -14,9 +14,8 @@ from sqlalchemy import Connection
 
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.databases.urls import parse_url
-from rowtide.replication import definitions
+from rowtide.replication import subscription_records
 from rowtide.replication.articles import Article
-from rowtide.replication.definitions import Subscription
 from rowtide.replication.errors.conflicts import (
     ForwardingUndecided,
     TableDeliveredAlready,
@@ -25,6 +24,7 @@ from rowtide.replication.errors.conflicts import (
     TableDeliveredTwice,
 )
 from rowtide.replication.errors.subscribing import SubscriberIsPublisher, SubscriberKnownOtherwise
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.identity import DatabaseIdentity, Originators
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.postgres.identity import read_identity
@@ -74,7 +74,7 @@ def plan_originators(
             continue
         if known.publication == publication:
             raise SubscriberKnownOtherwise(subscriber, publication, known.subscriber)
-        for table in sorted(tables & _names(definitions.list_subscribed(connection, known.agent_id))):
+        for table in sorted(tables & _names(subscription_records.list_subscribed(connection, known.agent_id))):
             raise TableDeliveredAlready(table, subscriber, known.publication)
     if forward is None:
         _require_nothing_lost(publisher, wanted, subscriber, tables)
@@ -186,7 +186,7 @@ def _names(articles: Sequence[Article]) -> set[str]:
 
 def _find_same(connection: Connection, subscriber: str, wanted: DatabaseIdentity) -> Iterator[Subscription]:
     """Return the subscriptions of the same database; a copy has records of them too, but is another database."""
-    for known in definitions.list_subscriptions(connection):
+    for known in subscription_records.list_subscriptions(connection):
         if known.subscriber == subscriber or (known.guid in wanted.receives and _leads_to(known.subscriber, wanted)):
             yield known
 

@@ -12,9 +12,10 @@ from sqlalchemy import Connection, Engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.ownership import open_own_manifest
-from rowtide.replication import definitions
-from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication import publication_records, subscription_records
+from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.errors.delivery import SubscriptionDeactivated
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.kinds import kind_of
 
 
@@ -26,7 +27,7 @@ def pause(engine: Engine, database: str, publication: str, subscriber: str | Non
     with translated(), engine.begin() as connection:
         read_source(connection, database)
         for subscription in _find(connection, publication, subscriber):
-            definitions.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
+            subscription_records.set_status(connection, subscription.agent_id, SubscriptionState.INACTIVE)
 
 
 def resume(engine: Engine, database: str, publication: str, subscriber: str | None) -> None:
@@ -39,15 +40,15 @@ def resume(engine: Engine, database: str, publication: str, subscriber: str | No
                 raise SubscriptionDeactivated(publication, subscription.subscriber)
             # The agent of a joining article prepares the subscriber first, unless it has.
             state = SubscriptionState.ACTIVE if is_read else SubscriptionState.WAITING
-            definitions.count_resumption(connection, subscription.agent_id)
-            definitions.set_status(connection, subscription.agent_id, state)
+            subscription_records.count_resumption(connection, subscription.agent_id)
+            subscription_records.set_status(connection, subscription.agent_id, state)
 
 
 def _find(connection: Connection, publication: str, subscriber: str | None) -> Sequence[Subscription]:
     """Return subscriptions, with those of articles that join them."""
-    known = definitions.list_subscriptions(connection, publication)
+    known = subscription_records.list_subscriptions(connection, publication)
     if subscriber is None:
-        definitions.get_publication(connection, publication)
+        publication_records.get_publication(connection, publication)
         return known
-    wanted = definitions.get_subscription(connection, publication, kind_of(subscriber).address(subscriber))
+    wanted = subscription_records.get_subscription(connection, publication, kind_of(subscriber).address(subscriber))
     return [one for one in known if wanted.agent_id in (one.agent_id, one.joins)]

@@ -19,7 +19,7 @@ from rowtide.log.catalogue import find_source
 from rowtide.log.postgres.provision import disown_source
 from rowtide.log.postgres.stream import ReplicationStream, StreamIdentity, TimelineFork
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.replication import definitions
+from rowtide.replication import publication_records
 from rowtide.replication.errors.subscribing import NotAPromotedCopy
 from rowtide.replication.targets.postgres.subscriber import forget_copied
 
@@ -73,7 +73,7 @@ def remove_copied(source: SourceDefinition, subscriber: str, subscribed: Sequenc
     engine = open_engine(subscriber, application_name=_APPLICATION)
     with translated(), engine.connect() as connection:
         is_copied = find_source(connection) == source
-        articles = definitions.list_all_articles(connection) if is_copied else ()
+        articles = publication_records.list_all_articles(connection) if is_copied else ()
     if is_copied:
         disown_source(engine, source)
     forget_copied(subscriber, subscribed)

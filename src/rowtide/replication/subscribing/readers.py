@@ -18,7 +18,7 @@ from rowtide.log.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.errors import IllegalEntry
 from rowtide.log.manifest import Manifest
 from rowtide.log.state import ManifestState
-from rowtide.replication import definitions
+from rowtide.replication import subscription_records
 
 _ADDING = {"class": 0x726F7774, "key": 6}
 
@@ -33,7 +33,7 @@ def keeping(
     removes that position in the meantime, `find_earliest` is called again, and may raise.
     """
     connection.execute(text("select pg_advisory_xact_lock_shared(:class, :key)"), _ADDING)
-    reader = definitions.reader_name(guid)
+    reader = subscription_records.reader_name(guid)
     failpoint("subscription_reader.before")
     position = _register(manifest, reader, find_earliest)
     failpoint("subscription_reader.after")
@@ -72,6 +72,6 @@ def _register(manifest: Manifest, reader: str, find_earliest: Callable[[Manifest
 
 def _find_unknown(connection: Connection, manifest: Manifest) -> list[str]:
     """Return the unknown readers; reads the readers first, so that one registered later is not included."""
-    readers = [name for name in manifest.refresh().readers if name.startswith(definitions.reader_name(""))]
-    known = {subscription.reader for subscription in definitions.list_subscriptions(connection)}
+    readers = [name for name in manifest.refresh().readers if name.startswith(subscription_records.reader_name(""))]
+    known = {subscription.reader for subscription in subscription_records.list_subscriptions(connection)}
     return [name for name in readers if name not in known]

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, literal_column, select
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.log.catalogue import read_source
-from rowtide.replication import definitions
+from rowtide.replication import publication_records, subscription_records
 from rowtide.replication.articles import Article
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.sequences import COLUMN_SEQUENCE, PublishedSequence, SyncedSequence
@@ -28,12 +28,14 @@ def sync_sequences(
     """
     with translated(), engine.connect() as connection:
         read_source(connection, database)
-        definitions.get_publication(connection, publication)
-        known = tuple(one for one in definitions.list_subscriptions(connection, publication) if one.joins is None)
+        publication_records.get_publication(connection, publication)
+        known = tuple(
+            one for one in subscription_records.list_subscriptions(connection, publication) if one.joins is None
+        )
         if subscriber is not None:
             address = kind_of(subscriber).address(subscriber)
-            known = (definitions.get_subscription(connection, publication, address),)
-        articles = [definitions.list_subscribed(connection, found.agent_id) for found in known]
+            known = (subscription_records.get_subscription(connection, publication, address),)
+        articles = [subscription_records.list_subscribed(connection, found.agent_id) for found in known]
         published = [list(_read(connection, subscribed)) for subscribed in articles]
     return tuple(
         one

@@ -24,9 +24,9 @@ from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.slot import read_log_end
 from rowtide.log.state import ManifestState, events_between
-from rowtide.replication import definitions, joining
+from rowtide.replication import definitions, joining, publication_records, subscription_records
 from rowtide.replication.articles import Article, as_copied
-from rowtide.replication.definitions import Subscription, SubscriptionState
+from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.distribution.alterations import adds_none_since
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors.delivery import CopyUnreadable
@@ -52,6 +52,7 @@ from rowtide.replication.subscribing.resolvers import (
     require_detectable,
     require_kept,
 )
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
 from rowtide.replication.sync_types import IfExists, SubscriptionRequest, SyncType
 from rowtide.replication.targets.kinds import kind_of
@@ -78,18 +79,20 @@ def add_subscription(
     tables = PostgresCopySource(engine, database, CopyUnreadable)
     with translated(), engine.begin() as connection:
         source = read_source(connection, database)
-        publication_id = definitions.get_publication(connection, publication)
-        if any(known.subscriber == subscriber for known in definitions.list_subscriptions(connection, publication)):
+        publication_id = publication_records.get_publication(connection, publication)
+        if any(
+            known.subscriber == subscriber for known in subscription_records.list_subscriptions(connection, publication)
+        ):
             raise SubscriptionExists(publication, subscriber)
         keep_articles(connection, publication)
-        known = definitions.list_articles(connection, publication_id)
+        known = publication_records.list_articles(connection, publication_id)
         if not known:
             raise NothingToSubscribe(publication)
         is_copy = wanted.sync_type is SyncType.FROM_COPY
         promoted = find_promotion(connection, subscriber) if is_copy else None
         manifest = open_own_manifest(source)
         verify_provenance(connection, manifest)
-        others = [one.guid for one in definitions.list_subscriptions(connection)]
+        others = [one.guid for one in subscription_records.list_subscriptions(connection)]
         copied = remove_copied(source, subscriber, others) if is_copy else frozenset[str]()
         ends = Ends.read(connection, subscriber)
         originators = plan_originators(
@@ -115,7 +118,7 @@ def add_subscription(
                 settings=replace(settings, keeps_tables=wanted.keeps_tables),
                 forwards=bool(wanted.forward),
             )
-            definitions.add_subscription(connection, publication_id, subscription, wanted.sync_type)
+            subscription_records.add_subscription(connection, publication_id, subscription, wanted.sync_type)
             new = NewSubscription(
                 guid,
                 publication,
@@ -132,7 +135,7 @@ def add_subscription(
                 needs=read_type_needs(connection, articles),
             )
             unmade = tuple(kind.prepare(subscriber, new))
-            definitions.hold_articles(connection, guid, articles)
+            subscription_records.hold_articles(connection, guid, articles)
             carry_onward(originators)
             return unmade
 
@@ -149,7 +152,7 @@ def renew(
     if renewed != list(known):
         definitions.complete(connection)
         for article in renewed:
-            definitions.renew_article(connection, article)
+            publication_records.renew_article(connection, article)
     return tuple(renewed)
 
 
@@ -237,15 +240,15 @@ def change_subscription(
     subscriber = kind.address(subscriber)
     with translated(), engine.begin() as connection:
         read_source(connection, database)
-        subscription = definitions.get_subscription(connection, publication, subscriber)
+        subscription = subscription_records.get_subscription(connection, publication, subscriber)
         settings = subscription.settings.changed(**changes)
         SkipErrors.parse(settings.skip_errors)
         require_kept(subscription.settings, settings)
-        articles = definitions.list_subscribed(connection, subscription.agent_id)
+        articles = subscription_records.list_subscribed(connection, subscription.agent_id)
         require_detectable(subscriber, articles, settings, forwards=subscription.forwards)
         require_commit_times(connection, database, settings)
         kind.require_streams(subscriber, subscription.guid, settings.streams)
-        definitions.set_settings(connection, subscription.agent_id, settings)
+        subscription_records.set_settings(connection, subscription.agent_id, settings)
     return settings
 
 
@@ -268,18 +271,18 @@ def drop_subscription(
     subscriber = kind.address(subscriber)
     with translated(), engine.begin() as connection:
         source = read_source(connection, database)
-        subscription = definitions.get_subscription(connection, publication, subscriber)
+        subscription = subscription_records.get_subscription(connection, publication, subscriber)
         manifest = open_own_manifest(source)
         # A copy of the server has the subscription too, and not what it delivers to.
         verify_provenance(connection, manifest)
         joining.lock_articles(connection, publication)
         # An article that joins it first: what is removed last has what remains to be done.
-        ended = [*definitions.list_joining(connection, subscription.agent_id), subscription]
-        left = [(one.guid, definitions.list_subscribed(connection, one.agent_id)) for one in ended]
+        ended = [*subscription_records.list_joining(connection, subscription.agent_id), subscription]
+        left = [(one.guid, subscription_records.list_subscribed(connection, one.agent_id)) for one in ended]
         left += [(guid, (article,)) for guid, article in joining.list_detached(connection, subscription.agent_id)]
         # A run that delivers it learns of its end here, not from what is taken away at the subscriber.
         for one in ended:
-            definitions.set_status(connection, one.agent_id, SubscriptionState.INACTIVE)
+            subscription_records.set_status(connection, one.agent_id, SubscriptionState.INACTIVE)
     if not ignore_subscriber:
         try:
             for guid, articles in left:
@@ -289,7 +292,7 @@ def drop_subscription(
     for one in ended:
         manifest.append(ReaderLeft(one.reader))
         with translated(), engine.begin() as connection:
-            definitions.drop_subscription(connection, one.agent_id)
+            subscription_records.drop_subscription(connection, one.agent_id)
 
 
 def reinitialize(
@@ -303,11 +306,11 @@ def reinitialize(
     """
     with translated(), engine.connect() as connection:
         read_source(connection, database)
-        definitions.get_publication(connection, publication)
-        known = definitions.list_subscriptions(connection, publication)
+        publication_records.get_publication(connection, publication)
+        known = subscription_records.list_subscriptions(connection, publication)
         wanted = None if subscriber is None else kind_of(subscriber).address(subscriber)
         if wanted is not None:
-            definitions.get_subscription(connection, publication, wanted)
+            subscription_records.get_subscription(connection, publication, wanted)
     chosen = [found for found in known if wanted in (None, found.subscriber) and found.joins is None]
     for found in chosen:
         usual = IfExists.TRUNCATE if found.settings.keeps_tables else IfExists.DROP

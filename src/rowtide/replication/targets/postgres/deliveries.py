@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rowtide.replication.articles import Article
-from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.delivery import Delivery
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres.conflicts.delivery import ConflictDelivery
 from rowtide.replication.targets.postgres.connecting import closed_on_error
 from rowtide.replication.targets.postgres.delivery import PostgresDelivery

@@ -21,12 +21,12 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.type_codes import SAME_IN_BINARY
 from rowtide.replication.articles import Article
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.delivery import AlterationRefused, Delivery
 from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
 from rowtide.replication.schema_changes import ColumnAdded, ColumnDropped, CustomSql, Followed, SchemaChange
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres import alterations, origins, progress, restorations
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent

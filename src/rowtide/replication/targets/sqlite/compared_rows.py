@@ -16,7 +16,7 @@ from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import stored_type
 from rowtide.replication.articles import Article, PublishedColumn
-from rowtide.replication.definitions import Subscription
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.compared_rows import Buckets, Fingerprint, HashedRow, SubscribedRows
 from rowtide.replication.targets.divisions import WHOLE, Division, Hashed
 from rowtide.replication.targets.fingerprints import Row, form_of, hash_parts, part_of

@@ -11,7 +11,6 @@ from rowtide.core.operations import Operation
 from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles import Article
-from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
@@ -31,6 +30,7 @@ from rowtide.replication.errors.delivery import (
     RowNotFound,
 )
 from rowtide.replication.schema_changes import ColumnRetyped, CustomSql, Followed
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.altering import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of

@@ -21,7 +21,6 @@ from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.conflicts import ConflictKind, Found, PresentRow, Resolution, Resolver, Version, decide
-from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
@@ -40,6 +39,7 @@ from rowtide.replication.errors.delivery import (
 )
 from rowtide.replication.errors.subscribers import SubscriberTableInUse
 from rowtide.replication.schema_changes import Followed, SchemaChange
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres import alterations, progress
 from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, statements
 from rowtide.replication.targets.postgres.conflicts.kept import Conflict

@@ -12,10 +12,10 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, translated
-from rowtide.replication.definitions import Subscription
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused
+from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres.modes import Mode
 from rowtide.replication.targets.postgres.pipeline import Refused
 from rowtide.replication.targets.postgres.sender import Sender

@@ -1,0 +1,166 @@
+"""Publications and articles as the distribution database records them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection, Executable, delete, insert, select, update
+
+from rowtide.core.operations import Operation
+from rowtide.databases.postgres.catalogue import find_table_id, list_existing
+from rowtide.replication.articles import Article, decode_article, encode_article
+from rowtide.replication.definitions import articles, is_made, publications, subscriptions
+from rowtide.replication.distributor import distributor
+from rowtide.replication.errors.publishing import ArticleUnknown, PublicationUnknown
+
+
+def find_publication(connection: Connection, name: str) -> int | None:
+    """Return a publication's id; None if there is none of this name."""
+    if not is_made(connection):
+        return None
+    query = select(publications.c.publication_id).where(publications.c.publication == name)
+    return distributor(connection).execute(query).scalar()
+
+
+def get_publication(connection: Connection, name: str) -> int:
+    """Return a publication's id. Raises `PublicationUnknown`."""
+    found = find_publication(connection, name)
+    if found is None:
+        raise PublicationUnknown(name)
+    return found
+
+
+def list_publications(connection: Connection) -> Sequence[str]:
+    """Return the names of all publications, oldest first."""
+    if not is_made(connection):
+        return []
+    return (
+        distributor(connection)
+        .execute(select(publications.c.publication).order_by(publications.c.publication_id))
+        .scalars()
+        .all()
+    )
+
+
+def drop_publication_step(publication_id: int) -> Executable:
+    """Return the statement that deletes a publication's record."""
+    return delete(publications).where(publications.c.publication_id == publication_id)
+
+
+def add_publication_step(name: str, publisher_db: str, *, replicate_ddl: bool) -> Executable:
+    """Return the statement that records a publication."""
+    return insert(publications).values(publication=name, publisher_db=publisher_db, replicate_ddl=replicate_ddl)
+
+
+def add_article_step(publication_id: int, article: Article) -> Executable:
+    """Return the statement that records an article."""
+    return insert(articles).values(
+        article_id=article.article_id,
+        publication_id=publication_id,
+        article=article.name,
+        source_object_id=article.source_id,
+        source_owner=article.schema,
+        source_object=article.table,
+        ins_cmd=str(article.insert),
+        upd_cmd=str(article.update),
+        del_cmd=str(article.delete),
+        ins_proc=article.generated_procedure(Operation.INSERT),
+        upd_proc=article.generated_procedure(Operation.UPDATE),
+        del_proc=article.generated_procedure(Operation.DELETE),
+        filter_clause=article.filter_clause,
+        definition=encode_article(article),
+    )
+
+
+def renew_article(connection: Connection, article: Article) -> None:
+    """Record an article as its table is now, for later subscribers, in the caller's transaction.
+
+    Without effect if a newer one is recorded. The tables are complete.
+    """
+    article = replace(article, joined_at=0)
+    of_article = articles.c.article_id == article.article_id
+    before = distributor(connection).execute(select(articles.c.definition).where(of_article)).scalar_one()
+    if decode_article(before).defined_at >= article.defined_at:
+        return
+    is_as_before = (subscriptions.c.article_id == article.article_id) & subscriptions.c.definition.is_(None)
+    distributor(connection).execute(update(subscriptions).where(is_as_before).values(definition=before))
+    values = {
+        "source_owner": article.schema,
+        "source_object": article.table,
+        "filter_clause": article.filter_clause,
+        "definition": encode_article(article),
+    }
+    distributor(connection).execute(update(articles).where(of_article).values(values))
+
+
+def change_article_steps(before: Article, after: Article) -> list[Executable]:
+    """Return the statements that record a changed article; subscriptions keep what they have until they follow."""
+    of_article = articles.c.article_id == after.article_id
+    is_as_before = (subscriptions.c.article_id == after.article_id) & subscriptions.c.definition.is_(None)
+    values = {
+        "ins_cmd": str(after.insert),
+        "upd_cmd": str(after.update),
+        "del_cmd": str(after.delete),
+        "filter_clause": after.filter_clause,
+        "definition": encode_article(after),
+    }
+    return [
+        update(subscriptions).where(is_as_before).values(definition=encode_article(before)),
+        update(articles).where(of_article).values(values),
+    ]
+
+
+def rebind_article_step(article: Article) -> Executable:
+    """Return the statement that records an article's new table oid and column numbers."""
+    values = {"source_object_id": article.source_id, "definition": encode_article(article)}
+    return update(articles).where(articles.c.article_id == article.article_id).values(values)
+
+
+def list_articles(connection: Connection, publication_id: int) -> tuple[Article, ...]:
+    """Return the articles of a publication, by name."""
+    query = select(articles.c.definition).where(articles.c.publication_id == publication_id)
+    texts = distributor(connection).execute(query.order_by(articles.c.article)).scalars()
+    return tuple(decode_article(text) for text in texts)
+
+
+def get_article(connection: Connection, publication: str, table_name: str) -> Article:
+    """Return an article by its table's current name, or its name when it was published.
+
+    Raises `PublicationUnknown`, `ArticleUnknown`.
+    """
+    publication_id = get_publication(connection, publication)
+    source_id = find_table_id(connection, table_name)
+    for article in list_articles(connection, publication_id):
+        if source_id == article.source_id or table_name in (article.table, f"{article.schema}.{article.table}"):
+            return article
+    raise ArticleUnknown(table_name, publication)
+
+
+def list_dropped(connection: Connection) -> tuple[Article, ...]:
+    """Return the articles whose tables no longer exist, by publication and name."""
+    if not is_made(connection):
+        return ()
+    known = list_all_articles(connection)
+    present = list_existing(connection, [article.source_id for article in known])
+    return tuple(article for article in known if article.source_id not in present)
+
+
+def list_all_articles(connection: Connection) -> tuple[Article, ...]:
+    """Return the articles of all publications, by publication and name."""
+    if not is_made(connection):
+        return ()
+    query = select(articles.c.definition).order_by(articles.c.publication_id, articles.c.article)
+    return tuple(decode_article(text) for text in distributor(connection).execute(query).scalars())
+
+
+def drop_article_step(article_id: str) -> Executable:
+    """Return the statement that deletes an article's record."""
+    return delete(articles).where(articles.c.article_id == article_id)
+
+
+def list_procedures(connection: Connection) -> Sequence[str]:
+    """Return the names of all generated procedures."""
+    columns = articles.c
+    rows = distributor(connection).execute(select(columns.ins_proc, columns.upd_proc, columns.del_proc)).all()
+    return [name for row in rows for name in row]
