@@ -171,18 +171,31 @@ def as_json(value: Any, form: Format) -> object:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary name to write to; the file is moved to `path` when complete. Raises `FileNotWritable`."""
+    """Yield a temporary name to write to; the file is moved to `path` when complete.
+
+    A symbolic link stays, and its file is replaced. A pipe or a device is written in place.
+    Raises `FileNotWritable`.
+    """
     if not path.name:
         raise FileNotWritable(str(path), "it has no name")
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        try:
-            yield partial
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        if path.exists() and not path.is_file():
+            yield path
+        else:
+            with _replacing(path.resolve()) as partial:
+                yield partial
     except OSError as error:
         raise FileNotWritable(str(path), error.strerror or str(error)) from error
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _as_csv(value: object) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, get_args
 
@@ -52,7 +52,7 @@ class CleanupOutcome:
     @classmethod
     def of(cls, refusal: Refusal) -> CleanupOutcome:
         """Return the outcome of a refused request."""
-        values = tuple(getattr(refusal, field.name) for field in fields(refusal))
+        values = tuple(getattr(refusal, name) for name in refusal.field_names)
         return cls(refusal=type(refusal).__name__, values=values)
 
     def require(self) -> tuple[Cleaned, ...]:
