@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import re
+from itertools import cycle
 from typing import ClassVar, TypeVar, dataclass_transform
 
 from rowtide.core.secrets import redact
@@ -55,7 +56,7 @@ class RowtideError(Exception):
 
     @property
     def filled_hint(self) -> str:
-        """The hint with the fields' values."""
+        """The hint with the fields' values; in a command they are as the shell takes them."""
         return self._fill(self.hint)
 
     def __str__(self) -> str:
@@ -68,7 +69,12 @@ class RowtideError(Exception):
         return type(self), tuple(self._values().values())
 
     def _fill(self, template: str) -> str:
-        return _LINE_ENDS.sub(" ", redact(template.format(**self._values())))
+        values = self._values()
+        filled = (
+            part.format(**({name: _quote(value) for name, value in values.items()} if is_command else values))
+            for part, is_command in zip(_COMMAND.split(template), cycle((False, True)), strict=False)
+        )
+        return _LINE_ENDS.sub(" ", redact("".join(filled)))
 
     def _values(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.field_names}
@@ -100,6 +106,13 @@ class DataLoss(RowtideError):
     """Changes are missing, or can no longer be determined: the process has to start again."""
 
 
+def _quote(value: object) -> str:
+    from shlex import quote
+
+    return quote(str(value))
+
+
+_COMMAND = re.compile(r"(`rowtide [^`]*`)")
 _LINE_ENDS = re.compile(r"\s*[\r\n]\s*")
 _SECOND_STOP = re.compile(r"(?<=[^.\s/]\.)\.(?=\s|$)|(?<=[?!])\.(?=\s|$)")
 """The second full stop after a driver's message; not an ellipsis, nor a folder's dot."""

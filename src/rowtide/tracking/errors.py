@@ -130,6 +130,18 @@ class TrackingLost(DataLoss):
 
 
 @numbered
+class TrackedTableGone(TrackingLost):
+    """No table has the name of a tracked one: it was dropped or renamed, and cannot be resumed."""
+
+    number = 6119
+    fact = "tracked table {table} is gone, detected at {lost_time} UTC: {what}"
+    hint = (
+        "Run `rowtide tracking disable {table}`; a table that has another name now is tracked by that one: "
+        "`rowtide tracking enable`."
+    )
+
+
+@numbered
 class InvalidTombstoneKey(Invalid):
     """Values or text are not a key of the table (SQL Server Compact: ArgumentException)."""
 

@@ -20,6 +20,7 @@ from rowtide.tracking.errors import (
     InvalidTombstoneKey,
     TableToTrackNotFound,
     TrackedAlready,
+    TrackedTableGone,
     TrackingKeyMissing,
     TrackingLost,
     UnknownConnection,
@@ -94,6 +95,19 @@ def test_rebuilt_table_loses_tracking_until_it_is_resumed(tracked_file: TrackedF
     tracked_file.seen = changes.anchor
     tracked_file.program.execute("update t set qty = 2")
     assert tracked_file.changes() == [("update", 1, None, 2.0)]
+
+
+def test_a_renamed_table_is_tracked_by_its_new_name(tracked_file: TrackedFile) -> None:
+    tracked_file.program.execute("alter table t rename to u")
+    tracked_file.program.execute("update u set qty = 2")
+
+    for _ in range(2):
+        with pytest.raises(TrackedTableGone, match="called u now. Run `rowtide tracking disable t`"):
+            tracked_file.changes()
+    tracked_file.tracking.disable_tracking("t")
+    tracked_file.tracking.enable_tracking("u")
+    with tracked_file.tracking.changes(["u"]) as changes:
+        assert len(list(changes)) == len(tracked_file.program.execute("select 1 from u").fetchall())
 
 
 def test_unique_index_that_could_displace_rows_is_detected(tracked_file: TrackedFile) -> None:

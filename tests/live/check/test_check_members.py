@@ -41,6 +41,9 @@ def test_a_table_that_was_swapped_in_is_named(request: pytest.FixtureRequest, ve
         "public.swap is another table now, and is not captured: this reads on from the one that had the name before, "
         "now public.swap_old"
     )
+    assert str(finding.mend).startswith(
+        """Read the table of that name too: `rowtide cdc enable-table '"public"."swap"' --capture-instance NAME`;"""
+    )
     assert ("instance public_swap", "warning") in health(logged)
     logged.cdc.enable_table("swap", capture_instance="swap_2")
     assert matching(check(logged), "is another table now") == []

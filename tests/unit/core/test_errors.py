@@ -29,6 +29,7 @@ from rowtide.core.errors import (
 )
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.errors import HistoryDiverged
+from rowtide.tracking.errors import NotTracked
 
 SHARED_NUMBERS = {313: 5, 22022: 3}
 """SQL Server answers ranges and times outside the interval, ranges over a gap, and unknown options with one number; and
@@ -165,6 +166,13 @@ def test_an_error_takes_exactly_its_fields(values: tuple[str, ...], named: dict[
 
 def test_a_field_has_its_default() -> None:
     assert HistoryDiverged("of timelines", "0/1").way.endswith("stays queryable")
+
+
+def test_a_name_in_a_hints_command_is_as_the_shell_takes_it() -> None:
+    error = NotTracked('Big "T$x')
+    assert str(error).startswith('RT-22105: table Big "T$x is not tracked. ')
+    assert str(error).endswith("Run `rowtide tracking enable 'Big \"T$x'`.")
+    assert str(NotTracked("public.t")).endswith("Run `rowtide tracking enable public.t`.")
 
 
 def test_a_fields_braces_and_percent_signs_are_text() -> None:

@@ -14,10 +14,6 @@ from rowtide.replication.articles import FEATURE as REPLICATION
 
 _NOUNS = {CAPTURE: "instance", REPLICATION: "article"}
 _READ = {CAPTURE: "captured", REPLICATION: "published"}
-_BEGIN = {
-    CAPTURE: "rowtide cdc enable-table {table} --capture-instance NAME",
-    REPLICATION: "rowtide replication add-article PUBLICATION {table}",
-}
 
 
 def find_in_members(members: Iterable[MemberFacts], feature: str | None = None) -> Iterator[Finding]:
@@ -65,5 +61,11 @@ def _mend(member: MemberFacts) -> Mend:
     table = quote_qualified(member.recorded_schema, member.recorded_name)
     if member.dropped_at is not None and member.feature == CAPTURE:
         return shell("rowtide", "cdc", "enable-table", table, "--capture-instance", member.name)
-    begin = _BEGIN[member.feature].format(table=table)
+    begin = _BEGIN[member.feature](table)
     return Advice(f"Read the table of that name too: `{begin}`; end the other when its changes are consumed.")
+
+
+_BEGIN = {
+    CAPTURE: lambda table: shell("rowtide", "cdc", "enable-table", table, "--capture-instance", "NAME"),
+    REPLICATION: lambda table: shell("rowtide", "replication", "add-article", "PUBLICATION", table),
+}

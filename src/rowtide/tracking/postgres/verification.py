@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection, text
 
-from rowtide.databases.postgres.catalogue import find_by_id
+from rowtide.databases.postgres.catalogue import find_by_id, find_table_id
 from rowtide.databases.postgres.clock import INCARNATION
-from rowtide.tracking.errors import TrackingKeyMissing, TrackingLost
+from rowtide.tracking.errors import TrackedTableGone, TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import TrackedTable
 from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subject import Subject
@@ -39,19 +39,29 @@ def _read_signature_now(connection: Connection, source_id: int, parts: Collectio
 def look_at(connection: Connection, tracked: TrackedTable) -> Subject | TrackingLost:
     """Return a tracked table as it is now, or what was altered."""
     if tracked.lost_time is not None:
-        return TrackingLost(tracked.name, tracked.lost_time, "it has not been resumed")
+        return _lost(connection, tracked, "it has not been resumed")
     made = read_as_made(connection, tracked.name)
     found = _compare(connection, tracked, made)
     if isinstance(found, Subject) and _parts(found) <= set(made.parts):
         return found
-    return TrackingLost(tracked.name, _read_now(connection), GROWN if isinstance(found, Subject) else found)
+    return _lost(connection, tracked, GROWN if isinstance(found, Subject) else found)
 
 
 def require_sound(connection: Connection, tracked: TrackedTable) -> None:
     """Raise `TrackingLost` if a tracked table was altered, or replaced by another of its name."""
     damage = "it has not been resumed" if tracked.lost_time is not None else find_damage(connection, tracked)
     if damage is not None:
-        raise TrackingLost(tracked.name, tracked.lost_time or _read_now(connection), damage)
+        raise _lost(connection, tracked, damage)
+
+
+def _lost(connection: Connection, tracked: TrackedTable, what: str) -> TrackingLost:
+    """A table of its name, or the table under another name, can be resumed."""
+    source_id = read_as_made(connection, tracked.name).source_id
+    is_gone = find_by_id(connection, source_id) is None and find_table_id(connection, tracked.name) is None
+    lost_time = tracked.lost_time or _read_now(connection)
+    if is_gone:
+        return TrackedTableGone(tracked.name, lost_time, "the table was dropped")
+    return TrackingLost(tracked.name, lost_time, what)
 
 
 def find_damage(connection: Connection, tracked: TrackedTable) -> str | None:

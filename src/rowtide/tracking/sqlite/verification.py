@@ -8,30 +8,36 @@ from collections.abc import Sequence, Set
 
 from rowtide.databases.sqlite.catalogue import find_table, read_triggers
 from rowtide.databases.sqlite.quoting import quote
-from rowtide.tracking.errors import TrackingKeyMissing, TrackingLost
+from rowtide.tracking.errors import TrackedTableGone, TrackingKeyMissing, TrackingLost
 from rowtide.tracking.options import TrackedTable
 from rowtide.tracking.sqlite.subject import Subject
 from rowtide.tracking.sqlite.subjects import stamps_of, subject_of
 from rowtide.tracking.sqlite.triggers import trigger_statements, update_trigger_name
 
 _UPDATE_OF = re.compile(r'( (?:after|before) update of )((?:"(?:[^"]|"")*"|\w+)(?:, (?:"(?:[^"]|"")*"|\w+))*)( on )')
+_HOLDER = "select tbl_name from sqlite_schema where type = 'trigger' and name = :trigger"
 _NAME = re.compile(r'"(?:[^"]|"")*"|\w+')
 
 
 def find_loss(connection: sqlite3.Connection, tracked: TrackedTable) -> TrackingLost | None:
     """Return what of a table's tracking was altered; added or dropped columns do not count."""
-    if tracked.lost_time is not None:
+    is_gone = find_table(connection, tracked.name) is None
+    if tracked.lost_time is not None and not is_gone:
         return TrackingLost(tracked.name, tracked.lost_time, "it has not been resumed")
-    what = _find_difference(connection, tracked)
+    what = _say_gone(connection, tracked) if is_gone else _find_difference(connection, tracked)
     if what is None:
         return None
-    now = str(connection.execute("select datetime('now')").fetchone()[0])
-    return TrackingLost(tracked.name, now, what)
+    lost_time = tracked.lost_time or str(connection.execute("select datetime('now')").fetchone()[0])
+    return (TrackedTableGone if is_gone else TrackingLost)(tracked.name, lost_time, what)
+
+
+def _say_gone(connection: sqlite3.Connection, tracked: TrackedTable) -> str:
+    """A table that is renamed keeps its triggers, which keep their names."""
+    renamed = connection.execute(_HOLDER, {"trigger": update_trigger_name(tracked.name)}).fetchone()
+    return "there is no such table any more" if renamed is None else f"the table is called {renamed[0]} now"
 
 
 def _find_difference(connection: sqlite3.Connection, tracked: TrackedTable) -> str | None:
-    if find_table(connection, tracked.name) is None:
-        return "there is no such table any more"
     try:
         subject = subject_of(connection, tracked)
     except TrackingKeyMissing:
