@@ -107,7 +107,7 @@ class Oracle:
             self.events.append(Disabled(lsn, member_id))
         if prefix in ("rowtide.enable", "rowtide.disable"):
             payload = {"kind": prefix.removeprefix("rowtide."), "content": content.decode()}
-            self._record(6, -1, 0, seqval=0, payload=payload)
+            self._record(6, -1, 0, seqval=self.ordinal + 1, payload=payload)
 
     def _on_truncate(self, cursor: _Cursor) -> None:
         count, options = cursor.take(">iB")

@@ -18,6 +18,7 @@ from rowtide.log.maintenance import truncate
 from rowtide.log.manifest import Manifest
 from rowtide.replication import subscription_records
 from rowtide.replication.api import TransactionalReplication
+from rowtide.replication.articles import LeftOutColumn
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
@@ -58,6 +59,14 @@ def list_subscriptions(publisher: LoggedDatabase) -> tuple[Subscription, ...]:
     """Return what the distribution database has."""
     with open_engine(publisher.url).connect() as connection:
         return subscription_records.list_subscriptions(connection)
+
+
+def list_left_out(replicated: ReplicatedDatabase) -> tuple[LeftOutColumn, ...]:
+    """Return the columns that articles of the only subscription leave out."""
+    (subscription,) = list_subscriptions(replicated.publisher)
+    with open_engine(replicated.publisher.url).connect() as connection:
+        articles = subscription_records.list_subscribed(connection, subscription.agent_id)
+    return tuple(column for article in articles for column in article.left_out)
 
 
 @contextmanager

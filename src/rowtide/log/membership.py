@@ -71,12 +71,14 @@ class Reshaped:
 class Altered:
     """A statement of this transaction altered a table; rows after it in the log have the altered shape.
 
-    `is_delivered`: rowtide's delivery ran it, for a schema change at the database's own publisher.
+    `is_delivered`: rowtide's delivery ran it, for a schema change at the database's own publisher. `seqval` is its
+    place among the transaction's changes: those of lower numbers precede it. 0 if an earlier build stored it.
     """
 
     commit_lsn: CommitLsn
     alteration: Alteration
     is_delivered: bool = False
+    seqval: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 
 import pytest
 
@@ -11,11 +10,9 @@ from builders.altered_orders import CHANGES, ORDERS, ROWS
 from builders.articles import commands
 from builders.command_lines import rowtide_process
 from builders.killed_programs import KILLED
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber, list_subscriptions
+from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber, list_left_out
 from builders.replicated_files import ReplicatedFile
-from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
-from rowtide.replication import subscription_records
 from rowtide.replication.articles import LeftOutColumn
 from rowtide.replication.errors.delivery import CopyUnreadable, SchemaChanged
 from rowtide.replication.sync_types import SyncType
@@ -347,10 +344,3 @@ def test_a_copy_waits_until_the_log_says_what_was_altered(replicated: Replicated
 
     assert replicated.subscriber.execute(COLUMNS) == replicated.publisher.execute(COLUMNS)
     replicated.require_equal("orders")
-
-
-def list_left_out(replicated: ReplicatedDatabase) -> Sequence[LeftOutColumn]:
-    (subscription,) = list_subscriptions(replicated.publisher)
-    with open_engine(replicated.publisher.url).connect() as connection:
-        (article,) = subscription_records.list_subscribed(connection, subscription.agent_id)
-    return article.left_out

@@ -38,7 +38,7 @@ EVENTS = (
     Enabled(CommitLsn(101), member()),
     Disabled(CommitLsn(102), "m1"),
     Reshaped(CommitLsn(103), 2),
-    Altered(CommitLsn(104), ALTERATION),
+    Altered(CommitLsn(104), ALTERATION, seqval=7),
     Heartbeat(CommitLsn(104), NOW),
     Traced(CommitLsn(104), NOW, "größe", 7),
     Traced(CommitLsn(104), NOW, "größe", 8, stored_at=NOW),
@@ -90,6 +90,14 @@ def test_a_range_of_an_earlier_build_is_read() -> None:
     del printed["as_of"], printed["control_row"]
 
     assert decode_entry(json.dumps(printed).encode()) == replace(RANGE, as_of=None, control_row=None)
+
+
+def test_an_alteration_of_an_earlier_build_has_no_place() -> None:
+    event = Altered(CommitLsn(104), ALTERATION, seqval=7)
+    printed = json.loads(encode_entry(replace(RANGE, events=(event,))))
+    del printed["events"][0]["seqval"]
+
+    assert decode_entry(json.dumps(printed).encode()) == replace(RANGE, events=(replace(event, seqval=0),))
 
 
 def test_times_are_printed_in_utc() -> None:

@@ -7,9 +7,10 @@ far the log had nothing for it after that.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 
 from rowtide.core.failpoints import failpoint
@@ -38,7 +39,7 @@ from rowtide.replication.distribution.delivery import (
 )
 from rowtide.replication.distribution.early_delivery import EarlyDelivery
 from rowtide.replication.distribution.events import find_dropped, find_gap, find_token
-from rowtide.replication.distribution.log_calls import LogCalls, find_versions
+from rowtide.replication.distribution.log_calls import LogCalls, Stage, find_row_numbers, find_versions
 from rowtide.replication.distribution.reader_entry import ReaderEntry
 from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand
 from rowtide.replication.errors.delivery import (
@@ -356,7 +357,6 @@ class DistributionAgent:
         `CopyNeeded`.
         """
         refused: dict[tuple[str, int], str] = {}
-        is_early = False
         while True:
             transaction = AlteringTransaction.read(
                 state,
@@ -365,14 +365,11 @@ class DistributionAgent:
                 replicates_ddl=self._subscription.replicates_ddl,
                 refused=refused,
                 has_values=self._has_values,
+                row_numbers=partial(find_row_numbers, self._manifest, lsn),
             )
             try:
-                self._deliver_altering(state, transaction, is_early=is_early)
+                self._deliver_altering(state, transaction)
             except AlterationRefused as error:
-                # Perhaps for what other tables lack there: keys of which the cascades are not delivered yet.
-                is_early = not is_early
-                if is_early:
-                    continue
                 if not isinstance(error.change, ColumnAdded | ColumnDropped):
                     raise self._explain(error, transaction) from error
                 refused[error.article.article_id, error.change.column.number] = error.reason
@@ -389,40 +386,34 @@ class DistributionAgent:
         """Return what a refused schema change comes to: a copy, unless a procedure of the user's refuses it."""
         table = f"{error.article.schema}.{error.article.table}"
         stop = SchemaChanged(table, str(transaction.lsn), f"the subscriber refuses it: {error.reason}")
-        return stop if error.change is None else CopyNeeded(transaction.versions[error.article.article_id][0], stop)
+        before = {article.article_id: article for article in transaction.before}
+        return stop if error.change is None else CopyNeeded(before[error.article.article_id], stop)
 
-    def _deliver_altering(self, state: ManifestState, transaction: AlteringTransaction, *, is_early: bool) -> None:
-        """Deliver a transaction; a table is altered before the first row of its next form, or with `is_early` behind
-        the last one of the form before.
-        """
+    def _deliver_altering(self, state: ManifestState, transaction: AlteringTransaction) -> None:
+        """Deliver a transaction; a table is altered between the rows between which the publisher altered it."""
         end = Position(transaction.lsn.value + 1)
-        versions = [
-            (transaction.article_of(article.article_id, version.table_id), version)
-            for article, version in find_versions(state, self._articles)
-        ]
-        left: Counter[tuple[str, int]] = Counter()
-        if is_early:
-            counted = self._open_calls().read(self._position, end, versions, lambda: None)
-            left.update(transaction.version_of(call.article) for call in counted)
+        stages = [Stage(since, find_versions(state, articles)) for since, articles in transaction.stages()]
         read = self._open_calls()
-        calls = read.read(self._position, end, versions, self._delivery.flush)
+        calls = read.read_stages(self._position, end, stages, self._delivery.flush)
         # With the first one its transaction's commit time is known.
         first = list(islice(calls, 1))
         self._delivery.begin(one_by_one=True, committed_us=read.times.find(transaction.lsn.value))
         batch = BatchCounts()
         batch.count(transaction.lsn.value)
+        steps = deque(transaction.steps)
         for call in chain(first, calls):
-            for followed in transaction.due(left) if is_early else transaction.until(call.article):
-                self._delivery.alter(self._complete(followed, transaction.lsn))
+            while steps and steps[0].seqval <= _number(call):
+                self._make(steps.popleft().followed, transaction.lsn)
             batch.commands += _count(call)
             self._run(call)
-            if is_early:
-                left[transaction.version_of(call.article)] -= 1
-        for followed in transaction.rest():
-            self._delivery.alter(self._complete(followed, transaction.lsn))
+        for step in steps:
+            self._make(step.followed, transaction.lsn)
         self._end(batch, end, read)
         self._articles = transaction.articles()
         self._has_altered = True
+
+    def _make(self, followed: Followed, lsn: CommitLsn) -> None:
+        self._delivery.alter(self._complete(followed, lsn))
 
     def _pass_on(self, token: Traced, end: Position, *, has_delivered: bool) -> None:
         """Report a token once everything before it is delivered.
@@ -462,3 +453,7 @@ class DistributionAgent:
 
 def _count(call: Call | Block) -> int:
     return len(call.rows) if isinstance(call, Block) else 1
+
+
+def _number(call: Call | Block) -> int:
+    return int(call.seqvals[0]) if isinstance(call, Block) else call.seqval

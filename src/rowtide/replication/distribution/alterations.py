@@ -1,13 +1,12 @@
 """Transactions of the log that alter published tables: what is of an article as it was, and what as it is. Pure.
 
-Within a transaction rows have the table version that the log describes before them, and an alteration comes before the
-description of what it made. Rows of other tables have their place by their number.
+Rows and alterations of a transaction have numbers in the order of the log, those of all tables together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TypeGuard, assert_never
 
@@ -169,7 +168,7 @@ def _is_of_table(event: Event, state: ManifestState, article: Article) -> TypeGu
     match event:
         case LeftOut(_, member_id, _, is_unclear):
             return is_unclear and member_id == article.article_id
-        case Altered(_, alteration, _):
+        case Altered(_, alteration):
             return alteration.source_id == article.source_id
         case Reshaped(_, table_id):
             return state.tables[table_id].shape.source_id == article.source_id
@@ -184,17 +183,25 @@ def _differs(article: Article, alteration: Alteration) -> bool:
         return True
 
 
-@dataclass(slots=True)
-class AlteringTransaction:
-    """What a transaction makes of each article, one version after the other.
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a transaction changes of an article before its row changes with the number `seqval` and higher ones."""
 
-    `versions` begin with the article as it was; `places` say of which version rows of a table version are, by article.
-    """
+    seqval: int
+    followed: Followed
+
+
+RowNumbers = Callable[[int], Sequence[int]]
+"""Returns the numbers of a transaction's row changes of a table version, by its id."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlteringTransaction:
+    """What a transaction makes of articles: as they are before it, and the steps, in the order of the log."""
 
     lsn: CommitLsn
-    steps: dict[str, list[Followed]] = field(default_factory=dict)
-    versions: dict[str, list[Article]] = field(default_factory=dict)
-    places: dict[tuple[str, int], int] = field(default_factory=dict)
+    before: Sequence[Article]
+    steps: Sequence[Step]
 
     @classmethod
     def read(
@@ -206,85 +213,66 @@ class AlteringTransaction:
         replicates_ddl: bool,
         refused: Mapping[tuple[str, int], str],
         has_values: HasValues = lambda _source_id, _number: True,
+        row_numbers: RowNumbers = lambda _table_id: (),
     ) -> AlteringTransaction:
         """Read a transaction's events; `refused` columns, by article and number, are left out, or kept, with the reason
         given.
 
-        `has_values` as for `follow`. Raises `SchemaChanged`, `CopyNeeded`.
+        `has_values` as for `follow`. `row_numbers` are requested where the log does not say between which rows a table
+        was altered. Raises `SchemaChanged`, `CopyNeeded`.
         """
-        found = cls(lsn, versions={article.article_id: [article] for article in articles})
-        for event in events_between(state, Position(lsn.value), Position(lsn.value + 1)):
-            for article in articles:
-                found._add(
-                    state,
-                    article.article_id,
-                    event,
-                    replicates_ddl=replicates_ddl,
-                    refused=refused,
-                    has_values=has_values,
-                )
-        return found
+        events = events_between(state, Position(lsn.value), Position(lsn.value + 1))
+        now = {article.article_id: article for article in articles if lsn.value >= article.defined_at}
+        places = dict.fromkeys(now, 0)
+        steps: list[Step] = []
+        for number, event in enumerate(events):
+            for article_id, article in now.items():
+                if not _is_of_table(event, state, article):
+                    continue
+                if isinstance(event, Altered):
+                    places[article_id] = _find_place(state, events, number, row_numbers)
+                followed = _follow_event(state, article, event, replicates_ddl=replicates_ddl, has_values=has_values)
+                followed = _without_refused(followed, refused)
+                if followed.article != article:
+                    now[article_id] = replace(followed.article, defined_at=lsn.value + 1)
+                    steps.append(Step(places[article_id], replace(followed, article=now[article_id])))
+        return cls(lsn, articles, sorted(steps, key=lambda step: step.seqval))
 
     def articles(self) -> tuple[Article, ...]:
         """Return the articles as they are after the transaction."""
-        return tuple(versions[-1] for versions in self.versions.values())
+        now = {article.article_id: article for article in self.before}
+        now.update((step.followed.article.article_id, step.followed.article) for step in self.steps)
+        return tuple(now.values())
 
-    def article_of(self, article_id: str, table_id: int) -> Article:
-        """Return the article as rows of a table version have it."""
-        return self.versions[article_id][self.places.get((article_id, table_id), 0)]
+    def stages(self) -> Iterator[tuple[int, tuple[Article, ...]]]:
+        """Yield from which row change on, by its number, the articles are as they are then."""
+        now = {article.article_id: article for article in self.before}
+        place = 0
+        for step in self.steps:
+            if step.seqval > place:
+                yield place, tuple(now.values())
+                place = step.seqval
+            now[step.followed.article.article_id] = step.followed.article
+        yield place, tuple(now.values())
 
-    def until(self, article: Article) -> Iterator[Followed]:
-        """Yield the steps, once each, that come before a call of an article in one of its versions."""
-        steps = self.steps.get(article.article_id, [])
-        while steps and self._place(steps[0].article) <= self._place(article):
-            yield steps.pop(0)
 
-    def due(self, left: Mapping[tuple[str, int], int]) -> Iterator[Followed]:
-        """Yield the steps, once each, before which no call is left; `left` counts calls by `version_of`."""
-        for article_id, steps in self.steps.items():
-            while steps and not any(left.get((article_id, one), 0) for one in range(self._place(steps[0].article))):
-                yield steps.pop(0)
+def _find_place(state: ManifestState, events: Sequence[Event], number: int, row_numbers: RowNumbers) -> int:
+    """Return the place of an alteration, one of a transaction's events, among the row changes.
 
-    def version_of(self, article: Article) -> tuple[str, int]:
-        """Return which version of which article this is."""
-        return article.article_id, self._place(article)
-
-    def rest(self) -> Iterator[Followed]:
-        """Yield the steps that are left at the end."""
-        for steps in self.steps.values():
-            while steps:
-                yield steps.pop(0)
-
-    def _place(self, article: Article) -> int:
-        return self.versions[article.article_id].index(article)
-
-    def _add(
-        self,
-        state: ManifestState,
-        article_id: str,
-        event: Event,
-        *,
-        replicates_ddl: bool,
-        refused: Mapping[tuple[str, int], str],
-        has_values: HasValues,
-    ) -> None:
-        versions = self.versions[article_id]
-        article = versions[-1]
-        if event.commit_lsn.value < versions[0].defined_at:
-            return
-        if not _is_of_table(event, state, article):
-            return
-        followed = _follow_event(state, article, event, replicates_ddl=replicates_ddl, has_values=has_values)
-        followed = _without_refused(followed, refused)
-        if followed.article != article:
-            self._take(followed)
-        if isinstance(event, Reshaped):
-            self.places[article_id, event.table_id] = len(versions) - 1
-
-    def _take(self, followed: Followed) -> None:
-        article = replace(followed.article, defined_at=self.lsn.value + 1)
-        self.steps.setdefault(article.article_id, []).append(replace(followed, article=article))
-        self.versions[article.article_id].append(article)
+    One that was inferred came at any time between the last row of the table's form before and the first one of its form
+    after, where the log describes it. It is placed behind the former: what statements on other tables did to rows of
+    this one is complete there. So is one without a place, which an earlier build stored.
+    """
+    event = events[number]
+    assert isinstance(event, Altered)
+    alteration = event.alteration
+    if event.seqval and not alteration.is_inferred:
+        return event.seqval
+    versions = {one.table_id for one in state.tables.values() if one.shape.source_id == alteration.source_id}
+    later = (one.table_id for one in events[number:] if isinstance(one, Reshaped) and one.table_id in versions)
+    first_after = next(later, None)
+    of_before = (table_id for table_id in versions if first_after is None or table_id < first_after)
+    return 1 + max((seqval for table_id in of_before for seqval in row_numbers(table_id)), default=0)
 
 
 def _without_refused(followed: Followed, refused: Mapping[tuple[str, int], str]) -> Followed:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from rowtide.core.lsn import Position
+from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.batches import MAX_BATCH_BYTES
 from rowtide.log.entries import Segment
@@ -25,6 +27,8 @@ from rowtide.replication.subscription_records import Subscription
 
 ArticleVersions = Sequence[tuple[Article, TableVersion]]
 """Articles, each with every version of its table."""
+_PLACE = ("commit_lsn", "table_id", "seqval")
+_BEHIND_ALL = np.iinfo(np.int64).max
 
 
 def find_versions(state: ManifestState, articles: Iterable[Article]) -> ArticleVersions:
@@ -35,6 +39,24 @@ def find_versions(state: ManifestState, articles: Iterable[Article]) -> ArticleV
         for version in state.tables.values()
         if version.shape.source_id == article.source_id
     ]
+
+
+class Stage(NamedTuple):
+    """Row changes of a transaction from the number `since` to the next stage's, and of which articles they are then."""
+
+    since: int
+    versions: ArticleVersions
+
+
+def find_row_numbers(manifest: Manifest, lsn: CommitLsn, table_id: int) -> Sequence[int]:
+    """Return the numbers of a transaction's row changes of a table version. Raises as `read_segment` of the log."""
+    found: list[int] = []
+    for segment in segments_between(manifest.state, Position(lsn.value), Position(lsn.value + 1)):
+        if table_id in segment.tables:
+            records = read_segment(manifest.store, segment.path, _PLACE)
+            lsns, table_ids, seqvals = (records[name].to_numpy() for name in _PLACE)
+            found += seqvals[(lsns == lsn.value) & (table_ids == table_id)].tolist()
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +75,21 @@ class LogCalls:
         self, begin: Position, end: Position, versions: ArticleVersions, relieve: Callable[[], None]
     ) -> Iterator[Call | Block]:
         """Yield the calls in [begin, end), in log order; `relieve` is called where those so far take much memory."""
+        return self.read_stages(begin, end, (Stage(0, versions),), relieve)
+
+    def read_stages(
+        self, begin: Position, end: Position, stages: Sequence[Stage], relieve: Callable[[], None]
+    ) -> Iterator[Call | Block]:
+        """As `read`, of a transaction in which articles change; no block has rows of two stages."""
         held_bytes = 0
+        versions = stages[0].versions
         for segment in segments_between(self.manifest.state, begin, end):
             if any(version.table_id in segment.tables for _, version in versions):
                 if held_bytes + segment.raw_bytes > MAX_BATCH_BYTES:
                     relieve()
                     held_bytes = 0
                 held_bytes += segment.raw_bytes
-                yield from self.read_segment(segment, begin, end, versions)
+                yield from self._read_segment(segment, begin, end, stages)
 
     def read_segment(
         self, segment: Segment, begin: Position, end: Position, versions: ArticleVersions
@@ -68,16 +97,30 @@ class LogCalls:
         """Yield the calls of one segment in [begin, end), in log order. Raises what `read_segment` of the log raises,
         and `ColumnNotLogged`.
         """
-        present = [found for found in versions if found[1].table_id in segment.tables]
+        return self._read_segment(segment, begin, end, (Stage(0, versions),))
+
+    def _read_segment(
+        self, segment: Segment, begin: Position, end: Position, stages: Sequence[Stage]
+    ) -> Iterator[Call | Block]:
+        present = [Stage(stage.since, _of_segment(segment, stage.versions)) for stage in stages]
+        if not present[0].versions:
+            return iter(())
         # The records end before the first call is run.
-        return in_blocks(self._read_present(segment, begin, end, present)) if present else iter(())
+        return chain.from_iterable(map(in_blocks, self._read_present(segment, begin, end, present)))
 
     def _read_present(
-        self, segment: Segment, begin: Position, end: Position, present: ArticleVersions
-    ) -> Sequence[Calls]:
+        self, segment: Segment, begin: Position, end: Position, stages: Sequence[Stage]
+    ) -> Sequence[Sequence[Calls]]:
         records = read_segment(self.manifest.store, segment.path)
         self.times.add(records)
-        return list(self._encode(records, begin, end, present))
+        if len(stages) == 1:
+            return [list(self._encode(records, begin, end, stages[0].versions))]
+        seqvals = records["seqval"].to_numpy()
+        borders = [*(stage.since for stage in stages), _BEHIND_ALL]
+        return [
+            list(self._encode(filtered(records, (seqvals >= since) & (seqvals < until)), begin, end, stage.versions))
+            for stage, (since, until) in zip(stages, pairwise(borders), strict=True)
+        ]
 
     def _encode(self, records: pa.Table, begin: Position, end: Position, present: ArticleVersions) -> Iterator[Calls]:
         lsns, table_ids = records["commit_lsn"].to_numpy(), records["table_id"].to_numpy()
@@ -101,3 +144,7 @@ class LogCalls:
             if one.member_id == article.article_id
         )
         return next((lsn for lsn in lacking if start <= lsn), None)
+
+
+def _of_segment(segment: Segment, versions: ArticleVersions) -> ArticleVersions:
+    return [found for found in versions if found[1].table_id in segment.tables]

@@ -194,8 +194,8 @@ def _require_same_values(
             raise NotComparable(f"its table was altered at LSN {lsn}: {error.change}", may_pass=False) from error
         except CopyNeeded as found:
             raise NotComparable(f"its table is copied again: {found.error.change}") from found
-        steps = altering.steps.get(article.article_id, [])
-        if any(isinstance(change, ColumnDropped | ColumnRetyped) for step in steps for change in step.changes):
+        changes = (change for step in altering.steps for change in step.followed.changes)
+        if any(isinstance(change, ColumnDropped | ColumnRetyped) for change in changes):
             raise NotComparable(f"its table was altered at LSN {lsn}, which the subscriber has not reached")
         (article,) = altering.articles()
         position = Position(lsn.value + 1)

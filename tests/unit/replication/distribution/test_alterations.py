@@ -43,8 +43,8 @@ def log_of(*events: Event, shapes: Sequence[TableShape] = (), end: int = END.val
     return then(state, range_to(state, end, events=events))
 
 
-def altered(lsn: int, table: SourceTable) -> Altered:
-    return Altered(CommitLsn(lsn), alteration_of(table))
+def altered(lsn: int, table: SourceTable, *, seqval: int = 0) -> Altered:
+    return Altered(CommitLsn(lsn), alteration_of(table), seqval=seqval)
 
 
 def altering_in(state: ManifestState, *articles: Article, start: Position = START, end: Position = END) -> int | None:
@@ -102,29 +102,65 @@ def test_what_an_article_was_defined_with_alters_nothing() -> None:
     assert altering_in(state, replace(ALL, defined_at=501)) is None
 
 
-def test_rows_are_of_the_article_that_their_shape_is_after() -> None:
-    once, twice = without(TABLE, "name"), with_column(without(TABLE, "name"), "price", name="cost")
-    state = log_of(
-        Reshaped(CommitLsn(500), 2),
-        altered(500, once),
-        Reshaped(CommitLsn(500), 3),
-        altered(500, twice),
-        Reshaped(CommitLsn(500), 4),
-        shapes=[shape_of(TABLE), shape_of(once), shape_of(twice)],
-    )
-    transaction = read_at(state)
-    names = [[column.name for column in transaction.article_of(ALL.article_id, place).columns] for place in (2, 3, 4)]
-    assert names == [["id", "name", "price"], ["id", "price"], ["id", "cost"]]
+ONCE, TWICE = without(TABLE, "name"), with_column(without(TABLE, "name"), "price", name="cost")
+
+
+def columns_by_stage(transaction: AlteringTransaction, place: int = 0) -> list[tuple[int, list[str]]]:
+    """Return from which row on which columns an article has."""
+    stages = ((since, articles[place]) for since, articles in transaction.stages())
+    return [(since, [column.name for column in made.columns]) for since, made in stages]
+
+
+def test_rows_are_of_the_article_as_it_was_altered_before_them() -> None:
+    transaction = read_at(log_of(altered(500, ONCE, seqval=3), altered(500, TWICE, seqval=7)))
+    assert columns_by_stage(transaction) == [(0, ["id", "name", "price"]), (3, ["id", "price"]), (7, ["id", "cost"])]
+    assert [(step.seqval, len(step.followed.changes)) for step in transaction.steps] == [(3, 1), (7, 1)]
     assert transaction.articles()[0].defined_at == 501
-    last = transaction.article_of(ALL.article_id, 4)
-    assert [len(followed.changes) for followed in transaction.until(last)] == [1, 1]
-    assert list(transaction.rest()) == []
 
 
-def test_changes_without_rows_behind_them_come_at_the_end() -> None:
-    transaction = read_at(log_of(altered(500, without(TABLE, "name"))))
-    assert list(transaction.until(ALL)) == []
-    assert [followed.changes for followed in transaction.rest()] == [(ColumnDropped(ALL.columns[1]),)]
+def test_tables_are_altered_in_the_order_of_the_log() -> None:
+    other = article(ELSEWHERE, article_id=ANOTHER_ID)
+    state = log_of(
+        altered(500, without(ELSEWHERE, "price"), seqval=3),
+        altered(500, ONCE, seqval=3),
+        altered(500, without(without(ELSEWHERE, "price"), "name"), seqval=5),
+    )
+    transaction = read_at(state, ALL, other)
+    found = [(step.seqval, step.followed.article.article_id) for step in transaction.steps]
+    assert found == [(3, ANOTHER_ID), (3, ALL.article_id), (5, ANOTHER_ID)]
+    assert [since for since, _ in columns_by_stage(transaction)] == [0, 3, 5]
+    assert [len(columns) for _, columns in columns_by_stage(transaction, 1)] == [3, 2, 1]
+
+
+@pytest.mark.parametrize("is_inferred", [True, False], ids=["inferred", "of an earlier build"])
+def test_without_a_known_place_it_is_behind_the_rows_before(*, is_inferred: bool) -> None:
+    once, twice = (
+        Altered(CommitLsn(500), replace(alteration_of(table), is_inferred=is_inferred), seqval=9 * is_inferred)
+        for table in (ONCE, TWICE)
+    )
+    state = log_of(
+        once,
+        Reshaped(CommitLsn(500), 3),
+        twice,
+        Reshaped(CommitLsn(500), 4),
+        shapes=[shape_of(TABLE), shape_of(ONCE), shape_of(TWICE)],
+    )
+    rows: dict[int, list[int]] = {2: [2, 4], 3: [6, 7], 4: [8]}
+    transaction = AlteringTransaction.read(
+        state,
+        (ALL,),
+        CommitLsn(500),
+        replicates_ddl=True,
+        refused={},
+        row_numbers=lambda table_id: rows.get(table_id, []),
+    )
+    assert [step.seqval for step in transaction.steps] == [5, 8]
+
+
+def test_a_change_without_rows_is_at_the_beginning() -> None:
+    transaction = read_at(log_of(altered(500, ONCE)))
+    assert [step.followed.changes for step in transaction.steps] == [(ColumnDropped(ALL.columns[1]),)]
+    assert columns_by_stage(transaction) == [(0, ["id", "name", "price"]), (1, ["id", "price"])]
 
 
 def test_rows_that_lack_a_column_are_copied_again() -> None:

@@ -72,6 +72,16 @@ class Control:
             changes[message] = len(truncation.oids)
         return changes
 
+    def numbered_events(self, first_ordinals: Ints) -> list[PlacedEvent]:
+        """Return the events; those that alter a table with their place among the changes of their transaction.
+
+        A row of `rowtide.control` has an ordinal of its own; another message has that of the change behind it.
+        """
+        return [
+            (order, replace(event, seqval=int(first_ordinals[order.message])) if isinstance(event, Altered) else event)
+            for order, event in self.events
+        ]
+
 
 def read_control(
     frames: Frames, transactions: Transactions, relations: Relations, present: Present | None, secrets: Secrets

@@ -126,7 +126,7 @@ class Decoder:
         return Decoded(
             assemble(frames, transactions, control, ordinals, records),
             tuple(table.resolved.version for table in tables if table.resolved.is_new),
-            in_log_order(control.events, tables, transactions),
+            in_log_order(control.numbered_events(ordinals), tables, transactions),
             transactions.commits,
             transactions.last_commit,
             control.last_row,

@@ -40,7 +40,10 @@ class TableRecords:
 def assemble(
     frames: Frames, transactions: Transactions, control: Control, first_ordinals: Ints, tables: Sequence[TableRecords]
 ) -> pa.Table:
-    """Return the records: announcements, then each table in the order given, without sorting."""
+    """Return the records: announcements, then each table in the order given, without sorting.
+
+    An announcement's `seqval` is the ordinal of the message: 1 + the changes of its transaction before it.
+    """
     if not (control.records or tables):
         # A mark or a heartbeat alone: PyArrow's functions are imported with the first records.
         return RECORD.empty_table()
@@ -52,7 +55,7 @@ def assemble(
         "commit_time": transactions.time[number],
         "xid": transactions.xid[number],
         "origin": _origins(transactions, entries),
-        "seqval": _beside(messages * 0, [table.changes.seqval for table in tables]),
+        "seqval": _beside(first_ordinals[messages], [table.changes.seqval for table in tables]),
         "operation": _beside(
             np.full(len(messages), Operation.MESSAGE, np.int8),
             [_OPERATIONS[frames.kinds[table.changes.message]] for table in tables],

@@ -31,14 +31,66 @@ _KINDS = (procedures, array_procedures)
 def within_batch(statements: Iterable[str]) -> Sequence[str]:
     """Return statements that alter tables as they are run in a batch, between its calls."""
     return (
-        # The server alters no table with checks that wait.
-        "set constraints all immediate",
         # Readers of the table would wait behind this session for as long as it waits.
         f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'",
         *statements,
         "set local lock_timeout = 0",
-        "set constraints all deferred",
     )
+
+
+def among_calls(table: tuple[str, str], change: SchemaChange) -> Sequence[str]:
+    """Return the statement that makes a change in a table between a batch's calls, if it takes one."""
+    altering = list(alter(table, change))
+    column = change.column.name if isinstance(change, ColumnDropped | ColumnRetyped) else None
+    return [_settled(table, altering, column)] if altering else []
+
+
+def run_script(table: tuple[str, str], script: str) -> str:
+    """Return one statement that runs a script of several, about a table, between a batch's calls.
+
+    The server refuses statements that end the transaction.
+    """
+    return _settled(table, [script])
+
+
+def _settled(table: tuple[str, str], altering: Sequence[str], column: str | None = None) -> str:
+    """Return one statement that alters a table; if checks of its rows wait, which the server refuses, these are made.
+
+    Checks of other tables' rows wait on: the publisher, too, may have altered the table before they could be made.
+    What alters a key's column alters also the tables that it references and that reference it.
+    """
+    executed = " ".join(f"execute {quote_literal(statement)};" for statement in altering)
+    constraints = _CHECKED.format(table=quote_literal(quote_qualified(*table)), column=quote_literal(column or ""))
+    body = f"""
+declare
+    checked text := 'all';
+begin
+    {executed}
+exception when object_in_use then
+    select coalesce(string_agg(distinct format('%I.%I', nspname, conname), ', '), checked) into checked{constraints};
+    execute 'set constraints ' || checked || ' immediate';
+    execute 'set constraints ' || checked || ' deferred';
+    {executed}
+end"""
+    return f"do {quote_literal(body)}"
+
+
+_CHECKED = """
+    from pg_catalog.pg_constraint c join pg_catalog.pg_namespace n on n.oid = c.connamespace
+    where c.condeferrable and c.oid in (
+        with recursive altered as (
+            select to_regclass({table})::oid as oid
+            union select i.inhrelid from pg_catalog.pg_inherits i join altered a on i.inhparent = a.oid
+        ), beside as (
+            select case when f.conrelid = a.oid then f.confrelid else f.conrelid end as oid
+            from altered a join pg_catalog.pg_constraint f on f.contype = 'f' and a.oid in (f.conrelid, f.confrelid)
+            join pg_catalog.pg_attribute k on k.attrelid = a.oid and k.attname = {column}
+            where k.attnum = any(case when f.conrelid = a.oid then f.conkey else f.confkey end)
+        )
+        select t.tgconstraint from pg_catalog.pg_trigger t
+        where t.tgrelid in (select oid from altered union select oid from beside))"""
+"""The deferrable constraints that are checked for rows of a table, of what inherits from it, and of the tables beside
+it by a key with a column."""
 
 
 def alter(table: tuple[str, str], change: SchemaChange) -> Iterator[str]:
@@ -86,11 +138,6 @@ def record(article: Article, guid: str) -> str:
     """Return the statement that records an article, as a subscription has it."""
     values = (guid, article.article_id, encode_article(article))
     return progress.RECORD_ARTICLE.format(*map(quote_literal, values))
-
-
-def run_script(script: str) -> str:
-    """Return one statement that runs a script of several; the server refuses those that end the transaction."""
-    return f"do {quote_literal(f'begin execute {quote_literal(script)}; end')}"
 
 
 def renew_procedures(article: Article) -> Iterator[str]:

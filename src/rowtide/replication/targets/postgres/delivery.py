@@ -25,7 +25,7 @@ from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
 from rowtide.replication.targets.postgres.connecting import connect_agent
 from rowtide.replication.targets.postgres.deadlocks import DeadlockWatch
-from rowtide.replication.targets.postgres.joining import MOVED, take_in
+from rowtide.replication.targets.postgres.joining import CHECK_ALL, MOVED, take_in
 from rowtide.replication.targets.postgres.modes import Mode, RowByRow, SetBased, Skipping
 from rowtide.replication.targets.postgres.pipeline import Refused
 from rowtide.replication.targets.postgres.sender import Sender
@@ -113,7 +113,7 @@ class PostgresDelivery:
         table = (before.schema, before.table)
         # Its own changes have come back: the tables there are altered already.
         for change in () if followed.is_delivered and not self._forwards else followed.changes:
-            self._alter(article, list(alterations.alter(table, change)), change)
+            self._alter(article, alterations.among_calls(table, change), change)
             table = alterations.table_after(table, change)
         self._alter(article, list(alterations.renew(followed, self._guid.decode())), None)
         if followed.script is not None:
@@ -129,7 +129,7 @@ class PostgresDelivery:
             raise AlterationRefused(article, change, refused.message)
 
     def _run_script(self, article: Article, script: CustomSql) -> None:
-        refused = self._run_alone([alterations.run_script(script.text)])
+        refused = self._run_alone([alterations.run_script((article.schema, article.table), script.text)])
         if refused is not None:
             raise CustomScriptFailed(script.name, f"{article.schema}.{article.table}", script.lsn, refused.message)
 
@@ -151,7 +151,7 @@ class PostgresDelivery:
 
     def join(self, joining: JoiningArticle) -> None:
         self._mode.flush()
-        self._alter(joining.article, list(take_in(joining, self._guid.decode())), None)
+        self._alter(joining.article, [CHECK_ALL, *take_in(joining, self._guid.decode())], None)
 
     def flush(self) -> None:
         self._mode.flush()

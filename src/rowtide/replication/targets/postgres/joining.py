@@ -20,6 +20,8 @@ from rowtide.replication.targets.postgres.tables import find_joining_keys
 
 MOVED = "RT002"
 """The error that refuses a joining article whose agent has delivered more."""
+CHECK_ALL = "set constraints all immediate"
+"""Precedes what alters tables between calls: the server alters none with checks that wait."""
 _NAME = "rowtide subscription"
 
 

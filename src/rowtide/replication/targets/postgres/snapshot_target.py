@@ -112,7 +112,8 @@ class PostgresSnapshotTarget:
     def _run_script(self, article: Article, script: CustomSql) -> None:
         try:
             with translated():
-                self._connection.execute(sql.SQL(alterations.run_script(script.text)))
+                statement = alterations.run_script((article.schema, article.table), script.text)
+                self._connection.execute(sql.SQL(statement))
         except UnexpectedSqlError as error:
             table = f"{article.schema}.{article.table}"
             raise CustomScriptFailed(script.name, table, script.lsn, error.reason) from error

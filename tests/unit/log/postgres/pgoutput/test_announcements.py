@@ -53,7 +53,7 @@ def test_rows_announce_in_their_place_among_changes() -> None:
     assert [type(event) for event in decoded.events] == [Enabled, Reshaped, Disabled]
     records = [(row["table_id"], row["operation"], row["seqval"]) for row in rows(decoded.records)]
     of_table = [(1, Operation.INSERT, ordinal) for ordinal in (3, 4)]
-    assert records == [(NO_TABLE, Operation.MESSAGE, 0), (NO_TABLE, Operation.MESSAGE, 0), *of_table]
+    assert records == [(NO_TABLE, Operation.MESSAGE, 2), (NO_TABLE, Operation.MESSAGE, 5), *of_table]
     kept = decoder(reads_messages=False)
     kept.decode(_transaction(100, CONTROL, ENABLE))
     after = rows(kept.decode(_transaction(200, TABLE, ROW)).records)

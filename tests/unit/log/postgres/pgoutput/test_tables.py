@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from builders import pgoutput_messages as wire
 from builders.pgoutput_messages import ColumnSpec
-from builders.pgoutput_streams import decoder, disable, enable, member, rows, together
+from builders.pgoutput_streams import CONTROL, announce, decoder, disable, enable, member, rows, together
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
@@ -164,7 +164,7 @@ def test_member_enabled_in_a_transaction_sees_only_later_rows() -> None:
     new = member(OID, ("a",))
     enabling = decoder()
     decoded = enabling.decode(_transaction(100, TABLE, ROW, enable(new), ROW))
-    assert [(row["table_id"], row["seqval"]) for row in rows(decoded.records)] == [(NO_TABLE, 0), (1, 2)]
+    assert [(row["table_id"], row["seqval"]) for row in rows(decoded.records)] == [(NO_TABLE, 2), (1, 2)]
     assert decoded.events == (Enabled(CommitLsn(100), new), Reshaped(CommitLsn(100), 1))
     assert enabling.members == (new,)
 
@@ -181,7 +181,7 @@ def test_a_second_member_reshapes_the_table() -> None:
 def test_a_disabled_member_sees_no_rows_from_there_on() -> None:
     disabling = decoder(members=[member()])
     decoded = disabling.decode(_transaction(100, TABLE, ROW, disable("m1"), ROW))
-    assert [row["seqval"] for row in rows(decoded.records)] == [0, 1]
+    assert [row["seqval"] for row in rows(decoded.records)] == [2, 1]
     assert decoded.events == (Reshaped(CommitLsn(100), 1), Disabled(CommitLsn(100), "m1"))
     assert disabling.members == ()
 
@@ -195,7 +195,7 @@ def test_disabling_a_stranger_changes_no_member() -> None:
 def test_member_enabled_for_another_table_leaves_the_first() -> None:
     stream = _transaction(100, TABLE, ROW, enable(member(OTHER)), ROW)
     decoded = decoder(members=[member(OID)]).decode(stream)
-    assert [row["seqval"] for row in rows(decoded.records)] == [0, 1]
+    assert [row["seqval"] for row in rows(decoded.records)] == [2, 1]
 
 
 def test_truncate_is_one_record_per_member_table_in_one_group() -> None:
@@ -224,7 +224,7 @@ def test_a_table_is_reshaped_by_a_truncation_too() -> None:
 def test_an_announcement_is_a_record_of_no_table() -> None:
     stream = _transaction(100, enable(member()), disable("m1"))
     enabled, disabled = rows(decoder().decode(stream).records)
-    assert (enabled["table_id"], enabled["operation"], enabled["seqval"]) == (NO_TABLE, Operation.MESSAGE, 0)
+    assert (enabled["table_id"], enabled["operation"], enabled["seqval"]) == (NO_TABLE, Operation.MESSAGE, 1)
     assert enabled["before"] is enabled["after"] is None
     assert enabled["payload"]["kind"] == "enable"
     assert json.loads(disabled["payload"]["content"]) == {"member_id": "m1"}
@@ -277,9 +277,18 @@ def test_renamed_column_is_read_on_and_keeps_its_number() -> None:
     assert [(column.name, column.number) for column in first.shape.columns] == [("a", 1), ("b", 2)]
     assert [(column.name, column.number) for column in second.shape.columns] == [("a", 1), ("z", 2)]
     lsn = CommitLsn(100)
-    assert decoded.events == (Reshaped(lsn, 1), Altered(lsn, altered), Reshaped(lsn, 2))
+    assert decoded.events == (Reshaped(lsn, 1), Altered(lsn, altered, seqval=2), Reshaped(lsn, 2))
     (member_after,) = reader.members
     assert (member_after.table, member_after.columns, member_after.column_numbers) == ("u", ("a", "z"), (1, 2))
+
+
+def test_an_alteration_has_its_place_in_any_batch() -> None:
+    control = [CONTROL, announce("ddl", encode_alteration(_altered((1, "a"))))]
+    stream = _transaction(100, TABLE, ROW, *control, ROW, _alter(_altered((1, "z"))), wire.relation(OID, ["z"]))
+    reader = decoder(members=[NUMBERED])
+    _, _, events, _ = together(reader.decode([message]) for message in stream)
+    # A row of the table of announcements is counted as any.
+    assert [event.seqval for event in events if isinstance(event, Altered)] == [2, 4]
 
 
 def test_column_dropped_and_added_again_is_another_column() -> None:

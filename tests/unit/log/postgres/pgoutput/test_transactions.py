@@ -46,10 +46,10 @@ def test_rows_that_no_member_needs_take_ordinals_all_the_same() -> None:
     assert [(row["seqval"], row["operation"]) for row in decoded] == [(2, 1), (4, 4), (5, 1)]
 
 
-def test_logical_messages_take_no_ordinal() -> None:
+def test_logical_messages_have_the_next_ordinal_and_take_none() -> None:
     stream = _transaction(100, TABLE, ROW, disable("m2"), ROW)
     decoded = rows(decoder(members=[member()]).decode(stream).records)
-    assert [(row["operation"], row["seqval"]) for row in decoded] == [(6, 0), (1, 1), (1, 2)]
+    assert [(row["operation"], row["seqval"]) for row in decoded] == [(6, 2), (1, 1), (1, 2)]
 
 
 def test_transaction_split_over_batches_decodes_as_when_whole() -> None:

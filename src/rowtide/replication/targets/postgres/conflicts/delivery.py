@@ -46,7 +46,7 @@ from rowtide.replication.targets.postgres.conflicts.kept import Conflict
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
 from rowtide.replication.targets.postgres.conflicts.versions import Versions
 from rowtide.replication.targets.postgres.delivery import set_origin
-from rowtide.replication.targets.postgres.joining import MOVED, take_in
+from rowtide.replication.targets.postgres.joining import CHECK_ALL, MOVED, take_in
 from rowtide.replication.targets.postgres.sender import RESET_ORIGIN
 from rowtide.replication.targets.postgres.streams.recovery import TakenOver
 from rowtide.replication.targets.postgres.subscriber_constraints import require_nothing_unsent
@@ -229,13 +229,13 @@ class ConflictDelivery:
         before, article = followed.before, followed.article
         table = (before.schema, before.table)
         for change in () if followed.is_delivered and not self._subscription.forwards else followed.changes:
-            self._alter(article, list(alterations.alter(table, change)), change)
+            self._alter(article, alterations.among_calls(table, change), change)
             table = alterations.table_after(table, change)
         recorded = replace(article, **self._published[article.article_id])
         self._alter(article, [alterations.record(recorded, self._subscription.guid)], None)
         if (script := followed.script) is not None:
             try:
-                self._run_alone([alterations.run_script(script.text)])
+                self._run_alone([alterations.run_script((article.schema, article.table), script.text)])
             except UnexpectedSqlError as error:
                 table_name = f"{article.schema}.{article.table}"
                 raise CustomScriptFailed(script.name, table_name, script.lsn, error.reason) from error
@@ -261,7 +261,7 @@ class ConflictDelivery:
             raise
 
     def join(self, joining: JoiningArticle) -> None:
-        self._alter(joining.article, list(take_in(joining, self._subscription.guid)), None)
+        self._alter(joining.article, [CHECK_ALL, *take_in(joining, self._subscription.guid)], None)
 
     def flush(self) -> None:
         self._make_waiting()
