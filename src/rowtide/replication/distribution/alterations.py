@@ -5,10 +5,11 @@ Rows and alterations of a transaction have numbers in the order of the log, thos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TypeGuard, assert_never
+from typing import NamedTuple, TypeGuard, assert_never
 
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.alterations import Alteration
@@ -30,6 +31,8 @@ from rowtide.replication.schema_changes import (
     leave_out_added,
 )
 
+_LAST = sys.maxsize
+"""The place behind all row changes."""
 AlteringEvent = Altered | Reshaped | LeftOut
 """What may be of a table in another form."""
 
@@ -185,14 +188,18 @@ def _differs(article: Article, alteration: Alteration) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a transaction changes of an article before its row changes with the number `seqval` and higher ones."""
+    """What a transaction changes of an article before its row changes with the number `seqval` and higher ones.
+
+    With `is_estimated` the log does not say where: from behind the table's last row of before, up to its next one.
+    """
 
     seqval: int
     followed: Followed
+    is_estimated: bool = False
 
 
 RowNumbers = Callable[[int], Sequence[int]]
-"""Returns the numbers of a transaction's row changes of a table version, by its id."""
+"""Returns the first and the last number of a transaction's row changes of a table version, by its id; none without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,28 +221,31 @@ class AlteringTransaction:
         refused: Mapping[tuple[str, int], str],
         has_values: HasValues = lambda _source_id, _number: True,
         row_numbers: RowNumbers = lambda _table_id: (),
+        late: Container[str] = (),
     ) -> AlteringTransaction:
         """Read a transaction's events; `refused` columns, by article and number, are left out, or kept, with the reason
         given.
 
         `has_values` as for `follow`. `row_numbers` are requested where the log does not say between which rows a table
-        was altered. Raises `SchemaChanged`, `CopyNeeded`.
+        was altered; of the articles that are `late` it is then the last possible place, else the first. Raises
+        `SchemaChanged`, `CopyNeeded`.
         """
         events = events_between(state, Position(lsn.value), Position(lsn.value + 1))
         now = {article.article_id: article for article in articles if lsn.value >= article.defined_at}
-        places = dict.fromkeys(now, 0)
+        places = dict.fromkeys(now, _Place(0, is_estimated=False))
         steps: list[Step] = []
         for number, event in enumerate(events):
             for article_id, article in now.items():
                 if not _is_of_table(event, state, article):
                     continue
                 if isinstance(event, Altered):
-                    places[article_id] = _find_place(state, events, number, row_numbers)
+                    places[article_id] = _find_place(state, events, number, row_numbers, is_late=article_id in late)
                 followed = _follow_event(state, article, event, replicates_ddl=replicates_ddl, has_values=has_values)
                 followed = _without_refused(followed, refused)
                 if followed.article != article:
                     now[article_id] = replace(followed.article, defined_at=lsn.value + 1)
-                    steps.append(Step(places[article_id], replace(followed, article=now[article_id])))
+                    place = places[article_id]
+                    steps.append(Step(place.seqval, replace(followed, article=now[article_id]), place.is_estimated))
         return cls(lsn, articles, sorted(steps, key=lambda step: step.seqval))
 
     def articles(self) -> tuple[Article, ...]:
@@ -243,6 +253,10 @@ class AlteringTransaction:
         now = {article.article_id: article for article in self.before}
         now.update((step.followed.article.article_id, step.followed.article) for step in self.steps)
         return tuple(now.values())
+
+    def is_estimated(self, article: Article) -> bool:
+        """Whether the log does not say where an article's table was altered."""
+        return any(step.is_estimated for step in self.steps if step.followed.article.article_id == article.article_id)
 
     def stages(self) -> Iterator[tuple[int, tuple[Article, ...]]]:
         """Yield from which row change on, by its number, the articles are as they are then."""
@@ -256,23 +270,32 @@ class AlteringTransaction:
         yield place, tuple(now.values())
 
 
-def _find_place(state: ManifestState, events: Sequence[Event], number: int, row_numbers: RowNumbers) -> int:
+class _Place(NamedTuple):
+    seqval: int
+    is_estimated: bool
+
+
+def _find_place(
+    state: ManifestState, events: Sequence[Event], number: int, row_numbers: RowNumbers, *, is_late: bool
+) -> _Place:
     """Return the place of an alteration, one of a transaction's events, among the row changes.
 
-    One that was inferred came at any time between the last row of the table's form before and the first one of its form
-    after, where the log describes it. It is placed behind the former: what statements on other tables did to rows of
-    this one is complete there. So is one without a place, which an earlier build stored.
+    One that was inferred came at any time between the table's last row of before and its next one, before which the log
+    describes the table. So did, for all that is known, one without a place, which an earlier build stored.
     """
     event = events[number]
     assert isinstance(event, Altered)
     alteration = event.alteration
     if event.seqval and not alteration.is_inferred:
-        return event.seqval
+        return _Place(event.seqval, is_estimated=False)
     versions = {one.table_id for one in state.tables.values() if one.shape.source_id == alteration.source_id}
     later = (one.table_id for one in events[number:] if isinstance(one, Reshaped) and one.table_id in versions)
     first_after = next(later, None)
+    if is_late:
+        return _Place(min(row_numbers(first_after), default=_LAST) if first_after else _LAST, is_estimated=True)
     of_before = (table_id for table_id in versions if first_after is None or table_id < first_after)
-    return 1 + max((seqval for table_id in of_before for seqval in row_numbers(table_id)), default=0)
+    last_before = max((seqval for table_id in of_before for seqval in row_numbers(table_id)), default=0)
+    return _Place(last_before + 1, is_estimated=True)
 
 
 def _without_refused(followed: Followed, refused: Mapping[tuple[str, int], str]) -> Followed:

@@ -49,13 +49,17 @@ class Stage(NamedTuple):
 
 
 def find_row_numbers(manifest: Manifest, lsn: CommitLsn, table_id: int) -> Sequence[int]:
-    """Return the numbers of a transaction's row changes of a table version. Raises as `read_segment` of the log."""
+    """Return the first and the last number of a transaction's row changes of a table version; none without any.
+
+    Raises what `read_segment` of the log raises.
+    """
     found: list[int] = []
     for segment in segments_between(manifest.state, Position(lsn.value), Position(lsn.value + 1)):
         if table_id in segment.tables:
             records = read_segment(manifest.store, segment.path, _PLACE)
             lsns, table_ids, seqvals = (records[name].to_numpy() for name in _PLACE)
             found += seqvals[(lsns == lsn.value) & (table_ids == table_id)].tolist()
+            found = [min(found), max(found)] if found else []
     return found
 
 

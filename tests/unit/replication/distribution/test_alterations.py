@@ -132,8 +132,11 @@ def test_tables_are_altered_in_the_order_of_the_log() -> None:
     assert [len(columns) for _, columns in columns_by_stage(transaction, 1)] == [3, 2, 1]
 
 
+@pytest.mark.parametrize(("late", "places"), [((), [5, 8]), ((ALL.article_id,), [6, 8]), ((ANOTHER_ID,), [5, 8])])
 @pytest.mark.parametrize("is_inferred", [True, False], ids=["inferred", "of an earlier build"])
-def test_without_a_known_place_it_is_behind_the_rows_before(*, is_inferred: bool) -> None:
+def test_without_a_known_place_it_is_between_rows(
+    late: Sequence[str], places: Sequence[int], *, is_inferred: bool
+) -> None:
     once, twice = (
         Altered(CommitLsn(500), replace(alteration_of(table), is_inferred=is_inferred), seqval=9 * is_inferred)
         for table in (ONCE, TWICE)
@@ -145,7 +148,7 @@ def test_without_a_known_place_it_is_behind_the_rows_before(*, is_inferred: bool
         Reshaped(CommitLsn(500), 4),
         shapes=[shape_of(TABLE), shape_of(ONCE), shape_of(TWICE)],
     )
-    rows: dict[int, list[int]] = {2: [2, 4], 3: [6, 7], 4: [8]}
+    rows: dict[int, list[int]] = {2: [2, 4], 3: [6, 7], 4: [8, 8]}
     transaction = AlteringTransaction.read(
         state,
         (ALL,),
@@ -153,8 +156,10 @@ def test_without_a_known_place_it_is_behind_the_rows_before(*, is_inferred: bool
         replicates_ddl=True,
         refused={},
         row_numbers=lambda table_id: rows.get(table_id, []),
+        late=late,
     )
-    assert [step.seqval for step in transaction.steps] == [5, 8]
+    assert [step.seqval for step in transaction.steps] == places
+    assert transaction.is_estimated(ALL)
 
 
 def test_a_change_without_rows_is_at_the_beginning() -> None:
