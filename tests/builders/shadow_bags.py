@@ -8,20 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from builders.capture_instances import instance, source_table
-from builders.made_lakes import MadeLake, make_rows
-from rowtide.cdc.cleanup.rolling import Base
-from rowtide.cdc.lake_tables import change_table_path
-from rowtide.cdc.published import ENABLED
-from rowtide.cdc.system_tables import InstanceEvent
-from rowtide.core.lsn import CommitLsn
-from rowtide.delta.deletion import Below
-from rowtide.lake.deletion import delete_rows
+from builders.shadows import AGAIN, Shadow
 
 BAG = instance(table=source_table([("number", "double precision"), ("name", "text")], key=()))
 _NUMBERS = (0.0, -0.0, 1.5, None, float("nan"))
-_BEGIN = 100
-_AGAIN = 0.15
-"""How often a snapshot begins when none is being made: layers are folded between two only."""
 
 Row = tuple[float | None, str]
 
@@ -36,7 +26,7 @@ class BagCopy:
     covered: int | None = None
 
 
-class ShadowBag:
+class ShadowBag(Shadow[list[Row], BagCopy]):
     """A bag of rows that changes at random, is captured, copied and cleaned up.
 
     Transactions end in another order than their LSNs': a snapshot does not see some that are below others that it sees.
@@ -44,37 +34,14 @@ class ShadowBag:
 
     def __init__(self, chosen: random.Random, folder: Path) -> None:
         self._chosen = chosen
-        self.made = MadeLake(folder)
-        self.made.enable(BAG, _BEGIN)
-        self.made.publish(lsns=[_BEGIN])
-        self._lsn = self.low = self.high = _BEGIN
         self._rows = [self._row() for _ in range(6)]
-        self.states: dict[int, list[Row]] = {_BEGIN: list(self._rows)}
-        self.copies: list[BagCopy] = []
-        self._pending: list[tuple[int, list[dict[str, Any]]]] = []
-
-    def step(self) -> None:
-        """Do one thing."""
-        steps = [self._transact] * 8 + [self._publish] * 4 + [self._copy] * 4 + [self._clean_up] * 2
-        self._chosen.choice(steps)()
-
-    def publish(self) -> None:
-        """Publish everything."""
-        self._publish(everything=True)
-
-    def lsns(self) -> list[int]:
-        """Return the LSNs of the validity interval at which something is known."""
-        return [lsn for lsn in self.states if self.low <= lsn <= self.high]
+        super().__init__(chosen, folder, BAG, list(self._rows))
 
     def expected(self, lsn: int) -> list[str] | None:
         """Return the rows as of an LSN, as texts; None: no snapshot is complete there."""
         if not any(copy.covered is not None and copy.covered <= lsn for copy in self.copies):
             return None
         return sorted(map(str, self.states[lsn]))
-
-    def _next(self) -> int:
-        self._lsn += self._chosen.randint(2, 5)
-        return self._lsn
 
     def _row(self) -> Row:
         return self._chosen.choice(_NUMBERS), self._chosen.choice("ab")
@@ -107,19 +74,10 @@ class ShadowBag:
         self._rows.append(self._row())
         return [(3, old), (4, self._rows[-1])]
 
-    def _publish(self, *, everything: bool = False) -> None:
-        count = len(self._pending) if everything else self._chosen.randint(0, len(self._pending))
-        published, self._pending = self._pending[:count], self._pending[count:]
-        marks = [copy.covered for copy in self.copies if copy.covered is not None and copy.covered > self.high]
-        end = self._pending[0][0] if self._pending else self._lsn + 1
-        lsns = sorted({lsn for lsn, _ in published} | {mark for mark in marks if mark < end})
-        self.made.publish((BAG, [make_rows(BAG, rows) for _, rows in published]), lsns=lsns)
-        self.high = max([self.high, *lsns])
-
     def _copy(self) -> None:
         copy = next((copy for copy in self.copies if copy.covered is None), None)
         if copy is None:
-            if not self.copies or self._chosen.random() < _AGAIN:
+            if not self.copies or self._chosen.random() < AGAIN:
                 self._begin_copy()
         elif copy.left:
             rows, copy.left = copy.left[:3], copy.left[3:]
@@ -155,20 +113,3 @@ class ShadowBag:
         # In these lakes a transaction's id is its LSN.
         visible = f"{waiting[0] if waiting else after}:{after}:{','.join(map(str, waiting))}"
         self.made.begin_snapshot(BAG, number, begin, visible=visible)
-
-    def _clean_up(self) -> None:
-        """Move the low endpoint, and do some of what follows: the process may die between."""
-        candidates = [lsn for lsn in self.states if self.low < lsn <= self.high]
-        if candidates:
-            self.low = self._chosen.choice(candidates)
-            self.made.record(InstanceEvent(BAG, ENABLED, CommitLsn(self.low)))
-            self.made.publish(lsns=[])
-        base = Base(self.made.path, BAG, CommitLsn(self.low))
-        path = change_table_path(self.made.path, BAG.capture_instance)
-        steps = self._chosen.randint(0, 3) if base.has_snapshots() else 0
-        if steps > 0:
-            base.roll(lambda: None)
-        if steps > 1:
-            delete_rows(path, Below("__$start_lsn", base.find_end().value))
-        if steps > 2:
-            base.tidy(lambda: None)

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from builders.capture_instances import instance, source_table
-from builders.made_lakes import MadeLake, make_rows
-from rowtide.cdc.cleanup.rolling import Base
-from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_tables import change_table_path
-from rowtide.cdc.published import ENABLED
-from rowtide.cdc.system_tables import InstanceEvent
-from rowtide.core.lsn import CommitLsn
+from builders.shadows import AGAIN, Shadow
 from rowtide.core.mask import pack_mask
 from rowtide.core.tables import BeforeImages
-from rowtide.delta.deletion import Below
-from rowtide.lake.deletion import delete_rows
 
 TABLE = source_table([("id", "bigint"), ("name", "text"), ("note", "text")])
 _KEYS = range(1, 13)
 _STEPS = (1, 1 << 40)
 """Keys lie so far apart: readers may have room for a bit for each of them, or not."""
 _NOTE = 3
-_BEGIN = 100
-_AGAIN = 0.15
-"""How often a snapshot begins when none is being made: layers are folded between two only."""
 
 
 @dataclass(frozen=True)
@@ -59,36 +50,18 @@ class Copy:
         return not self.of_even or key % 2 == 0
 
 
-class ShadowTable:
-    """A table that changes at random, is captured, copied and cleaned up; `states` are those at transactions."""
+class ShadowTable(Shadow[State, Copy]):
+    """A table with a key, of which some values are not in the log."""
 
     def __init__(self, chosen: random.Random, folder: Path) -> None:
         self._chosen = chosen
         images = chosen.choice(list(BeforeImages))
-        self.instance: Instance = instance(table=TABLE, before_images=images)
         self._is_sparing = images is BeforeImages.KEY
         self._key_step = chosen.choice(_STEPS)
-        self.made = MadeLake(folder)
-        self.made.enable(self.instance, _BEGIN, is_mapped=chosen.random() < 0.3)
-        self.made.publish(lsns=[_BEGIN])
-        self._lsn = self.low = self.high = _BEGIN
+        is_mapped = chosen.random() < 0.3
         self._state: State = {key: self._row() for key in chosen.sample(_KEYS, 6)}
-        self.states: dict[int, State] = {_BEGIN: dict(self._state)}
-        self.copies: list[Copy] = []
-        self._pending: list[tuple[int, list[dict[str, Any]]]] = []
-
-    def step(self) -> None:
-        """Do one thing."""
-        steps = [self._transact] * 8 + [self._publish] * 4 + [self._copy] * 4 + [self._clean_up] * 2
-        self._chosen.choice(steps)()
-
-    def publish(self) -> None:
-        """Publish everything."""
-        self._publish(everything=True)
-
-    def lsns(self) -> list[int]:
-        """Return the LSNs of the validity interval at which something is known."""
-        return [lsn for lsn in self.states if self.low <= lsn <= self.high]
+        changed = instance(table=TABLE, before_images=images)
+        super().__init__(chosen, folder, changed, dict(self._state), is_mapped=is_mapped)
 
     def expected(self, lsn: int) -> list[tuple[int, str | None, str | None, bytes | None]] | None:
         """Return the rows as of an LSN, by key, with what the log has not had; None: no snapshot is complete there."""
@@ -107,10 +80,6 @@ class ShadowTable:
 
     def _id(self, key: int) -> int:
         return key * self._key_step
-
-    def _next(self) -> int:
-        self._lsn += self._chosen.randint(2, 5)
-        return self._lsn
 
     def _row(self) -> Row:
         return Row(self._chosen.choice("abcdef"), self._chosen.choice("uvwxyz"))
@@ -169,21 +138,15 @@ class ShadowTable:
         lacking = {"note": None, "__$absent_mask": pack_mask([_NOTE], 3)} if lacks_note else {"note": row.note}
         return {"__$operation": operation, "id": self._id(key), "name": row.name, **lacking}
 
-    def _publish(self, *, everything: bool = False) -> None:
-        count = len(self._pending) if everything else self._chosen.randint(0, len(self._pending))
-        published, self._pending = self._pending[:count], self._pending[count:]
-        marks = [copy.covered for copy in self.copies if copy.covered is not None and copy.covered > self.high]
-        end = self._pending[0][0] if self._pending else self._lsn + 1
-        lsns = sorted({lsn for lsn, _ in published} | {mark for mark in marks if mark < end})
-        files = [make_rows(self.instance, rows) for _, rows in published]
-        self._chosen.shuffle(files)
-        self.made.publish((self.instance, files), lsns=lsns)
-        self.high = max([self.high, *lsns])
+    def _arranged(self, files: Sequence[pa.Table]) -> Sequence[pa.Table]:
+        arranged = list(files)
+        self._chosen.shuffle(arranged)
+        return arranged
 
     def _copy(self) -> None:
         open_copies = [copy for copy in self.copies if copy.covered is None and not copy.is_cancelled]
         if not open_copies:
-            if not self.copies or self._chosen.random() < _AGAIN:
+            if not self.copies or self._chosen.random() < AGAIN:
                 self._begin_copy()
             return
         (copy,) = open_copies
@@ -210,20 +173,3 @@ class ShadowTable:
 
     def _copied(self, key: int) -> dict[str, Any]:
         return {"id": self._id(key), "name": self._state[key].name, "note": self._state[key].note}
-
-    def _clean_up(self) -> None:
-        """Move the low endpoint, and do some of what follows: the process may die between."""
-        candidates = [lsn for lsn in self.states if self.low < lsn <= self.high]
-        if candidates:
-            self.low = self._chosen.choice(candidates)
-            self.made.record(InstanceEvent(self.instance, ENABLED, CommitLsn(self.low)))
-            self.made.publish(lsns=[])
-        base = Base(self.made.path, self.instance, CommitLsn(self.low))
-        path = change_table_path(self.made.path, self.instance.capture_instance)
-        steps = self._chosen.randint(0, 3) if base.has_snapshots() else 0
-        if steps > 0:
-            base.roll(lambda: None)
-        if steps > 1:
-            delete_rows(path, Below("__$start_lsn", base.find_end().value))
-        if steps > 2:
-            base.tidy(lambda: None)
