@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from rowtide.replication.spark.backlogs import DeliveredBacklog
     from rowtide.replication.targets.sequences import SyncedSequence
 
+_MOST_KEPT_CONNECTIONS = 2
+"""What agents ask and record takes less time than opening a connection for it."""
+
 
 class TransactionalReplication(ArticlePublishing, ReplicationInspection):
     """Publications of a PostgreSQL database, their subscriptions, and the agents that deliver.
@@ -374,18 +377,16 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
         SkipErrors.parse(SubscriptionSettings(**settings).skip_errors)
         scope = RunScope.of(publication, subscribers)
-        context = DeliveryContext(
-            self._url,
-            _open_claiming_engine(self._url),
-            stop or threading.Event(),
-            watchers or Watchers(),
-            settings,
-        )
-        run_replication(context, scope, once=once)
+        engine = _open_claiming_engine(self._url, most_kept=_MOST_KEPT_CONNECTIONS)
+        context = DeliveryContext(self._url, engine, stop or threading.Event(), watchers or Watchers(), settings)
+        try:
+            run_replication(context, scope, once=once)
+        finally:
+            engine.dispose()
 
 
-def _open_claiming_engine(url: str) -> Engine:
+def _open_claiming_engine(url: str, *, most_kept: int = 0) -> Engine:
     """Return an engine whose sessions say which process they are of."""
     from rowtide.log.postgres.lease import describe_holder
 
-    return open_engine(url, application_name=f"{APPLICATION_NAME} {describe_holder()}")
+    return open_engine(url, application_name=f"{APPLICATION_NAME} {describe_holder()}", most_kept=most_kept)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlencode
 
 import psycopg
@@ -112,25 +113,42 @@ def open_engine(
     application_name: str = "rowtide",
     settings: Mapping[str, str] = PINNED_SETTINGS,
     driver: str = "psycopg",
+    most_kept: int = 0,
 ) -> Engine:
-    """Return an engine without a pool, with the pinned settings, on one of SQLAlchemy's drivers.
+    """Return an engine with the pinned settings, on one of SQLAlchemy's drivers.
 
-    Its URL has only the database's name. Raises `UrlNotRead`, `PostgresNeeded`.
+    It keeps at most `most_kept` unused connections, until it is disposed of: a session that gets locks or settings of
+    its own is to be opened by `open_session`. Its URL has only the database's name. Raises `UrlNotRead`,
+    `PostgresNeeded`.
     """
     from sqlalchemy import create_engine
     from sqlalchemy.engine import URL
-    from sqlalchemy.pool import NullPool
+    from sqlalchemy.pool import NullPool, QueuePool
 
+    pool: dict[str, Any] = {"poolclass": NullPool}
+    if most_kept:
+        # A kept connection may have been lost meanwhile.
+        pool = {"poolclass": QueuePool, "pool_size": most_kept, "max_overflow": -1, "pool_pre_ping": True}
     parsed = _parse(url)
     own = {"application_name": application_name, **_startup_parameters(parsed)}
     engine = create_engine(
         URL.create(f"postgresql+{driver}", database=parsed.database),
-        poolclass=NullPool,
+        **pool,
         connect_args={**parsed.parameters, **own},
         hide_parameters=True,
     )
     _pin_first(engine, settings)
     return engine
+
+
+@contextmanager
+def open_session(engine: Engine) -> Iterator[Connection]:
+    """Open a connection whose session ends with the block, also if the engine keeps connections."""
+    with engine.connect() as connection:
+        try:
+            yield connection
+        finally:
+            connection.invalidate()
 
 
 def open_engine_beside(connection: psycopg.Connection) -> Engine:

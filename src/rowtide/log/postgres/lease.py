@@ -72,6 +72,8 @@ class AdvisoryLease:
         return partial(_verify_session, self.connection.engine, self._name, pid)
 
     def release(self) -> None:
+        # Its session ends, also where the engine keeps connections.
+        self.connection.invalidate()
         self.connection.close()
 
     def __enter__(self) -> AdvisoryLease:

@@ -13,6 +13,7 @@ from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.agents.loop import run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import read_server_time
+from rowtide.databases.postgres.connect import open_session
 from rowtide.databases.postgres.errors import ConnectionFailed, translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
@@ -89,7 +90,7 @@ class ReplicationAgent:
     @contextmanager
     def open(self) -> Iterator[ReplicationAgent]:
         """Connect to the publisher, and read its log if no other process does."""
-        with translated(), self._context.engine.connect() as opened:
+        with translated(), open_session(self._context.engine) as opened:
             self._connection = opened.execution_options(isolation_level="AUTOCOMMIT")
             self._claims = None
             # First: it opens the log while this process reads the subscriptions.
