@@ -9,7 +9,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from rowtide.cli.main import app
+from rowtide.cli.app import app
 
 VALUES = {
     "publication": "shop",

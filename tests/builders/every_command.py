@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperArgument, TyperGroup
 
-from rowtide.cli.main import app
+from rowtide.cli.app import app
 
 GROUPS = ("cdc", "agent", "replication")
 _WORDS = {

@@ -25,13 +25,15 @@ _CHILD = "rowtide.agents.log_reader_child"
 
 
 _Child = tuple[subprocess.Popen[bytes] | ForkedChild, Connection]
-_prepared: list[_Child] = []
 _begun: dict[str, _Child] = {}
 """By the URL that they read."""
 
 
-def prepare_log_reader() -> None:
-    """Fork a child for `begin_reading`, with its modules, most of which this process needs too, if a fork is safe."""
+def begin_reading(url: str) -> None:
+    """Fork a child that reads a log before the `LogReaderProcess` that takes it over is made, if a fork is safe.
+
+    Its modules, most of which this process needs too, are imported before.
+    """
     if not can_fork():
         return
     from rowtide.agents.log_reader_child import read_log
@@ -44,14 +46,8 @@ def prepare_log_reader() -> None:
             read_log(theirs)
 
     with theirs:
-        _prepared.append((ForkedChild(run), ours))
-
-
-def begin_reading(url: str) -> None:
-    """Let the prepared child, if there is one, read a log before the `LogReaderProcess` that takes it over is made."""
-    if _prepared:
-        _begun[url] = _prepared.pop()
-        _send_task(_begun[url][1], url, has_run=False)
+        _begun[url] = ForkedChild(run), ours
+    _send_task(ours, url, has_run=False)
 
 
 class LogReaderProcess:
@@ -87,6 +83,7 @@ class LogReaderProcess:
     def _start(self, *, has_run: bool) -> None:
         begun = _begun.pop(self._url, None)
         self._process, self._ours = begun or _start_child()
+        _end_others()
         if begun is None:
             _send_task(self._ours, self._url, has_run=has_run)
 
@@ -107,6 +104,12 @@ class LogReaderProcess:
 def _send_task(child: Connection, url: str, *, has_run: bool) -> None:
     with suppress(ConnectionError):
         child.send((url, os.getpid(), has_run))
+
+
+def _end_others() -> None:
+    """End the children that were begun for databases which nobody reads."""
+    while _begun:
+        _begun.popitem()[1][1].close()
 
 
 def _start_child() -> _Child:

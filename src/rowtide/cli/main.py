@@ -9,75 +9,15 @@ import threading
 import traceback
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Annotated
 
-import typer
-
-from rowtide.cli.adopt import adopt
-from rowtide.cli.check import check
-from rowtide.cli.demo import demo
-from rowtide.cli.features import FeatureGroup, Group
-from rowtide.cli.health import health
+from rowtide.cli.early_reading import read_log_early
 from rowtide.cli.process import run_as_process
 from rowtide.core.errors import RowtideError
 from rowtide.core.extras import leave_out_pandas, naming_extras
 from rowtide.core.secrets import MASK, redact
 
 _OBJECTS_BETWEEN_COLLECTIONS = 200_000
-_FEATURES = {
-    "cdc": "Change data capture: changes in Delta tables, queryable by LSN.",
-    "lake": "Copy a lake and its log store, from disk to a bucket and back, and move them.",
-    "agent": "The jobs of a database: capture all the time, cleanup daily.",
-    "replication": "Transactional replication: published tables delivered to subscribers, exactly once.",
-    "merge": "Merge replication: a hub and subscribers that all write, offline too, and come to the same rows.",
-    "tracking": "Change tracking: what changed since the last synchronisation.",
-}
-
-app = typer.Typer(
-    name="rowtide",
-    cls=Group,
-    help="SQL Server's change-data family for PostgreSQL and SQLite, with the data pipeline on Spark.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-for _name, _help in _FEATURES.items():
-    app.add_typer(typer.Typer(cls=FeatureGroup, help=_help, no_args_is_help=True), name=_name)
-app.command(epilog="Example: rowtide adopt --yes --db postgresql://localhost/shop")(adopt)
-app.command(epilog="Example: rowtide check --lake /data/lake --db postgresql://localhost/shop")(check)
-app.command(epilog="Example: rowtide health --format json --db postgresql://localhost/shop")(health)
-app.command(epilog="Example: rowtide demo --keep /tmp/rowtide-demo")(demo)
-
-
-def print_version(*, wanted: bool) -> None:
-    """Print the version and exit."""
-    if wanted:
-        from importlib.metadata import version
-
-        print(f"rowtide {version('rowtide')}")
-        raise typer.Exit
-
-
-@app.callback()
-def configure(
-    *,
-    _version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=lambda wanted: print_version(wanted=wanted), is_eager=True, help="Print the version."
-        ),
-    ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error, and log what agents do.")
-    ] = False,
-) -> None:
-    """Apply the options of all commands."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Redacting("%(asctime)s %(name)s %(message)s"))
-    logging.basicConfig(level=logging.INFO if debug else logging.ERROR, handlers=[handler])
-    # A JVM that ends is an error of ours; py4j logs a traceback besides for each call that was under way.
-    logging.getLogger("py4j").setLevel(logging.NOTSET if debug else logging.CRITICAL)
+_DEBUG = "--debug"
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -85,11 +25,13 @@ def run_command(arguments: Sequence[str]) -> int:
 
     0 on success, 1 with one `RT-nnnn` line on stderr for an error, 2 for wrong usage.
     """
-    if is_debugging := "--debug" in arguments:
-        arguments = ["--debug", *(argument for argument in arguments if argument != "--debug")]
+    is_debugging = _DEBUG in arguments
+    arguments = [argument for argument in arguments if argument != _DEBUG]
+    _begin_logging(is_debugging=is_debugging)
     try:
         with naming_extras():
-            app(arguments)
+            read_log_early(arguments)
+            _run(arguments)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except RowtideError as error:
@@ -111,6 +53,21 @@ def main() -> None:
     sys.excepthook = _print_traceback
     threading.excepthook = lambda raised: _print_traceback(raised.exc_type, raised.exc_value, raised.exc_traceback)
     run_as_process(lambda: run_command(sys.argv[1:]))
+
+
+def _run(arguments: Sequence[str]) -> None:
+    # Not before the log is read: it imports the parser of command lines.
+    from rowtide.cli.app import app
+
+    app(arguments)
+
+
+def _begin_logging(*, is_debugging: bool) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Redacting("%(asctime)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO if is_debugging else logging.ERROR, handlers=[handler])
+    # A JVM that ends is an error of ours; py4j logs a traceback besides for each call that was under way.
+    logging.getLogger("py4j").setLevel(logging.NOTSET if is_debugging else logging.CRITICAL)
 
 
 class _Redacting(logging.Formatter):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 
-from rowtide.agents.log_reader_process import begin_reading, prepare_log_reader
 from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import Db
 from rowtide.cli.output import notes, print_wait
@@ -32,16 +30,6 @@ if TYPE_CHECKING:
     from rowtide.replication.snapshot.agent import SnapshotReport
 
 app = typer.Typer(rich_markup_mode=None)
-
-
-class ReadingCommand(TyperCommand):
-    """A command whose log reader is started first: it opens the log while this process reads the options."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Start the log reader, unless help is asked for, and parse the options."""
-        if "--help" not in args and not ctx.resilient_parsing:
-            prepare_log_reader()
-        return super().parse_args(ctx, args)
 
 
 @app.command(
@@ -72,7 +60,7 @@ def deliver_backlogs(
         notes.print("No backlog is large enough for a job; `rowtide replication run` delivers the rest.")
 
 
-@app.command(cls=ReadingCommand, epilog="Example: rowtide replication run --once --db postgresql://localhost/shop")
+@app.command(epilog="Example: rowtide replication run --once --db postgresql://localhost/shop")
 def run(
     db: Db,
     publication: SomePublication = None,
@@ -92,7 +80,6 @@ def run(
     Options that are given replace the settings of the subscriptions. A subscription that another process delivers, on
     any machine, is left to it until that process ends.
     """
-    begin_reading(db)
     replication = connect(db).replication
 
     from rowtide.replication.distribution.watchers import (

@@ -76,7 +76,7 @@ def test_a_traceback_shows_no_password_of_a_drivers_message() -> None:
     program = (
         "import rowtide.cli.main as cli\n"
         f"def app(_arguments): raise ValueError('no connection to postgresql://me:{SECRET}@host/shop')\n"
-        "cli.app = app\n"
+        "cli._run = app\n"
         "cli.main()\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

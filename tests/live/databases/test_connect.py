@@ -146,7 +146,7 @@ def test_a_traceback_shows_no_values_of_a_row(each_server: EmbeddedServer) -> No
         "        connection.execute('create temporary table people (ssn text primary key)')\n"
         "        with connection.cursor().copy('copy people from stdin') as copy:\n"
         f"            copy.write('{ROW}\\n{ROW}\\n')\n"
-        "cli.app = app\n"
+        "cli._run = app\n"
         "import sys; sys.argv.append('--debug')\n"
         "cli.main()\n"
     )

@@ -118,10 +118,9 @@ def test_an_interpreter_that_does_not_start_is_reported(
             reader.keep_running()
 
 
-PREPARED = """
+BEGUN_EARLY = """
 import os, sys
-from rowtide.agents.log_reader_process import LogReaderProcess, begin_reading, prepare_log_reader
-prepare_log_reader()
+from rowtide.agents.log_reader_process import LogReaderProcess, begin_reading
 begin_reading(sys.argv[1])
 with LogReaderProcess(sys.argv[1], print, has_run=False) as reader:
     print(reader._process.pid, flush=True)
@@ -131,9 +130,9 @@ with LogReaderProcess(sys.argv[1], print, has_run=False) as reader:
 """
 
 
-def test_a_prepared_log_reader_is_a_fork_with_a_successor(logged: LoggedDatabase) -> None:
+def test_a_log_reader_begun_early_is_a_fork_with_a_successor(logged: LoggedDatabase) -> None:
     logged.enable()
-    command = [sys.executable, "-c", PREPARED, logged.url]
+    command = [sys.executable, "-c", BEGUN_EARLY, logged.url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdin is not None
         assert parent.stdout is not None
@@ -151,3 +150,23 @@ def test_a_prepared_log_reader_is_a_fork_with_a_successor(logged: LoggedDatabase
 
     assert successor != fork
     assert not is_streaming(logged)
+
+
+MISTAKEN = """
+import sys
+from rowtide.agents import log_reader_process
+from rowtide.agents.log_reader_process import LogReaderProcess, begin_reading
+begin_reading("postgresql://127.0.0.1:1/another")
+((begun, _),) = log_reader_process._begun.values()
+with LogReaderProcess(sys.argv[1], print, has_run=False):
+    print(begun.wait(30))
+"""
+
+
+def test_a_log_reader_of_another_database_ends(logged: LoggedDatabase) -> None:
+    logged.enable()
+    command = [sys.executable, "-c", MISTAKEN, logged.url]
+
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    assert (ended.returncode, ended.stdout) == (0, "0\n")

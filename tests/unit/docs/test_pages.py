@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from rowtide.cli.main import app
+from rowtide.cli.app import app
 
 ROOT = Path(__file__).parents[3]
 INDEX = ROOT / "docs" / "README.md"

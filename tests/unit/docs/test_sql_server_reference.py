@@ -12,7 +12,7 @@ import typer
 import rowtide
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.definitions import metadata
-from rowtide.cli.main import app
+from rowtide.cli.app import app
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 

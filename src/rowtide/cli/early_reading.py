@@ -1,0 +1,28 @@
+"""`rowtide replication run` begins to read the log before its command line is parsed.
+
+The parser takes a tenth of a second to import, which the log reader does not have to wait for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import pairwise
+
+from rowtide.agents.log_reader_process import begin_reading
+
+_READING = ["replication", "run"]
+
+
+def read_log_early(arguments: Sequence[str]) -> None:
+    """Start the log reader that the command will need; one of another database ends when the command has parsed it."""
+    url = find_database(arguments)
+    if arguments[:2] == _READING and "--help" not in arguments and url:
+        begin_reading(url)
+
+
+def find_database(arguments: Sequence[str]) -> str | None:
+    """Return the database that a command line names, else the environment's."""
+    named = [after for before, after in pairwise(arguments) if before == "--db"]
+    named += [argument.removeprefix("--db=") for argument in arguments if argument.startswith("--db=")]
+    return named[-1] if named else os.environ.get("ROWTIDE_DB")
