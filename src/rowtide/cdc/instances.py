@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rowtide.core.json_records import JsonOf
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import dataclass
 
 _ENCODED = re.compile(r"[ ,;{}()\n\t=]|%(?=[0-9A-Fa-f]{2})")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from rowtide.core.values import dataclass
 
 LOG = "_delta_log/"
 LAST_CHECKPOINT = f"{LOG}_last_checkpoint"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rowtide.core.values import dataclass
 from rowtide.tracking.options import TrackedTable
 
 OLD_DAYS = 30

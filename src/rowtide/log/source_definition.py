@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
+from rowtide.core.values import dataclass
 from rowtide.databases.postgres.text_queries import Run, has_table
 from rowtide.log.announcements import SCHEMA
 from rowtide.log.errors import DatabaseCopied

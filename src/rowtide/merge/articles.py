@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
+from rowtide.core.values import dataclass
 from rowtide.merge.errors.publishing import DefinitionOfNewerBuild
 
 ROWGUID = "rowguid"

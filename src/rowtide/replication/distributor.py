@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Column, Connection, MetaData, Table, Text, delete, event, insert, select, text
@@ -17,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed, translated
@@ -156,6 +156,8 @@ def _leave_companion(_connection: object, record: ConnectionPoolEntry, _error: B
 
 
 def _close_companion(_connection: object, record: ConnectionPoolEntry) -> None:
+    # Who gets the session next has a `Connection` of its own, which has to be followed.
+    record.info.pop(_IS_FOLLOWED, None)
     companion = record.info.pop(_COMPANION, None)
     if companion is not None:
         companion.close()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import (
     BigInteger,
@@ -29,6 +28,7 @@ from sqlalchemy import (
 )
 
 from rowtide.core.lsn import Position
+from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.replication import definitions, subscription_records
 from rowtide.replication.article_changes import CallChange, decode_change, encode_change

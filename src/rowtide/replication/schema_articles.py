@@ -7,7 +7,6 @@ publisher's catalogue has when a subscriber gets it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import (
     BigInteger,
@@ -23,6 +22,7 @@ from sqlalchemy import (
     select,
 )
 
+from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.replication.article_types import ArticleType
 from rowtide.replication.definitions import metadata, publications

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +29,7 @@ from sqlalchemy import (
 )
 
 from rowtide.core.errors import RowtideError
+from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.membership import Traced

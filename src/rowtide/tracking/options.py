@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, Flag, StrEnum
+
+from rowtide.core.values import dataclass
 
 
 class TrackingKeyType(StrEnum):

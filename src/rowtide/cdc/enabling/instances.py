@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypedDict
 
 from rowtide.cdc.definitions import FEATURE, EnabledTable
@@ -27,6 +26,7 @@ from rowtide.cdc.errors.enabling import (
 )
 from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn, encode_instance, name_for_readers, name_in_lake
 from rowtide.core.tables import BeforeImages
+from rowtide.core.values import dataclass
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
 

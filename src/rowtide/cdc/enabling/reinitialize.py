@@ -7,7 +7,6 @@ silently: every instance's low endpoint moves after the gap.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, Executable
 
@@ -16,6 +15,7 @@ from rowtide.cdc.enabling import postgres
 from rowtide.cdc.enabling.administration import require_alone
 from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.core.lsn import Position, format_log_position
+from rowtide.core.values import dataclass
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.errors import translated

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
 from rowtide.core.extras import naming_extras
+from rowtide.core.values import dataclass
 
 if TYPE_CHECKING:
     import duckdb

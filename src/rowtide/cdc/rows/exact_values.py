@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rowtide.core.values import dataclass
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
 
 EXACT = pa.map_(pa.int32(), pa.string())

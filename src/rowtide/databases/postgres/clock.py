@@ -11,7 +11,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import accumulate
 from uuid import UUID
 
@@ -19,6 +18,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.anchors import Anchor, UnknownAnchor
 from rowtide.core.failpoints import failpoint
+from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.databases.postgres.quoting import quote_literal, statement
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
+from rowtide.core.values import dataclass
 from rowtide.findings.place_facts import Place
 from rowtide.findings.postgres.facts import CaptureFacts, ServerFacts, TableFacts, TrackingFacts
 from rowtide.health.facts import MergeFacts, ReadingFacts, Unread

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+
+from rowtide.core.values import dataclass
 
 
 class PartKind(Enum):

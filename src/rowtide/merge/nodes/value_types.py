@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from rowtide.core.values import dataclass
 
 _MODIFIER = re.compile(r"\([^)]*\)")
 

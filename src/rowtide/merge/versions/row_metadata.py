@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
+from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.versions.apply import (
     CONTENTS_COLUMNS,

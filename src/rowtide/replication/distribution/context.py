@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sqlalchemy import Engine
 
+from rowtide.core.values import dataclass
 from rowtide.replication.distribution.watchers import Watchers
 from rowtide.replication.subscription_settings import SettingsChanges
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
 from rowtide.core.secrets import redact
+from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import read_tables
 from rowtide.log.catalogue import members_table
 from rowtide.log.state import ManifestState

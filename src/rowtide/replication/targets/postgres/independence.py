@@ -7,7 +7,8 @@ direction and through any number of tables; and any table by what users have def
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+
+from rowtide.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
