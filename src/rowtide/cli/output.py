@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -25,12 +26,16 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
+_AS_TERMINAL = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
+"""Variables by which rich takes other streams for a terminal."""
+_WITHOUT_CONTROLS = dict.fromkeys((7, 8, 11, 12, 13))
+"""Bell, backspace, vertical tab, form feed, carriage return: rich leaves them out, too."""
 _QUOTED_IN_CSV = re.compile(r'[",\r\n]|^$|^\\\.$')
 """`\\.` alone on a line would end the input of PostgreSQL's `copy`."""
 
 
 class Notes:
-    """Messages on stderr; rich is imported with the first one."""
+    """Messages on stderr; rich is imported for a terminal, and to wrap lines."""
 
     @cached_property
     def console(self) -> Console:
@@ -42,15 +47,32 @@ class Notes:
     @property
     def is_terminal(self) -> bool:
         """Whether lines can be overwritten."""
-        return self.console.is_terminal
+        may_be = sys.stderr.isatty() or not _AS_TERMINAL.isdisjoint(os.environ)
+        return may_be and self.console.is_terminal
 
     def print(self, text: str, *, soft_wrap: bool = False) -> None:
         """Print a message; with `soft_wrap` a terminal wraps it, and a file has it in one line."""
-        self.console.print(redact(text), soft_wrap=soft_wrap)
+        if soft_wrap and not self.is_terminal:
+            print(redact(text).translate(_WITHOUT_CONTROLS), file=sys.stderr)
+        else:
+            self.console.print(redact(text), soft_wrap=soft_wrap)
 
-    def status(self, text: str) -> Status:
+    def status(self, text: str) -> Status | HiddenStatus:
         """Return a context in which a terminal shows a status line."""
-        return self.console.status(text)
+        return self.console.status(text) if self.is_terminal else HiddenStatus()
+
+
+class HiddenStatus:
+    """The status line of what is no terminal."""
+
+    def __enter__(self) -> HiddenStatus:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        """Show nothing."""
+
+    def update(self, _text: str) -> None:
+        """Show nothing."""
 
 
 notes = Notes()

@@ -96,3 +96,21 @@ def test_a_run_imports_no_kind_of_subscriber_beforehand() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == ""
+
+
+def test_messages_to_a_file_need_no_rich() -> None:
+    program = """
+import sys
+from rowtide.cli.output import notes
+from rowtide.cli.progress import progress
+def describe(reports):
+    return [f"{report} postgresql://me:secret@host/shop \\r" for report in reports]
+with progress("Beginning ...", describe) as report:
+    report("Copied")
+with notes.status("Waiting ...") as status:
+    status.update("Waiting still ...")
+print("rich" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert (done.stdout, done.stderr) == ("False\n", "Copied postgresql://me:***@host/shop \n")
