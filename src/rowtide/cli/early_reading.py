@@ -9,8 +9,6 @@ import os
 from collections.abc import Sequence
 from itertools import pairwise
 
-from rowtide.agents.log_reader_process import begin_reading
-
 _READING = ["replication", "run"]
 
 
@@ -18,6 +16,8 @@ def read_log_early(arguments: Sequence[str]) -> None:
     """Start the log reader that the command will need; one of another database ends when the command has parsed it."""
     url = find_database(arguments)
     if arguments[:2] == _READING and "--help" not in arguments and url:
+        from rowtide.agents.log_reader_process import begin_reading
+
         begin_reading(url)
 
 

@@ -13,11 +13,11 @@ from rowtide.cli.early_reading import find_database
 SHOP, OTHER = "postgresql://localhost/shop", "postgresql://localhost/other"
 _RUN = """
 import sys
-from rowtide.cli import early_reading
+from rowtide.agents import log_reader_process
 from rowtide.cli.main import main
 def note(url):
     print(f"reads {url}", "typer" in sys.modules, flush=True)
-early_reading.begin_reading = note
+log_reader_process.begin_reading = note
 main()
 """
 
