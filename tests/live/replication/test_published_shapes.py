@@ -6,7 +6,8 @@ import pytest
 
 from builders.articles import commands
 from builders.replicated_databases import ReplicatedDatabase
-from rowtide.replication.errors.delivery import SchemaChanged
+from rowtide.handle import connect
+from rowtide.replication.errors.delivery import IdentityLost, SchemaChanged
 from rowtide.replication.sync_types import SyncType
 
 LARGE = "select string_agg(md5(i::text), '') from generate_series(1, 2000) i"
@@ -34,6 +35,42 @@ def test_whole_row_calls_stop_once_the_identity_is_not_full(replicated: Replicat
         replicated.deliver()
 
     assert replicated.subscriber.execute("select seen, body is null from documents") == [(1, False)]
+
+
+def test_a_mended_identity_goes_on_where_rows_were_added(replicated: ReplicatedDatabase) -> None:
+    replicated.begin("create table documents (id int primary key, seen int)", documents={})
+    replicated.publisher.execute("insert into documents values (1, 0)")
+    replicated.deliver()
+    replicated.subscriber.execute("insert into documents values (99, 0)")
+    replicated.publisher.execute("alter table documents replica identity nothing")
+    (warned,) = (one for one in connect(replicated.publisher.url).health() if one.subject == "articles")
+    assert "public.documents: its replica identity no longer has the key" in warned.fact
+    assert str(warned.mend).startswith('alter table "public"."documents" replica identity full;')
+
+    replicated.publisher.execute("insert into documents values (2, 0)")
+    with pytest.raises(IdentityLost) as lost:
+        replicated.deliver()
+
+    assert "Run `alter table public.documents replica identity full`" in str(lost.value)
+    assert "then `rowtide replication resume`" in str(lost.value)
+    replicated.publisher.execute("alter table documents replica identity full", "update documents set seen = 1")
+    replicated.deliver()
+    rows = replicated.subscriber.execute("select id, seen from documents order by id")
+    assert rows == [(1, 1), (2, 1), (99, 0)], "not copied: the subscriber's own row is there"
+
+
+def test_a_table_whose_old_rows_are_missing_is_copied(replicated: ReplicatedDatabase) -> None:
+    made = ("create table documents (id int primary key, seen int)", "create table others (id int primary key)")
+    replicated.begin(*made, documents={"commands": commands(update="CALL")}, others={})
+    replicated.publisher.execute("insert into documents values (1, 0)", "insert into others values (1)")
+    replicated.deliver()
+    replicated.publisher.execute("alter table documents replica identity default", "update documents set seen = 2")
+    with pytest.raises(IdentityLost):
+        replicated.deliver()
+    replicated.publisher.execute("alter table documents replica identity full", "insert into others values (2)")
+    replicated.deliver()
+
+    replicated.require_equal("documents", "others")
 
 
 def test_calls_that_give_what_changed_go_on_with_key_images(replicated: ReplicatedDatabase) -> None:

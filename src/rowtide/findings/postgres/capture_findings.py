@@ -10,7 +10,6 @@ from rowtide.cdc.enabling.row_keys import is_key_kept
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.instances import Instance
 from rowtide.core.errors import RowtideError
-from rowtide.core.tables import ColumnShape, ImageKind, TableShape
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.source_table import SourceTable
 from rowtide.findings.finding import (
@@ -47,7 +46,7 @@ from rowtide.log.errors import (
     SlotInvalidated,
     SlotMissing,
 )
-from rowtide.log.postgres.membership import FULL_IDENTITY, INDEX_IDENTITY
+from rowtide.log.postgres.current_shapes import shape_of
 from rowtide.log.state import ManifestState
 from rowtide.replication.articles import FEATURE as REPLICATION
 
@@ -241,18 +240,6 @@ def _judge_shape(instance: CapturedInstance, definition: Instance, table: Source
         fact = f"no valid unique index of its table identifies rows by {format_names(key)} any more"
         advice = "Make it again; until then net changes may take several rows for one."
         yield Finding(Severity.WARNS, subject, fact, Advice(advice))
-
-
-def shape_of(table: SourceTable) -> TableShape:
-    """Return the shape in which the log would show a table now."""
-    index = table.find_index(table.identity_index if table.identity == INDEX_IDENTITY else table.key_name)
-    key = index.columns if index is not None else ()
-    columns = tuple(
-        ColumnShape(column.name, column.type_code, column.type_modifier, column.name in key, column.number)
-        for column in table.columns
-    )
-    identity = ImageKind.FULL if table.identity == FULL_IDENTITY else ImageKind.KEY
-    return TableShape(table.source_id, table.schema, table.name, identity, columns)
 
 
 def _disable(instance: CapturedInstance) -> Command:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from rowtide.cdc.definitions import FEATURE as CAPTURE
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import ServerIsStandby
-from rowtide.findings.finding import Advice, Severity
+from rowtide.findings.finding import AS_OWNER, Advice, Severity, Sql
 from rowtide.findings.postgres.capture_findings import find_in_consumers, find_in_instances, find_in_log, run_reader
 from rowtide.findings.postgres.facts import CaptureFacts, ServerFacts, TrackingFacts
 from rowtide.findings.postgres.member_findings import find_in_members
@@ -147,6 +147,10 @@ def _judge_articles(articles: ArticlesStatus, capture: CaptureFacts) -> Iterator
         yield Judgement(
             area, subject, State.WARNING, fact, Advice("Drop the article and add it again: its rows are copied.")
         )
+    for lost, name in articles.unidentified:
+        fact = f"delivery stops at the next change of a published table (RT-7286), {lost}"
+        mend = Sql((f"alter table {name} replica identity full;",), AS_OWNER)
+        yield Judgement(area, subject, State.WARNING, fact, mend)
     for column in articles.left_out:
         fact = f"a column is not delivered that was added to a published table: {column}"
         yield Judgement(

@@ -40,12 +40,14 @@ from rowtide.replication.distribution.delivery import (
 from rowtide.replication.distribution.early_delivery import EarlyDelivery
 from rowtide.replication.distribution.events import find_dropped, find_gap, find_token
 from rowtide.replication.distribution.log_calls import LogCalls, Stage, find_row_numbers, find_versions
+from rowtide.replication.distribution.mended_identities import require_intact
 from rowtide.replication.distribution.reader_entry import ReaderEntry
 from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand
 from rowtide.replication.errors.delivery import (
     ArticleEnded,
     ArticleSuspended,
     ChangesLost,
+    IdentityLost,
     SchemaChanged,
     SubscriptionDeactivated,
 )
@@ -353,22 +355,30 @@ class DistributionAgent:
     def _alter(self, state: ManifestState, lsn: CommitLsn) -> None:
         """Deliver a transaction that alters published tables, in one with the schema changes.
 
-        A column that the subscriber cannot add is left out, one that it cannot drop is kept. Raises `SchemaChanged`,
-        `CopyNeeded`.
+        A column that the subscriber cannot add is left out, one that it cannot drop is kept. Raises `IdentityLost`,
+        `SchemaChanged`, `CopyNeeded`, `LogNotRead`.
         """
         refused: dict[tuple[str, int], str] = {}
         late: set[str] = set()
+        intact: set[int] = set()
         while True:
-            transaction = AlteringTransaction.read(
-                state,
-                self._articles,
-                lsn,
-                replicates_ddl=self._subscription.replicates_ddl,
-                refused=refused,
-                has_values=self._has_values,
-                row_numbers=partial(find_row_numbers, self._manifest, lsn),
-                late=late,
-            )
+            try:
+                transaction = AlteringTransaction.read(
+                    state,
+                    self._articles,
+                    lsn,
+                    replicates_ddl=self._subscription.replicates_ddl,
+                    refused=refused,
+                    has_values=self._has_values,
+                    row_numbers=partial(find_row_numbers, self._manifest, lsn),
+                    late=late,
+                    intact=intact,
+                )
+            except IdentityLost as error:
+                (article,) = (one for one in self._articles if f"{one.schema}.{one.table}" == error.table)
+                require_intact(self._context, self._manifest, error, article)
+                intact.add(error.table_id)
+                continue
             try:
                 self._deliver_altering(state, transaction)
             except AlterationRefused as error:

@@ -17,7 +17,7 @@ from rowtide.log.membership import Altered, Event, LeftOut, Reshaped
 from rowtide.log.state import ManifestState, events_between
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.events import find_difference, find_lost_identity, list_added
-from rowtide.replication.errors.delivery import SchemaChanged
+from rowtide.replication.errors.delivery import IdentityLost, SchemaChanged
 from rowtide.replication.schema_changes import (
     NOT_READ,
     NOT_REPLICATED,
@@ -121,6 +121,7 @@ def _follow_event(
     replicates_ddl: bool,
     has_no_rows: bool = False,
     has_values: HasValues = lambda _source_id, _number: True,
+    intact: Container[int] = (),
 ) -> Followed:
     """Return what an event of an article's table changes. Raises `SchemaChanged`, `CopyNeeded`."""
     table, lsn = f"{article.schema}.{article.table}", str(event.commit_lsn)
@@ -131,8 +132,8 @@ def _follow_event(
         case Reshaped():
             shape = state.tables[event.table_id].shape
             lost = find_lost_identity(article, shape)
-            if lost is not None:
-                raise SchemaChanged(table, lsn, lost)
+            if lost is not None and event.table_id not in intact:
+                raise IdentityLost(table=table, lsn=lsn, change=lost, table_id=event.table_id)
             difference = find_difference(article, shape)
             if difference is not None:
                 raise CopyNeeded(article, SchemaChanged(table, lsn, f"{difference}, and {NOT_REPORTED}"))
@@ -222,12 +223,14 @@ class AlteringTransaction:
         has_values: HasValues = lambda _source_id, _number: True,
         row_numbers: RowNumbers = lambda _table_id: (),
         late: Container[str] = (),
+        intact: Container[int] = (),
     ) -> AlteringTransaction:
         """Read a transaction's events; `refused` columns, by article and number, are left out, or kept, with the reason
         given.
 
         `has_values` as for `follow`. `row_numbers` are requested where the log does not say between which rows a table
-        was altered; of the articles that are `late` it is then the last possible place, else the first. Raises
+        was altered; of the articles that are `late` it is then the last possible place, else the first. Of table
+        versions that are `intact` all rows have what calls need, whatever the replica identity. Raises `IdentityLost`,
         `SchemaChanged`, `CopyNeeded`.
         """
         events = events_between(state, Position(lsn.value), Position(lsn.value + 1))
@@ -240,7 +243,9 @@ class AlteringTransaction:
                     continue
                 if isinstance(event, Altered):
                     places[article_id] = _find_place(state, events, number, row_numbers, is_late=article_id in late)
-                followed = _follow_event(state, article, event, replicates_ddl=replicates_ddl, has_values=has_values)
+                followed = _follow_event(
+                    state, article, event, replicates_ddl=replicates_ddl, has_values=has_values, intact=intact
+                )
                 followed = _without_refused(followed, refused)
                 if followed.article != article:
                     now[article_id] = replace(followed.article, defined_at=lsn.value + 1)

@@ -97,6 +97,19 @@ class SchemaChanged(RowtideError):
 
 
 @numbered
+class IdentityLost(SchemaChanged):
+    """The log of a published table has not the old rows that delivery needs: its replica identity was changed."""
+
+    number = 7286
+    fact = "delivery stopped before LSN {lsn}: {change} in published table {table}"
+    hint = (
+        "Run `alter table {table} replica identity full` at the publisher, then `rowtide replication resume`: delivery "
+        "goes on, and the table is copied again only if rows were updated or deleted meanwhile."
+    )
+    table_id: int
+
+
+@numbered
 class ArticleSuspended(DataLoss):
     """A row of a published table cannot be sent, or the subscriber cannot store it; other tables continue."""
 

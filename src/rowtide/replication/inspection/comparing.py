@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlalchemy import Engine
@@ -18,18 +18,15 @@ from rowtide.core.secrets import redact
 from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
-from rowtide.log.errors import LeaseHeld
 from rowtide.log.manifest import Manifest
-from rowtide.log.opening import open_log_reader
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
-from rowtide.log.postgres.lease import find_holder
 from rowtide.log.segments import read_segment
 from rowtide.replication.articles import Article
 from rowtide.replication.claims import list_claims
 from rowtide.replication.definitions import SubscriptionState
+from rowtide.replication.distribution.awaited_log import read_log
 from rowtide.replication.distribution.delivery import resume_position
-from rowtide.replication.errors.comparing import LogNotRead
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.moving import Move, NotComparable, find_position, require_between
 from rowtide.replication.schema_changes import bound
@@ -41,8 +38,6 @@ from rowtide.replication.targets.fingerprints import Row
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.postgres.compared_rows import PublishedRows, open_published
 
-_PATIENCE_S = 60
-_POLL_S = 0.03
 _PAUSE_S = 0.5
 _WAIT_S = 10.0
 Found = TypeVar("Found")
@@ -191,24 +186,3 @@ def _is_delivered(engine: Engine, subscription: Subscription) -> bool:
         return False
     with translated(), engine.connect() as connection:
         return subscription.agent_id in list_claims(connection)
-
-
-def read_log(engine: Engine, url: str, manifest: Manifest, target: int) -> None:
-    """Wait until the log store has the log beyond a position; read it here if no process does. Raises `LogNotRead`."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while manifest.refresh().position.log <= target:
-        _require_time(manifest, deadline)
-        with translated(), engine.connect() as connection:
-            is_read = find_holder(connection, "log") is not None
-        if is_read:
-            time.sleep(_POLL_S)
-            continue
-        with suppress(LeaseHeld), open_log_reader(url) as reader:
-            while manifest.refresh().position.log <= target:
-                _require_time(manifest, deadline)
-                reader.step()
-
-
-def _require_time(manifest: Manifest, deadline: float) -> None:
-    if time.monotonic() >= deadline:
-        raise LogNotRead(str(manifest.state.position), _PATIENCE_S)

@@ -20,8 +20,8 @@ from rowtide.log.state import Reader
 from rowtide.replication import subscription_records
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.alterations import find_altering
+from rowtide.replication.distribution.awaited_log import read_log
 from rowtide.replication.distribution.delivery import resume_position
-from rowtide.replication.inspection.comparing import read_log
 from rowtide.replication.inspection.moving import Move, NotComparable
 from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.fingerprints import Row, key_of

@@ -9,10 +9,13 @@ from sqlalchemy import Connection, select
 from rowtide.core.secrets import redact
 from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import read_tables
+from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.log.catalogue import members_table
+from rowtide.log.postgres.current_shapes import shape_of
 from rowtide.log.state import ManifestState
 from rowtide.replication import publication_records, subscription_records
 from rowtide.replication.articles import FEATURE
+from rowtide.replication.distribution.events import find_lost_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,8 @@ class ArticlesStatus:
 
     `stored` are columns that were generated when the table was published, and are ordinary ones now. `left_out` are
     columns that were added since and that a subscriber does not get, `kept` were dropped and a subscriber has them
-    still, each with the reason.
+    still, each with the reason. Of `unidentified` ones the log lacks old rows that delivery needs, from the next
+    update or delete on: tables with the reason, and the quoted name.
     """
 
     unread: tuple[str, ...]
@@ -29,6 +33,7 @@ class ArticlesStatus:
     stored: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    unidentified: tuple[tuple[str, str], ...] = ()
 
 
 def read_articles_status(connection: Connection, state: ManifestState | None) -> ArticlesStatus:
@@ -44,6 +49,7 @@ def read_articles_status(connection: Connection, state: ManifestState | None) ->
         tuple(_find_stored(connection)),
         tuple(_find_left_out(connection, are_kept=False)),
         tuple(_find_left_out(connection, are_kept=True)),
+        tuple(_find_unidentified(connection)),
     )
 
 
@@ -55,6 +61,16 @@ def _find_left_out(connection: Connection, *, are_kept: bool) -> Iterator[str]:
                     continue
                 name = f"{article.schema}.{article.table}.{column.name}"
                 yield f"{name} to {redact(subscription.subscriber)}: {column.reason}"
+
+
+def _find_unidentified(connection: Connection) -> Iterator[tuple[str, str]]:
+    articles = publication_records.list_all_articles(connection)
+    tables = {table.source_id: table for table in read_tables(connection, [article.source_id for article in articles])}
+    for article in articles:
+        table = tables.get(article.source_id)
+        lost = None if table is None else find_lost_identity(article, shape_of(table))
+        if table is not None and lost is not None:
+            yield f"{table.schema}.{table.name}: {lost}", quote_qualified(table.schema, table.name)
 
 
 def _find_stored(connection: Connection) -> Iterator[str]:

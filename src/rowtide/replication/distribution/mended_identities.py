@@ -1,0 +1,57 @@
+"""Replica identities that did not cover what calls need, and do again: whether the log has all rows nevertheless.
+
+Without an identity the publisher refuses updates and deletes; and a table may only have been inserted into.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rowtide.core.operations import Operation
+from rowtide.core.tables import ImageKind
+from rowtide.databases.postgres.catalogue import find_by_id
+from rowtide.databases.postgres.errors import translated
+from rowtide.log.manifest import Manifest
+from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.current_shapes import shape_of
+from rowtide.log.segments import read_segment
+from rowtide.replication.articles import Article
+from rowtide.replication.call_formats import CallFormat
+from rowtide.replication.distribution.alterations import CopyNeeded
+from rowtide.replication.distribution.awaited_log import read_log
+from rowtide.replication.distribution.context import DeliveryContext
+from rowtide.replication.distribution.events import find_lost_identity
+from rowtide.replication.errors.delivery import IdentityLost
+
+
+def require_intact(context: DeliveryContext, manifest: Manifest, lost: IdentityLost, article: Article) -> None:
+    """Raise `lost` while the identity is not mended, and `CopyNeeded` if logged rows lack something.
+
+    No later row of this table version lacks anything then: the log is read up to the statement that mended it. Raises
+    `LogNotRead`.
+    """
+    with translated(), context.engine.begin() as connection:
+        table = find_by_id(connection, article.source_id)
+        if table is None or find_lost_identity(article, shape_of(table)) is not None:
+            raise lost
+        mark = mark_log(connection)
+    read_log(context.engine, context.url, manifest, mark)
+    if _lacks_old_rows(manifest, lost.table_id, article):
+        raise CopyNeeded(article, lost)
+
+
+def _lacks_old_rows(manifest: Manifest, table_id: int, article: Article) -> bool:
+    """Whether rows of a table version in the log lack what calls of an article need."""
+    needing = [
+        operation
+        for operation in (Operation.UPDATE, Operation.DELETE)
+        if article.command(operation).call_format is not CallFormat.NONE
+    ]
+    for segment in manifest.state.segments:
+        if table_id in segment.tables:
+            records = read_segment(manifest.store, segment.path)
+            is_lacking = np.isin(records["operation"].to_numpy(), needing)
+            is_lacking &= records["image"].to_numpy() != ImageKind.FULL
+            if (is_lacking & (records["table_id"].to_numpy() == table_id)).any():
+                return True
+    return False
