@@ -31,7 +31,7 @@ OTHER = os.environ.get("ROWTIDE_TEST_STORE")
 ODD_NAMES = ("a%2Cb", "a b", "ä#?&+=;:@", "[q]*", "~^`|{}'\"", "日本", "a=1", "%", ".hidden")
 
 
-@pytest.fixture(params=["local", "objects", *([OTHER] if OTHER else [])])
+@pytest.fixture(params=["local", pytest.param("objects", marks=pytest.mark.live), *([OTHER] if OTHER else [])])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The path or URL of a folder that has no file yet."""
     if request.param == "local":
