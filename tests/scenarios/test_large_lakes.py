@@ -27,7 +27,7 @@ import sys
 from pathlib import Path
 import rowtide
 from rowtide.cdc.lake_readers.presentation import present
-from rowtide.cli.cdc_changes import show_change
+from rowtide.cli.cdc.changes import show_change
 from rowtide.cli.changes_output import print_changes
 from rowtide.cli.output import Format
 lake = rowtide.open_lake(sys.argv[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
-from rowtide.cli.cdc_running import EngineOption, RewriteWidened
+from rowtide.cli.cdc.running import EngineOption, RewriteWidened
 from rowtide.cli.options import Db
 from rowtide.cli.output import notes
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request

@@ -9,22 +9,22 @@ from collections.abc import Mapping
 
 COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "cdc": {
-        "cdc_enabling": ("enable-db", "disable-db", "enable-table", "disable-table"),
-        "cdc_table_rules": ("table-rules", "drop-table-rule"),
-        "cdc_running": ("run", "scan", "reinitialize", "skip-transaction"),
-        "cdc_changes": ("changes", "as-of"),
-        "cdc_follow": ("follow",),
-        "cdc_snapshots": ("resnapshot", "snapshots"),
-        "cdc_status": ("status",),
-        "cdc_lsn": ("lsn",),
-        "cdc_listings": ("instances", "columns", "generate-wrapper"),
-        "cdc_masks": ("has-column-changed", "is-bit-set", "column-ordinal"),
-        "cdc_ddl": ("ddl-history", "table-changes"),
-        "cdc_cleanup": ("cleanup",),
-        "cdc_consumers": ("consumers", "add-consumer", "change-consumer", "drop-consumer", "acknowledge"),
-        "cdc_jobs": ("jobs", "job-history", "add-job", "change-job", "drop-job", "start-job", "stop-job"),
-        "cdc_scans": ("sessions", "errors"),
-        "cdc_targets": ("targets", "add-target", "apply", "drop-target"),
+        "cdc.enabling": ("enable-db", "disable-db", "enable-table", "disable-table"),
+        "cdc.table_rules": ("table-rules", "drop-table-rule"),
+        "cdc.running": ("run", "scan", "reinitialize", "skip-transaction"),
+        "cdc.changes": ("changes", "as-of"),
+        "cdc.follow": ("follow",),
+        "cdc.snapshots": ("resnapshot", "snapshots"),
+        "cdc.status": ("status",),
+        "cdc.lsn": ("lsn",),
+        "cdc.listings": ("instances", "columns", "generate-wrapper"),
+        "cdc.masks": ("has-column-changed", "is-bit-set", "column-ordinal"),
+        "cdc.ddl": ("ddl-history", "table-changes"),
+        "cdc.cleanup": ("cleanup",),
+        "cdc.consumers": ("consumers", "add-consumer", "change-consumer", "drop-consumer", "acknowledge"),
+        "cdc.jobs": ("jobs", "job-history", "add-job", "change-job", "drop-job", "start-job", "stop-job"),
+        "cdc.scans": ("sessions", "errors"),
+        "cdc.targets": ("targets", "add-target", "apply", "drop-target"),
     },
     "lake": {
         "lake": ("copy",),
@@ -33,7 +33,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "agent": ("run",),
     },
     "replication": {
-        "replication_publishing": (
+        "replication.publishing": (
             "add-publication",
             "move-distribution",
             "drop-publication",
@@ -42,10 +42,10 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "drop-article",
             "script-procedures",
         ),
-        "replication_articles": ("change-article", "add-column", "drop-column"),
-        "replication_scripting": ("register-custom-scripting", "unregister-custom-scripting"),
-        "replication_listings": ("publications", "articles", "subscriptions"),
-        "replication_subscribing": (
+        "replication.articles": ("change-article", "add-column", "drop-column"),
+        "replication.scripting": ("register-custom-scripting", "unregister-custom-scripting"),
+        "replication.listings": ("publications", "articles", "subscriptions"),
+        "replication.subscribing": (
             "add-subscription",
             "change-subscription",
             "sync-sequences",
@@ -56,8 +56,8 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "recover",
             "change-distribution",
         ),
-        "replication_running": ("deliver-backlogs", "run", "restart-log"),
-        "replication_status": (
+        "replication.running": ("deliver-backlogs", "run", "restart-log"),
+        "replication.status": (
             "status",
             "history",
             "errors",
@@ -66,10 +66,10 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "post-tracer-token",
             "tracer-tokens",
         ),
-        "replication_comparing": ("validate", "repairs", "row"),
+        "replication.comparing": ("validate", "repairs", "row"),
     },
     "merge": {
-        "merge_publishing": (
+        "merge.publishing": (
             "add-publication",
             "change-publication",
             "drop-publication",
@@ -81,13 +81,13 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "restore-identity-range",
             "drop-article",
         ),
-        "merge_schema_changes": ("alter-article", "schema-changes", "mark-schema-change"),
-        "merge_listings": ("publications", "articles", "identity-ranges", "filters", "subscriptions"),
-        "merge_subscribing": ("add-subscription", "snapshot", "drop-subscription", "reinitialize", "validate"),
-        "merge_synchronising": ("sync", "resync", "change-subscription", "pending"),
-        "merge_conflicts": ("conflicts", "resolve"),
-        "merge_status": ("status", "history", "row", "cleanup"),
-        "merge_tables": ("table", "make-generation", "enum-changes", "get-metadata", "dummy-update"),
+        "merge.schema_changes": ("alter-article", "schema-changes", "mark-schema-change"),
+        "merge.listings": ("publications", "articles", "identity-ranges", "filters", "subscriptions"),
+        "merge.subscribing": ("add-subscription", "snapshot", "drop-subscription", "reinitialize", "validate"),
+        "merge.synchronising": ("sync", "resync", "change-subscription", "pending"),
+        "merge.conflicts": ("conflicts", "resolve"),
+        "merge.status": ("status", "history", "row", "cleanup"),
+        "merge.tables": ("table", "make-generation", "enum-changes", "get-metadata", "dummy-update"),
     },
     "tracking": {
         "tracking": ("enable", "disable", "resume", "options", "upgrade", "changes", "purge"),

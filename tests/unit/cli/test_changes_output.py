@@ -15,7 +15,7 @@ from builders.type_catalogue import SAMPLES
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.presentation import present
 from rowtide.cdc.rows.conversion import change_schema
-from rowtide.cli.cdc_changes import show_change
+from rowtide.cli.cdc.changes import show_change
 from rowtide.cli.changes_output import print_changes
 from rowtide.cli.output import Format, print_rows
 

@@ -22,7 +22,8 @@ def test_a_module_has_the_commands_that_the_table_names(module: str) -> None:
 
 
 def test_every_module_with_commands_is_in_the_table() -> None:
-    present = {found.name for found in pkgutil.iter_modules(cli.__path__)}
+    found = pkgutil.walk_packages(cli.__path__, "rowtide.cli.")
+    present = {module.name.removeprefix("rowtide.cli.") for module in found}
     with_commands = {name for name in present if hasattr(import_module(f"rowtide.cli.{name}"), "app")} - {"app"}
 
     assert with_commands == set(MODULES)
@@ -38,4 +39,4 @@ print(*(module for module in sys.modules if module.startswith("rowtide.cli.")), 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     imported = {module.removeprefix("rowtide.cli.") for module in done.stderr.split()}
-    assert imported & set(MODULES) == {"replication_listings"}
+    assert imported & set(MODULES) == {"replication.listings"}

@@ -6,7 +6,7 @@ import typer
 
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output import Format, print_listed
-from rowtide.cli.replication_options import SomePublication
+from rowtide.cli.replication.options import SomePublication
 from rowtide.handle import connect
 
 app = typer.Typer(rich_markup_mode=None)

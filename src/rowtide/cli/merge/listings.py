@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from rowtide.cli.merge_options import SomePublication
+from rowtide.cli.merge.options import SomePublication
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
 from rowtide.cli.output import Format, print_listed
 from rowtide.handle import connect

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.bounds import parse_bound
-from rowtide.cli.cdc_changes import print_found
+from rowtide.cli.cdc.changes import print_found
 from rowtide.cli.lakes import open_lake_of
 from rowtide.cli.options import Db, InstanceName, ListingFormat, TableName, Wide
 from rowtide.cli.output import Format, as_json, print_rows

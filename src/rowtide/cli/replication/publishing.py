@@ -9,7 +9,7 @@ import typer
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, Group, ListingFormat, TableName, Wide
 from rowtide.cli.output import Format, notes, print_child_tables, print_listed, print_wait
-from rowtide.cli.replication_options import Publication
+from rowtide.cli.replication.options import Publication
 from rowtide.cli.statements import printed
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages

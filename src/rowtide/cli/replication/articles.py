@@ -8,7 +8,7 @@ import typer
 
 from rowtide.cli.options import Db, DryRun, TableName
 from rowtide.cli.output import notes
-from rowtide.cli.replication_options import Publication
+from rowtide.cli.replication.options import Publication
 from rowtide.cli.statements import printed
 from rowtide.core.secrets import redact
 from rowtide.handle import connect

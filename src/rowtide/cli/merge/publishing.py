@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowtide.cli.merge_options import HostName, HubDb, Login, Publication
+from rowtide.cli.merge.options import HostName, HubDb, Login, Publication
 from rowtide.cli.options import MOST_DAYS, DryRun
 from rowtide.cli.output import notes
 from rowtide.cli.statements import printed, tell

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli.merge_options import HubDb, Publication
-from rowtide.cli.merge_publishing import altering
+from rowtide.cli.merge.options import HubDb, Publication
+from rowtide.cli.merge.publishing import altering
 from rowtide.cli.options import DryRun, ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed
 from rowtide.cli.statements import tell

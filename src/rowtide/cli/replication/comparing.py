@@ -10,7 +10,7 @@ import typer
 from rowtide.cli.options import Db, ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed
 from rowtide.cli.progress import counted
-from rowtide.cli.replication_options import Publication, SomePublication, SomeSubscriber
+from rowtide.cli.replication.options import Publication, SomePublication, SomeSubscriber
 from rowtide.handle import connect
 from rowtide.replication.inspection.compare_options import CompareOptions
 

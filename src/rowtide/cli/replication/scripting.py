@@ -9,7 +9,7 @@ import typer
 
 from rowtide.cli.options import Db, TableName
 from rowtide.cli.output import notes
-from rowtide.cli.replication_options import Publication
+from rowtide.cli.replication.options import Publication
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli.merge_options import HubDb, Publication, Subscriber
+from rowtide.cli.merge.options import HubDb, Publication, Subscriber
 from rowtide.cli.options import AnyDb, ListingFormat
 from rowtide.cli.output import Format, as_json, notes, print_facts, print_listed, print_rows
 from rowtide.cli.tables import show_fact

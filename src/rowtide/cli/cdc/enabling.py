@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowtide.cli.cdc_snapshots import RowsPerSecond
+from rowtide.cli.cdc.snapshots import RowsPerSecond
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, Group, ListingFormat, TableName
 from rowtide.cli.output import Format, notes, print_child_tables, print_wait

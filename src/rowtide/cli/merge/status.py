@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli.merge_options import SomePublication
+from rowtide.cli.merge.options import SomePublication
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed
 from rowtide.handle import connect

@@ -11,7 +11,7 @@ from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import Db
 from rowtide.cli.output import notes, print_wait
 from rowtide.cli.progress import progress
-from rowtide.cli.replication_options import (
+from rowtide.cli.replication.options import (
     CommitBatchSize,
     CommitBatchThreshold,
     SkippedErrors,

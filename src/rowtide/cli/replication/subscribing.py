@@ -8,7 +8,7 @@ import typer
 
 from rowtide.cli.options import MOST_HOURS, Db, IgnoreSubscriber, ListingFormat
 from rowtide.cli.output import Format, notes, print_listed
-from rowtide.cli.replication_options import (
+from rowtide.cli.replication.options import (
     CommitBatchSize,
     CommitBatchThreshold,
     Conflicts,

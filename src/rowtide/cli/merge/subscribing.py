@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.losses import Yes, confirm_loss
-from rowtide.cli.merge_options import HostName, HubDb, Login, Publication, Subscriber
+from rowtide.cli.merge.options import HostName, HubDb, Login, Publication, Subscriber
 from rowtide.cli.options import IgnoreSubscriber, ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed
 from rowtide.databases.urls import parse_url

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.bounds import parse_time
-from rowtide.cli.merge_options import HostName, HubDb, Login, Publication, SomePublication, SomeSubscriber, Subscriber
+from rowtide.cli.merge.options import HostName, HubDb, Login, Publication, SomePublication, SomeSubscriber, Subscriber
 from rowtide.cli.options import ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed, print_rows
 from rowtide.cli.progress import progress
