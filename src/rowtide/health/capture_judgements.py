@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from rowtide.agents.schedule import Schedule
+from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.findings.finding import Advice, shell
 from rowtide.findings.quantities import format_duration
@@ -48,6 +49,23 @@ def judge_snapshots(facts: CaptureStatus) -> Iterator[Judgement]:
         advice = f"Do what the error asks for, then run `rowtide cdc resnapshot {instance}`."
         fact = f"its rows were not copied: {error.rstrip('.')}"
         yield Judgement(Area.CAPTURE, f"snapshot of {instance}", State.WARNING, fact, Advice(advice))
+
+
+def judge_outdated(changes: Sequence[ListedChange]) -> Iterator[Judgement]:
+    """Judge instances whose tables were changed without change rows since they were copied."""
+    for change in changes:
+        command = " ".join(change.ddl_command.split())
+        shown = f"{command[:_SHOWN]}…" if len(command) > _SHOWN else command
+        fact = (
+            f"a statement changed values or rows of {change.source_schema}.{change.source_table} without change rows, "
+            f"at {change.ddl_lsn}: {shown}; targets, and consumers of changes, have them as they were before"
+        )
+        again = shell("rowtide", "cdc", "resnapshot", change.capture_instance)
+        yield Judgement(Area.CAPTURE, f"instance {change.capture_instance}", State.WARNING, fact, again)
+
+
+_SHOWN = 80
+"""So many characters of a statement are shown."""
 
 
 def judge_targets(tables: Sequence[ListedTarget]) -> Iterator[Judgement]:

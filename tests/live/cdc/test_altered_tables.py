@@ -166,6 +166,45 @@ def test_a_rewritten_partition_marks_the_captured_table(logged: LoggedDatabase) 
 
 
 @BOTH_SERVERS
+def test_partitions_that_bring_or_take_rows_mark_the_table(request: pytest.FixtureRequest, version: str) -> None:
+    logged: LoggedDatabase = request.getfixturevalue(version)
+    logged.execute(
+        "create table measure (id int, v int) partition by range (id)",
+        "create table low partition of measure for values from (0) to (10)",
+        "create table high partition of measure for values from (10) to (90) partition by range (id)",
+        "create table part (id int, v int)",
+        "create table other (id int, v int)",
+        "insert into part values (11, 1)",
+    )
+    logged.enable("measure")
+    in_a_savepoint = (
+        "do $$ begin execute 'alter table measure detach partition low'; exception when others then null; end $$"
+    )
+    statements = {
+        "alter table measure attach partition other for values from (90) to (99)": False,
+        "alter table measure detach partition other": False,
+        "alter table high attach partition part for values from (10) to (20)": True,
+        "insert into measure values (1, 1)": None,
+        "alter table measure add w int": False,
+        in_a_savepoint: True,
+        "alter table measure attach partition low for values from (0) to (10)": True,
+        "create table later partition of measure for values from (100) to (110)": None,
+        "insert into later values (101)": None,
+        "alter table measure detach partition later": True,
+        "insert into other values (91)": None,
+    }
+    logged.execute(*statements)
+    with logged.transaction() as session:
+        session.execute("alter table later add note text")
+        session.execute("alter table measure alter v set not null")
+    told = [(one.statement, one.moves_rows) for one in alterations(logged) if one.table == "measure"]
+    assert told == [
+        *((statement, moves) for statement, moves in statements.items() if moves is not None),
+        ("alter table measure alter v set not null", False),
+    ]
+
+
+@BOTH_SERVERS
 def test_renamed_column_is_read_on_by_number_after_a_restart(item: LoggedDatabase, version: str) -> None:
     item.execute("insert into item values (1, 'a', 1)", "alter table item rename column name to label")
     item.read_log()

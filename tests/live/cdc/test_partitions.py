@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 from psycopg.errors import FeatureNotSupported
 
-from builders.captured_databases import LoggedDatabase
+from builders.captured_databases import CapturedDatabase, LoggedDatabase
+from builders.checks import matching, only, run_mend
 from rowtide.cdc.errors.enabling import PartitionCapturedToo, PartitionNotCapturable
+from rowtide.cdc.queries.errors import RewrittenSinceSnapshot
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages, ImageKind
+from rowtide.findings.finding import Severity
+from rowtide.handle import connect, open_lake
 from rowtide.log.errors import PublicationAltered
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
@@ -174,3 +178,31 @@ def test_a_table_with_a_partition_that_is_not_logged_is_refused(logged: LoggedDa
     logged.enable()
     with pytest.raises(PartitionNotCapturable, match=r"RT-4122: .*partition public\.east is unlogged"):
         logged.cdc.enable_table("measure")
+
+
+def test_rows_of_an_attached_partition_are_missed_aloud(captured: CapturedDatabase) -> None:
+    captured.execute(
+        "create table measure (id int primary key, name text) partition by range (id)",
+        "create table low partition of measure for values from (0) to (10)",
+        "create table part (id int not null primary key, name text)",
+        "insert into measure values (1, 'a')",
+        "insert into part values (11, 'b')",
+    )
+    captured.enable("measure", snapshot=True)
+    captured.copy_tables()
+    assert matching(connect(captured.url).check(), "without change rows") == []
+    attach = "alter table measure attach partition part for values from (10) to (20)"
+    captured.execute(attach, "insert into measure values (2, 'c')")
+    captured.capture()
+    lake = open_lake(str(captured.lake))
+    with pytest.raises(RewrittenSinceSnapshot, match="attach partition part"):
+        lake.get_table_as_of("public_measure")
+    finding = only(connect(captured.url).check(), "changed values or rows of public.measure without change rows")
+    assert finding.severity is Severity.WARNS
+    assert attach in finding.fact
+
+    run_mend(finding, captured.url)
+    captured.copy_tables()
+    assert matching(connect(captured.url).check(), "without change rows") == []
+    rows = lake.get_table_as_of("public_measure", columns=["id"]).to_arrow().read_all()
+    assert {row["id"] for row in rows.to_pylist()} == {1, 2, 11}

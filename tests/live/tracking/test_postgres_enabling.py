@@ -17,6 +17,7 @@ from rowtide.tracking.errors import (
     StorageNotOffered,
     TableToTrackNotFound,
     TrackedAlready,
+    TrackedTableGone,
     TrackingKeyMissing,
     TrackingLost,
 )
@@ -202,6 +203,22 @@ def test_a_renamed_table_is_resumed_under_its_new_name(program: psycopg.Connecti
     assert tracking.resume_tracking("public.t").name == "public.u"
     with tracking.changes(["u"]) as changes:
         assert len(list(changes)) == 2500
+
+
+def test_a_table_that_was_swapped_out_is_lost_under_its_name(program: psycopg.Connection) -> None:
+    tracking = ChangeTracking(program)
+    tracking.enable_tracking("t")
+    program.execute("create table staged (like t); alter table staged add primary key (id)")
+    program.execute("begin; alter table t rename to u; alter table staged rename to t; commit")
+    for name in ("t", "public.t", '"t"'):
+        with pytest.raises(TrackingLost, match=r"called public\.u now|not been resumed"), tracking.changes([name]):
+            pass
+    assert tracking.resume_tracking("t").name == "public.t"
+    program.execute("drop table t")
+    with pytest.raises(TrackedTableGone, match="rowtide tracking disable public.t"), tracking.changes(["T"]):
+        pass
+    tracking.disable_tracking("t")
+    assert list(tracking.list_tracked()) == []
 
 
 @pytest.mark.parametrize("storage", list(Storage))

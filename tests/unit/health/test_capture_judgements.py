@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rowtide.agents.runs import PastError
+from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
+from rowtide.core.lsn import CommitLsn
 from rowtide.health import Judgement, State
-from rowtide.health.capture_judgements import judge_capturing, judge_cleanup, judge_snapshots
+from rowtide.health.capture_judgements import judge_capturing, judge_cleanup, judge_outdated, judge_snapshots
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -111,3 +113,23 @@ def test_a_failed_snapshot_is_a_warning_with_its_remedy() -> None:
     assert (judgement.state, judgement.subject) == (State.WARNING, "snapshot of public_item")
     assert "RT-4200" in judgement.fact
     assert "cdc resnapshot public_item" in str(judgement.mend)
+
+
+def test_a_statement_without_change_rows_asks_for_another_copy() -> None:
+    told = ListedChange(
+        source_schema="public",
+        source_table="item",
+        capture_instance="public_item",
+        required_column_update=False,
+        ddl_command="alter table item\n  attach partition part default" + 100 * " ",
+        ddl_lsn=CommitLsn(0x1A2B),
+        ddl_time=NOW,
+        inferred=False,
+        rewrites_values=True,
+    )
+    (judgement,) = judge_outdated((told,))
+    assert (judgement.state, judgement.subject) == (State.WARNING, "instance public_item")
+    assert "at 0/1A2B: alter table item attach partition part default; targets" in judgement.fact
+    assert str(judgement.mend) == "rowtide cdc resnapshot public_item"
+    (judgement,) = judge_outdated((replace(told, ddl_command="a" * 81),))
+    assert f": {'a' * 80}…; " in judgement.fact

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -24,7 +24,8 @@ class ListedChange:
 
     Schema and table are the names after the statement; `required_column_update`: a column of the change table changed
     its type; `ddl_time` is the commit time. `inferred`: no event trigger recorded the statement, `ddl_command`
-    describes the difference. `rewrites_values`: the server rewrote values, without change rows.
+    describes the difference. `rewrites_values`: the server rewrote values, or partitions brought or took rows, without
+    change rows.
     """
 
     source_schema: str
@@ -64,12 +65,19 @@ def history_rows(cycle: int, history: Sequence[SchemaChange], transactions: pa.T
 
 def read_history(lake: str, member_id: str, cycle: int) -> tuple[ListedChange, ...]:
     """Return the DDL on an instance's table, up to a published cycle, in log order; without Spark."""
+    return read_histories(lake, cycle).get(member_id, ())
+
+
+def read_histories(lake: str, cycle: int) -> Mapping[str, tuple[ListedChange, ...]]:
+    """Return the DDL on the tables of all instances as `read_history` does, by their member ids."""
     table = SmallTable.open(system_table_path(lake, "ddl_history"))
     if table is None:
-        return ()
+        return {}
     found = table.read(arrow_schema(DDL_HISTORY)).sort_by([("cycle", "ascending"), ("ordinal", "ascending")])
-    rows = (row for row in found.to_pylist() if row["member_id"] == member_id and row["cycle"] <= cycle)
     names = [field.name for field in fields(ListedChange)]
-    return tuple(
-        ListedChange(**{name: row[name] for name in names} | {"ddl_lsn": CommitLsn(row["ddl_lsn"])}) for row in rows
-    )
+    histories: dict[str, list[ListedChange]] = {}
+    for row in found.to_pylist():
+        if row["cycle"] <= cycle:
+            change = ListedChange(**{name: row[name] for name in names} | {"ddl_lsn": CommitLsn(row["ddl_lsn"])})
+            histories.setdefault(row["member_id"], []).append(change)
+    return {member_id: tuple(changes) for member_id, changes in histories.items()}

@@ -60,7 +60,7 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
             for column in alteration.columns
         ),
     )
-    if alteration.is_inherited and after == instance and not alteration.rewrites_values:
+    if alteration.is_inherited and after == instance and not (alteration.rewrites_values or alteration.moves_rows):
         return None
     return SchemaChange(
         instance=after,
@@ -72,9 +72,9 @@ def follow_alteration(instance: Instance, lsn: CommitLsn, alteration: Alteration
 
 
 def _rewrites_values(before: Instance, after: Instance, alteration: Alteration) -> bool:
-    """Return whether values may be others now without a change row."""
+    """Return whether values or rows may be others now without a change row."""
     is_rewritten = alteration.rewrites_values and not only_widens(before, after, alteration)
-    return is_rewritten or _empties_column(before, after, alteration)
+    return is_rewritten or alteration.moves_rows or _empties_column(before, after, alteration)
 
 
 def _empties_column(before: Instance, after: Instance, alteration: Alteration) -> bool:

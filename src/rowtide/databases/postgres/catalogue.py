@@ -99,6 +99,12 @@ def find_table_ids(connection: Connection, names: Sequence[str], execute: Execut
     return [int(rows[0][0]) if rows else None for rows in execute(connection, requests)]
 
 
+def spell_names(connection: Connection, name: str) -> list[str]:
+    """Return the qualified names that a name of a user's may mean, whether or not there are such tables."""
+    as_sql = name if _SQL_NAME.fullmatch(name) else None
+    return [name, *connection.execute(text(_SPELL_NAMES), {"as_sql": as_sql}).scalars()]
+
+
 def read_table(connection: Connection, source_id: int) -> SourceTable:
     """Return a table by its oid. Raises `TableNotFound`."""
     found = find_by_id(connection, source_id)
@@ -211,6 +217,12 @@ from pg_control_system(), pg_control_checkpoint(), pg_database d
 where d.datname = current_database()
 """
 
+_SPELL_NAMES = """
+select case cardinality(parts) when 1 then schema || '.' || parts[1] else array_to_string(parts, '.') end
+from parse_ident(:as_sql) parts, unnest(current_schemas(false)) with ordinality path (schema, place)
+where cardinality(parts) = 1 or place = 1
+order by place
+"""
 _FIND_TABLE = """
 select c.oid::bigint
 from pg_class c join pg_namespace n on n.oid = c.relnamespace

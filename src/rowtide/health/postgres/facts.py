@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.core.values import dataclass
 from rowtide.findings.place_facts import Place
@@ -15,7 +16,7 @@ from rowtide.targets.listing import ListedTarget
 class LogFacts:
     """What is read through the log; `cleanup` and `capturing` are None where only publications read it.
 
-    `tables` are the captured ones.
+    `tables` are the captured ones; `outdated` the statements that left no change rows of what they changed.
     """
 
     capture: CaptureFacts
@@ -27,6 +28,7 @@ class LogFacts:
     articles: ArticlesStatus | Unread
     places: tuple[Place, ...]
     targets: tuple[ListedTarget, ...] | Unread = ()
+    outdated: tuple[ListedChange, ...] | Unread = ()
 
 
 @dataclass(frozen=True, slots=True)

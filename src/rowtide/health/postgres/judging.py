@@ -17,7 +17,13 @@ from rowtide.findings.postgres.member_findings import find_in_members
 from rowtide.findings.postgres.tracking_findings import find_losses
 from rowtide.findings.quantities import format_bytes, format_names
 from rowtide.findings.tracked_findings import find_outdated
-from rowtide.health.capture_judgements import judge_capturing, judge_cleanup, judge_snapshots, judge_targets
+from rowtide.health.capture_judgements import (
+    judge_capturing,
+    judge_cleanup,
+    judge_outdated,
+    judge_snapshots,
+    judge_targets,
+)
 from rowtide.health.delivery_judgements import judge_delivery
 from rowtide.health.disk_judgements import judge_place
 from rowtide.health.facts import Unread
@@ -102,6 +108,10 @@ def _judge_capture(log: LogFacts) -> Iterator[Judgement]:
     elif log.capturing is not None:
         yield from judge_capturing(log.capturing)
         yield from judge_snapshots(log.capturing)
+    if isinstance(log.outdated, Unread):
+        yield not_looked_at(area, "snapshots", log.outdated.error)
+    else:
+        yield from judge_outdated(log.outdated)
     of_members = tuple(find_in_members(capture.members, CAPTURE))
     if capture.instances or of_members:
         well = f"{len(capture.instances)} are captured as they were enabled"

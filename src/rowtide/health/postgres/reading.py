@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from rowtide.cdc.status import read_capture_status, read_cleanup_status
+from rowtide.cdc.status import find_outdated, read_capture_status, read_cleanup_status
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.findings.postgres.capture_facts import read_capture, read_places
@@ -84,6 +84,7 @@ def _read_log(connection: Connection, url: str, *, may_stream: bool) -> LogFacts
         articles=_attempt(lambda: read_articles_status(connection, state)),
         places=read_places(capture),
         targets=_attempt(lambda: list_tables(connection, source.lake)) if capture.is_enabled else (),
+        outdated=_attempt(lambda: find_outdated(source.lake)) if capture.is_enabled else (),
     )
 
 

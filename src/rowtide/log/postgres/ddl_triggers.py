@@ -162,10 +162,41 @@ ALTERED_COLUMNS = f"""(
                 where a.attrelid = altered.oid and a.attnum > 0 and not a.attisdropped)"""
 """SQL expression of the columns, as JSON, of a row `altered` with a table's oid."""
 
+_OWN_XMIN = """{row}.xmin::text::bigint > 2
+                and ({row}.xmin::text::bigint - pg_current_xact_id()::text::bigint & 4294967295) < 1073741824
+                and pg_xact_status((pg_current_xact_id()::text::bigint
+                    + ({row}.xmin::text::bigint - pg_current_xact_id()::text::bigint & 4294967295))::text::xid8)
+                    = 'in progress'"""
+"""SQL condition of a catalogue row that this transaction wrote, in a savepoint too: of the visible rows only those have
+a writer in progress. Its number is at or above the transaction's own; what is far above it is an old one, from before
+the numbers began again.
+"""
+
+_HOLDS_ROWS = """exists (
+                    select from pg_partition_tree({oid}) part where part.isleaf and pg_relation_size(part.relid) > 0
+                    union all select where pg_relation_size({oid}) > 0)"""
+
+_MOVES_ROWS = f"""exists (
+            select from pg_partition_tree(altered.oid) above join pg_inherits i on i.inhparent = above.relid
+            where {_OWN_XMIN.format(row="i")} and {_HOLDS_ROWS.format(oid="i.inhrelid")})
+        or exists (
+            select from pg_class c
+            where c.relkind in ('r', 'p') and not c.relispartition and c.oid <> altered.oid
+                and (exists (select from rowtide.identities i
+                             where i.captured_table_id = altered.oid::bigint and i.source_table_id = c.oid::bigint)
+                     or current_query() ~* '\\mdetach\\s+partition\\M')
+                and {_OWN_XMIN.format(row="c")} and {_HOLDS_ROWS.format(oid="c.oid")})"""
+"""SQL condition: partitions that are not empty were attached to a table in this transaction, or detached.
+
+A detached partition is known by its replica identity, which was recorded when the table was captured; one that came
+later by the statement.
+"""
+
 _ANNOUNCE_DDL = f"""
 -- {_PINNED}
 declare
     altered record;
+    moves_rows boolean;
     rewritten text[] := string_to_array(current_setting('rowtide.rewritten', true), ' ');
 begin
     for altered in
@@ -181,9 +212,13 @@ begin
             where a.classid = 'pg_class'::regclass
             union
             select i.inhrelid from passed_on a join pg_inherits i on i.inhparent = a.oid
+        ), above as (
+            select ancestor.relid as oid from named a join pg_class c on c.oid = a.oid and c.relkind = 'p',
+                pg_partition_ancestors(a.oid) ancestor
         )
-        select c.oid, n.nspname, c.relname, c.oid not in (select oid from named) as is_inherited
-        from (select oid from named union select oid from passed_on) found
+        select c.oid, n.nspname, c.relname, c.relkind, c.oid not in (select oid from named) as is_inherited,
+            c.oid not in (select oid from named union select oid from passed_on) as is_above
+        from (select oid from named union select oid from passed_on union select oid from above) found
         join pg_class c on c.oid = found.oid
         join pg_namespace n on n.oid = c.relnamespace
         join pg_publication_rel r on r.prrelid = c.oid
@@ -192,6 +227,8 @@ begin
         where p.pubname = 'rowtide_' || here.oid
         order by c.oid
     loop
+        moves_rows := altered.relkind = 'p' and tg_tag = 'ALTER TABLE' and ({_MOVES_ROWS});
+        continue when altered.is_above and not moves_rows;
         {_REQUIRE_OWNER}
         insert into rowtide.control (kind, content) values ('{Announcement.DDL}', json_build_object(
             'source_id', altered.oid::bigint,
@@ -201,6 +238,7 @@ begin
             'command', tg_tag,
             'statement', left(coalesce(current_query(), ''), {LONGEST_STATEMENT}),
             'rewrites_values', coalesce(altered.oid::bigint::text = any(rewritten), false),
+            'moves_rows', moves_rows,
             'columns', {ALTERED_COLUMNS}
         )::text);
     end loop;

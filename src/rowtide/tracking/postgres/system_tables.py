@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, text
 
 from rowtide.core.values import dataclass
 from rowtide.databases.postgres import clock
-from rowtide.databases.postgres.catalogue import find_table_id
+from rowtide.databases.postgres.catalogue import find_table_id, spell_names
 from rowtide.tracking.errors import NothingTracked, NotTracked, TrackingOutdated
 from rowtide.tracking.options import StampIndex, Storage, TrackedTable, TrackingKeyType, TrackingOptions
 
@@ -79,8 +79,10 @@ def get_tracked(connection: Connection, name: str) -> TrackedTable:
     """
     if not has_tracked_objects(connection):
         raise NotTracked(name)
-    by_name = text(f"""{_SELECT} where "__sysTN" = :name or "__sysTableId" = :source_id order by "__sysTN" = :name""")
-    rows = connection.execute(by_name, {"name": name, "source_id": find_table_id(connection, name)}).all()
+    by_name = text(f"""{_SELECT} where "__sysTN" = any(:names) or "__sysTableId" = :source_id
+        order by "__sysTableId" is distinct from :source_id, array_position(:names, "__sysTN")""")
+    named = {"names": spell_names(connection, name), "source_id": find_table_id(connection, name)}
+    rows = connection.execute(by_name, named).all()
     if not rows:
         raise NotTracked(name)
     return _tracked(rows[0])
