@@ -242,7 +242,8 @@ class AlteringTransaction:
                 if not _is_of_table(event, state, article):
                     continue
                 if isinstance(event, Altered):
-                    places[article_id] = _find_place(state, events, number, row_numbers, is_late=article_id in late)
+                    found = _find_place(state, events, number, row_numbers, is_late=article_id in late)
+                    places[article_id] = max(places[article_id], found)
                 followed = _follow_event(
                     state, article, event, replicates_ddl=replicates_ddl, has_values=has_values, intact=intact
                 )

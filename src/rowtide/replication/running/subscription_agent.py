@@ -33,6 +33,7 @@ from rowtide.replication.distribution.delivery import AlterationRefused
 from rowtide.replication.distribution.watchers import DroppedTable, Trouble
 from rowtide.replication.errors.delivery import (
     ArticleCopiedAgain,
+    BatchRefused,
     CommandRefused,
     CopyRefused,
     CopyUnreadable,
@@ -61,6 +62,7 @@ from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.subscriber_kind import OpenedSubscriber
 
+_FOREIGN_KEY_VIOLATION = "23503"
 Look = Callable[[], Sequence[Subscription]]
 """Returns the subscriptions that were recorded lately; cheap, since it is called at each step."""
 
@@ -143,12 +145,14 @@ class SubscriptionAgent:
         except CopyNeeded as found:
             self._copy_again(found)
             return True
-        except CommandRefused as error:
-            self._allowed = find_allowed(self._context.engine, self._articles, error)
-            if self._allowed is None:
+        except (BatchRefused, CommandRefused) as error:
+            is_waiting = self._awaits_released_keys(error)
+            if not is_waiting and isinstance(error, CommandRefused):
+                self._allowed = find_allowed(self._context.engine, self._articles, error)
+            if not is_waiting and self._allowed is None:
                 raise
             self._open_again()
-            return True
+            return not is_waiting
         if distribution.has_altered:
             self._open_again()
             return worked
@@ -169,6 +173,14 @@ class SubscriptionAgent:
             # Another subscription joins in the place of this one.
             self._distribution = None
             self._is_over = True
+
+    def _awaits_released_keys(self, error: BatchRefused | CommandRefused) -> bool:
+        """Whether an error may be for a key of a table that left to be copied again: it stays until the copy begins."""
+        if error.sqlstate != _FOREIGN_KEY_VIOLATION:
+            return False
+        with translated(), self._context.engine.connect() as connection:
+            joining_it = subscription_records.list_joining(connection, self._subscription.agent_id)
+        return any(one.state is SubscriptionState.WAITING for one in joining_it)
 
     def _make_change(self, distribution: DistributionAgent, pending: PendingChange) -> None:
         """Let the subscriber have an article as it was changed, once its delivery is there."""
