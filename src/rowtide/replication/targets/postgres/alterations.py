@@ -24,6 +24,7 @@ from rowtide.replication.schema_changes import (
 )
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
+from rowtide.replication.targets.postgres.views import beside_views
 
 _KINDS = (procedures, array_procedures)
 
@@ -113,7 +114,8 @@ def alter(table: tuple[str, str], change: SchemaChange) -> Iterator[str]:
             yield f"{altering} rename column {quote(column.name)} to {quote(name)}"
         case ColumnRetyped(column, collation):
             name = quote(column.name)
-            yield f"{altering} alter column {name} type {_type(column, collation)} using {name}::{column.type_text}"
+            retyping = f"alter column {name} type {_type(column, collation)} using {name}::{column.type_text}"
+            yield beside_views(table, column.name, f"{altering} {retyping}")
         case NullsChanged(column):
             verb = "drop" if column.is_nullable else "set"
             yield f"{altering} alter column {quote(column.name)} {verb} not null"
