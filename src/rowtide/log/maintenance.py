@@ -29,6 +29,8 @@ MIN_MERGED_FILES = 8
 MAX_MERGED_FILES = 64
 MAX_MERGED_BYTES = 64 * 1024 * 1024
 MAX_MERGED_ROWS = 1_000_000
+MANY_FILES = 64
+"""So many files are too many for the next cycle of a log reader to wait for."""
 DELETE_GRACE = timedelta(minutes=10)
 _READ_AT_ONCE = 16
 
@@ -41,6 +43,11 @@ def maintain(store: Store, manifest: Manifest, token: int) -> ManifestState:
     state = truncate(store, manifest, token, now)
     run = plan_merge(state, now)
     return merge_segments(store, manifest, token, run, now) if run else state
+
+
+def is_overdue(state: ManifestState) -> bool:
+    """Whether earlier log readers have left much to do: those that end sooner than they would maintain. Pure."""
+    return len(state.segments) + len(state.pending_deletions) >= MANY_FILES
 
 
 def plan_merge(state: ManifestState, now: datetime) -> tuple[Segment, ...]:

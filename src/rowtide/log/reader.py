@@ -34,7 +34,7 @@ from rowtide.log.batches import (
 )
 from rowtide.log.entries import PartStored, RangeAppended, Segment, TableGiven, TransactionSkipped
 from rowtide.log.errors import StreamEnded
-from rowtide.log.maintenance import delete_orphans, maintain
+from rowtide.log.maintenance import delete_orphans, is_overdue, maintain
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Event, stamp
 from rowtide.log.messages import Messages
@@ -206,7 +206,7 @@ class LogReader:
         self._keepalive: Keepalive | None = None
         self._next_keepalive = 0.0
         self._begin(source)
-        self._next_maintenance = time.monotonic() + _MAINTENANCE_INTERVAL_S
+        self._next_maintenance = time.monotonic() + (0 if is_overdue(manifest.state) else _MAINTENANCE_INTERVAL_S)
         self._next_heartbeat = time.monotonic() + _HEARTBEAT_INTERVAL_S
 
     def step(self) -> bool:

@@ -234,6 +234,22 @@ def test_a_run_leaves_nothing_that_the_next_decodes_again(replicated: Replicated
     assert replicated.publisher.execute(f"select restart_lsn >= '{written}' {slots}") == [(True,)]
 
 
+@pytest.mark.exhaustive
+def test_the_next_run_decodes_nothing_written_meanwhile(replicated: ReplicatedDatabase) -> None:
+    """A subscriber's rows are in the same server's log."""
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute("insert into orders select i, i from generate_series(1, 150000) i")
+    [(written,)] = replicated.publisher.execute("select pg_current_wal_insert_lsn()::text")
+    replicated.replication.run(once=True)
+    slots = "from pg_replication_slots where slot_type = 'logical' and database = current_database()"
+
+    [(behind,)] = replicated.publisher.execute(f"select pg_current_wal_insert_lsn() - restart_lsn {slots}")
+    [(delivered,)] = replicated.publisher.execute(f"select pg_current_wal_insert_lsn() - '{written}'")
+
+    assert delivered > 8_500_000
+    assert behind < delivered / 4
+
+
 def test_a_role_that_may_not_log_running_transactions_marks(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     role = f"marking_{replicated.publisher.execute('select current_database()')[0][0]}"
