@@ -20,7 +20,7 @@ def test_help_is_whole_on_80_columns_with_an_example(command: Command, monkeypat
 
     assert ended.code == 0
     assert [line for line in ended.output.splitlines() if len(line) > 80] == []
-    assert f"Example: rowtide {command.name}" in " ".join(ended.output.split())
+    assert re.search(rf"\bExamples?: rowtide {command.name}\b", " ".join(ended.output.split()))
     for parameter in command.parameters:
         if parameter.option is not None:
             assert re.search(rf"^  {parameter.option}\b", ended.output, re.MULTILINE), parameter.option
