@@ -47,7 +47,6 @@ from rowtide.replication.errors.delivery import (
     ArticleEnded,
     ArticleSuspended,
     ChangesLost,
-    IdentityLost,
     SchemaChanged,
     SubscriptionDeactivated,
 )
@@ -360,25 +359,18 @@ class DistributionAgent:
         """
         refused: dict[tuple[str, int], str] = {}
         late: set[str] = set()
-        intact: set[int] = set()
         while True:
-            try:
-                transaction = AlteringTransaction.read(
-                    state,
-                    self._articles,
-                    lsn,
-                    replicates_ddl=self._subscription.replicates_ddl,
-                    refused=refused,
-                    has_values=self._has_values,
-                    row_numbers=partial(find_row_numbers, self._manifest, lsn),
-                    late=late,
-                    intact=intact,
-                )
-            except IdentityLost as error:
-                (article,) = (one for one in self._articles if f"{one.schema}.{one.table}" == error.table)
-                require_intact(self._context, self._manifest, error, article)
-                intact.add(error.table_id)
-                continue
+            transaction = AlteringTransaction.read(
+                state,
+                self._articles,
+                lsn,
+                replicates_ddl=self._subscription.replicates_ddl,
+                refused=refused,
+                has_values=self._has_values,
+                row_numbers=partial(find_row_numbers, self._manifest, lsn),
+                late=late,
+                require_intact=partial(require_intact, self._context, self._manifest),
+            )
             try:
                 self._deliver_altering(state, transaction)
             except AlterationRefused as error:

@@ -113,6 +113,10 @@ def adds_none_since(state: ManifestState, article: Article, *, replicates_ddl: b
     return None if takes_added else NOT_READ
 
 
+def _is_lost(_article: Article, _table_id: int, error: IdentityLost) -> None:
+    raise error
+
+
 def _follow_event(
     state: ManifestState,
     article: Article,
@@ -121,7 +125,7 @@ def _follow_event(
     replicates_ddl: bool,
     has_no_rows: bool = False,
     has_values: HasValues = lambda _source_id, _number: True,
-    intact: Container[int] = (),
+    require_intact: RequireIntact = _is_lost,
 ) -> Followed:
     """Return what an event of an article's table changes. Raises `SchemaChanged`, `CopyNeeded`."""
     table, lsn = f"{article.schema}.{article.table}", str(event.commit_lsn)
@@ -132,8 +136,8 @@ def _follow_event(
         case Reshaped():
             shape = state.tables[event.table_id].shape
             lost = find_lost_identity(article, shape)
-            if lost is not None and event.table_id not in intact:
-                raise IdentityLost(table=table, lsn=lsn, change=lost, table_id=event.table_id)
+            if lost is not None:
+                require_intact(article, event.table_id, IdentityLost(table, lsn, lost))
             difference = find_difference(article, shape)
             if difference is not None:
                 raise CopyNeeded(article, SchemaChanged(table, lsn, f"{difference}, and {NOT_REPORTED}"))
@@ -201,6 +205,8 @@ class Step:
 
 RowNumbers = Callable[[int], Sequence[int]]
 """Returns the first and the last number of a transaction's row changes of a table version, by its id; none without."""
+RequireIntact = Callable[[Article, int, IdentityLost], None]
+"""Raises the error, or `CopyNeeded`, unless the log has what calls need of all rows of a table version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,15 +229,15 @@ class AlteringTransaction:
         has_values: HasValues = lambda _source_id, _number: True,
         row_numbers: RowNumbers = lambda _table_id: (),
         late: Container[str] = (),
-        intact: Container[int] = (),
+        require_intact: RequireIntact = _is_lost,
     ) -> AlteringTransaction:
         """Read a transaction's events; `refused` columns, by article and number, are left out, or kept, with the reason
         given.
 
         `has_values` as for `follow`. `row_numbers` are requested where the log does not say between which rows a table
-        was altered; of the articles that are `late` it is then the last possible place, else the first. Of table
-        versions that are `intact` all rows have what calls need, whatever the replica identity. Raises `IdentityLost`,
-        `SchemaChanged`, `CopyNeeded`.
+        was altered; of the articles that are `late` it is then the last possible place, else the first.
+        `require_intact` is called for a table version whose replica identity does not cover what calls need. Raises
+        `IdentityLost`, `SchemaChanged`, `CopyNeeded`.
         """
         events = events_between(state, Position(lsn.value), Position(lsn.value + 1))
         now = {article.article_id: article for article in articles if lsn.value >= article.defined_at}
@@ -245,7 +251,12 @@ class AlteringTransaction:
                     found = _find_place(state, events, number, row_numbers, is_late=article_id in late)
                     places[article_id] = max(places[article_id], found)
                 followed = _follow_event(
-                    state, article, event, replicates_ddl=replicates_ddl, has_values=has_values, intact=intact
+                    state,
+                    article,
+                    event,
+                    replicates_ddl=replicates_ddl,
+                    has_values=has_values,
+                    require_intact=require_intact,
                 )
                 followed = _without_refused(followed, refused)
                 if followed.article != article:

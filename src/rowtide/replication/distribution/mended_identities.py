@@ -24,7 +24,9 @@ from rowtide.replication.distribution.events import find_lost_identity
 from rowtide.replication.errors.delivery import IdentityLost
 
 
-def require_intact(context: DeliveryContext, manifest: Manifest, lost: IdentityLost, article: Article) -> None:
+def require_intact(
+    context: DeliveryContext, manifest: Manifest, article: Article, table_id: int, lost: IdentityLost
+) -> None:
     """Raise `lost` while the identity is not mended, and `CopyNeeded` if logged rows lack something.
 
     No later row of this table version lacks anything then: the log is read up to the statement that mended it. Raises
@@ -36,7 +38,7 @@ def require_intact(context: DeliveryContext, manifest: Manifest, lost: IdentityL
             raise lost
         mark = mark_log(connection)
     read_log(context.engine, context.url, manifest, mark)
-    if _lacks_old_rows(manifest, lost.table_id, article):
+    if _lacks_old_rows(manifest, table_id, article):
         raise CopyNeeded(article, lost)
 
 

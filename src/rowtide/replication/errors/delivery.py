@@ -106,7 +106,6 @@ class IdentityLost(SchemaChanged):
         "Run `alter table {table} replica identity full` at the publisher, then `rowtide replication resume`: delivery "
         "goes on, and the table is copied again only if rows were updated or deleted meanwhile."
     )
-    table_id: int
 
 
 @numbered
