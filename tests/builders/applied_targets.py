@@ -7,7 +7,7 @@ from typing import Any
 
 from builders.captured_databases import CapturedDatabase
 from rowtide.handle import connect
-from rowtide.targets import SetVersion, TargetFormat, Targets
+from rowtide.targets import SetVersion, Targets
 
 
 class AppliedTargets:
@@ -36,6 +36,3 @@ class AppliedTargets:
     def notes(self) -> dict[str, str | None]:
         """Return why tables have stopped, by instance; None for those that have not."""
         return {listed.instance: listed.note for listed in self.targets.list_targets()}
-
-
-FORMATS = tuple(TargetFormat)

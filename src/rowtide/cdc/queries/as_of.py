@@ -127,19 +127,6 @@ def open_as_of(
     return AsOf(recorded.instance.for_readers(), at, snapshot, base, changes, layers, excluded)
 
 
-def find_interval(lake: PublishedLake, capture_instance: str) -> ValidityInterval | None:
-    """Return the LSNs as of which a table can be read, both inclusive; None if there is no complete snapshot.
-
-    Statements that rewrote values and missing transactions inside it are not considered. Raises `InstanceUnknown`.
-    """
-    recorded, high = lake.read_instance_and_high(capture_instance)
-    snapshots = read_snapshots(lake.lake).get(recorded.instance.member_id, ())
-    earliest = _find_earliest(recorded, snapshots)
-    if earliest is None or earliest > high:
-        return None
-    return ValidityInterval(max(recorded.lsn, earliest), high)
-
-
 def as_of_columns(instance: Instance, wanted: Sequence[str] | None = None) -> list[str]:
     """Return the columns of a table as of an LSN: captured ones, by default all, and what they lack and hold.
 

@@ -6,7 +6,6 @@ Pure. A part is given as its own database writes it; `for_sqlite` and `for_postg
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from enum import Enum
 
 from rowtide.core.values import dataclass
@@ -65,9 +64,6 @@ class Omission:
 
 ON_ANOTHER_DATABASE = "the subscriber's database has none like it"
 TRIGGERS_STAY = "triggers run at the node that has them, and what they write is merged"
-
-Translation = Callable[[str, str], str | None]
-"""Returns the expression for a type's column on the other database; None if it has no such expression."""
 
 _CAST = re.compile(
     r"::(?:\"[^\"]*\"|[a-z_][\w.]*)(?: varying| precision| with(?:out)? time zone)?(?:\([\d, ]+\))?(?:\[\])?"
