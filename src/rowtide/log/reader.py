@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from types import TracebackType
 
@@ -45,6 +45,8 @@ from rowtide.storage.store import Store
 
 _MAX_QUEUED = 3
 """Cuts in memory behind the one that is received: one decoded, one written, one that waits."""
+STATUS_INTERVAL_S = 5.0
+"""So often the server hears of the reader: it ends a connection after `wal_sender_timeout` without."""
 _KEEPALIVE_INTERVAL_S = 1.0
 _MAINTENANCE_INTERVAL_S = 10.0
 _HEARTBEAT_INTERVAL_S = 10.0
@@ -205,6 +207,7 @@ class LogReader:
         self._confirmed = manifest.state.position
         self._keepalive: Keepalive | None = None
         self._next_keepalive = 0.0
+        self._next_status = time.monotonic() + STATUS_INTERVAL_S
         self._begin(source)
         self._next_maintenance = time.monotonic() + (0 if is_overdue(manifest.state) else _MAINTENANCE_INTERVAL_S)
         self._next_heartbeat = time.monotonic() + _HEARTBEAT_INTERVAL_S
@@ -240,7 +243,8 @@ class LogReader:
         self._confirm_durable(most=0 if is_large or received.is_marked else _MAX_QUEUED)
         self._advance_when_idle()
         if received.reply_requested:
-            self._source.confirm(self._confirmed.log)
+            self._confirm(self._confirmed)
+        self._show_life()
         self._maintain_now_and_then()
         self._write_due_heartbeat()
         return has_arrived
@@ -333,12 +337,26 @@ class LogReader:
         """Confirm what is durable; wait until at most so many cuts are not."""
         durable: Position | None = None
         while self._queued and (len(self._queued) > most or self._queued[0].done()):
+            while not self._queued[0].done():
+                wait([self._queued[0]], timeout=STATUS_INTERVAL_S)
+                self._show_life()
             durable = self._queued.popleft().result() or durable
         if durable is not None and durable > self._confirmed:
             failpoint("slot_confirmation.before")
-            self._source.confirm(durable.log)
+            self._confirm(durable)
             failpoint("slot_confirmation.after")
             self._confirmed = durable
+
+    def _confirm(self, position: Position) -> None:
+        self._source.confirm(position.log)
+        self._next_status = time.monotonic() + STATUS_INTERVAL_S
+
+    def _show_life(self) -> None:
+        """Confirm again what is confirmed, while one large row arrives or is written: else it would be read again and
+        again, and never be there.
+        """
+        if time.monotonic() >= self._next_status:
+            self._confirm(self._confirmed)
 
     def _advance_when_idle(self) -> None:
         """Advance by a keepalive, only with no transaction open and nothing buffered or queued."""

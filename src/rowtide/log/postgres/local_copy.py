@@ -29,6 +29,8 @@ _READ_BYTES = 64 * 1024
 _FEW_BYTES = 1024
 _GATHERING_S = 0.0002
 """A third of the time in which the walsender fills a socket with short messages."""
+_READING_S = 1.0
+"""Not longer within one large message: whoever reads has more to do."""
 _NOTHING = np.zeros(1, np.int64)
 
 
@@ -166,8 +168,11 @@ class LocalCopy:
         self._buffer, self._filled, self._frames = buffer, rest, self._frames - begin
 
     def _read(self) -> None:
-        """Read what has arrived, and what follows while that is much. Raises `CopyEnded` if nothing will follow."""
+        """Read what has arrived, and what follows while that is much, for a while. Raises `CopyEnded` if nothing will
+        follow.
+        """
         begin = rested_at = self._filled
+        until = time.monotonic() + _READING_S
         with memoryview(self._buffer) as view:
             while self._filled < len(view):
                 try:
@@ -179,7 +184,7 @@ class LocalCopy:
                 self._filled += count
                 if count:
                     continue
-                if self._filled - rested_at < _FEW_BYTES:
+                if self._filled - rested_at < _FEW_BYTES or time.monotonic() > until:
                     return
                 rested_at = self._filled
                 time.sleep(_GATHERING_S)
