@@ -130,7 +130,8 @@ def test_the_table_stays_small(item: LoggedDatabase) -> None:
     for number in range(5):
         item.execute(f"alter table item add c{number} int")
         item.read_log()
-    assert len(item.execute("select from rowtide.control")) <= 2
+    # The last one that was stored when the reader began, and what it has read then: an alteration and a mark.
+    assert len(item.execute("select 1 from rowtide.control")) <= 3
 
 
 def test_a_mark_does_not_wait_for_another_that_is_not_committed(item: LoggedDatabase) -> None:

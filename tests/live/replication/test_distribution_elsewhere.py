@@ -151,7 +151,7 @@ def test_last_publication_leaves_nothing_at_either_place(
     delivered.replication.drop_publication(PUBLICATION)
 
     assert distribution.execute(SCHEMAS) == []
-    assert delivered.publisher.execute("select from pg_namespace where nspname = 'rowtide'") == []
+    assert delivered.publisher.execute("select 1 from pg_namespace where nspname = 'rowtide'") == []
 
 
 @pytest.mark.exhaustive
@@ -344,7 +344,7 @@ def test_killed_drop_publication_is_completed_by_a_repeat(
     assert rowtide("replication", "drop-publication", PUBLICATION, "--yes", "--db", published.publisher.url).code == 0
 
     assert distribution.execute(SCHEMAS) == []
-    assert published.publisher.execute("select from pg_namespace where nspname = 'rowtide'") == []
+    assert published.publisher.execute("select 1 from pg_namespace where nspname = 'rowtide'") == []
 
 
 @pytest.mark.exhaustive

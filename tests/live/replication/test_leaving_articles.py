@@ -143,7 +143,7 @@ def test_file_drops_an_article_and_copies_one_again(replicated_file: ReplicatedF
 def test_run_goes_on_after_its_failing_article_is_copied(shop: ReplicatedDatabase) -> None:
     with running(shop) as run:
         shop.publisher.execute("insert into customers values (60, 'new')")
-        wait_until(lambda: bool(shop.subscriber.execute("select from customers where id = 60")), what="delivery")
+        wait_until(lambda: bool(shop.subscriber.execute("select 1 from customers where id = 60")), what="delivery")
         shop.subscriber.execute("delete from orders where id = 1")
         shop.publisher.execute("update orders set qty = 0 where id = 1")
         run.wait_trouble(RowNotFound, shop.subscriber)
