@@ -16,7 +16,6 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
 from rowtide.replication import retention, tracers
 from rowtide.replication.article_types import ArticleType
 from rowtide.replication.claims import APPLICATION_NAME
@@ -24,6 +23,7 @@ from rowtide.replication.custom_scripts import CustomScript
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.handle import ReplicationInspection
+from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing.handle import ArticlePublishing, ReplicationRehearsal
 from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
 from rowtide.replication.sync_types import IfExists, SubscriptionOptions, SubscriptionRequest
@@ -48,7 +48,7 @@ _MOST_KEPT_CONNECTIONS = 2
 class TransactionalReplication(ArticlePublishing, ReplicationInspection):
     """Publications of a PostgreSQL database, their subscriptions, and the agents that deliver.
 
-    Calls raise `DatabaseNotEnabled` without any publication, connection errors, and `DistributorUnreachable` and
+    Calls raise `DatabaseNotPublished` without any publication, connection errors, and `DistributorUnreachable` and
     `DistributionMissing` where the distribution database is elsewhere; those about a publication `PublicationUnknown`,
     about an article `ArticleUnknown`, about a subscription `SubscriptionUnknown`. What else a call raises is said with
     it.

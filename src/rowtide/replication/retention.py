@@ -13,7 +13,6 @@ from sqlalchemy import Column, Connection, Engine, Integer, Table, Text, func, i
 
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
 from rowtide.log.commit_times import find_oldest_waiting
 from rowtide.log.entries import ReaderLeft
 from rowtide.log.manifest import Manifest
@@ -21,6 +20,7 @@ from rowtide.replication import definitions, subscription_records
 from rowtide.replication.definitions import SubscriptionState, metadata
 from rowtide.replication.distributor import distributor
 from rowtide.replication.errors.distribution import DistributionRetentionInvalid, NotADistributor
+from rowtide.replication.publisher import read_source
 from rowtide.replication.subscription_records import Subscription
 
 MAX_RETENTION_HOURS = 72
@@ -52,7 +52,7 @@ def record_defaults(connection: Connection) -> None:
 def change_max_retention(engine: Engine, database: str, hours: int) -> None:
     """Set how many hours undelivered changes are kept.
 
-    Raises `DistributionRetentionInvalid`, `DatabaseNotEnabled`, `NotADistributor`.
+    Raises `DistributionRetentionInvalid`, `DatabaseNotPublished`, `NotADistributor`.
     """
     if hours < 1:
         raise DistributionRetentionInvalid(hours)

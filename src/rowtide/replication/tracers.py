@@ -31,7 +31,6 @@ from sqlalchemy import (
 from rowtide.core.errors import RowtideError
 from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
 from rowtide.log.membership import Traced
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import ensure_made
@@ -40,6 +39,7 @@ from rowtide.replication import publication_records, subscription_records
 from rowtide.replication.definitions import agents, metadata, publications
 from rowtide.replication.distributor import distributor
 from rowtide.replication.history import HISTORY_RETENTION
+from rowtide.replication.publisher import read_source
 
 log = logging.getLogger("rowtide.replication")
 

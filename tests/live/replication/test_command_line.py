@@ -97,7 +97,7 @@ def test_call_format_unavailable_for_an_operation_is_refused(replicated: Replica
 
 
 def test_a_run_in_a_database_that_is_not_enabled_says_so(replicated: ReplicatedDatabase) -> None:
-    rowtide("replication", "run", "--once", "--db", replicated.publisher.url).require_error(22901)
+    rowtide("replication", "run", "--once", "--db", replicated.publisher.url).require_error(14013)
 
 
 @pytest.mark.exhaustive

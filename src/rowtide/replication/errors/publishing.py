@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, RowtideError, numbered
+from rowtide.log.errors import DatabaseNotEnabled
 
 
 @numbered
@@ -15,6 +16,18 @@ class CommandInvalid(Invalid):
     text: str
     operation: str
     formats: str
+
+
+@numbered
+class DatabaseNotPublished(DatabaseNotEnabled):
+    """Nothing is published in the database, nor captured (SQL Server: 14013)."""
+
+    number = 14013
+    fact = "database {database} is not enabled for publication"
+    hint = (
+        "Run `rowtide replication add-publication NAME --lake PATH` first. --db or ROWTIDE_DB names the publisher's "
+        "database."
+    )
 
 
 @numbered

@@ -14,7 +14,6 @@ from rowtide.core.tables import TableVersion
 from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
-from rowtide.log.catalogue import read_source
 from rowtide.log.membership import Enabled
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.segments import read_segment
@@ -26,6 +25,7 @@ from rowtide.replication.call_formats import CallFormat, Part, parts_of
 from rowtide.replication.distribution.batches import in_order
 from rowtide.replication.distribution.encoding import Arguments, Calls, encode
 from rowtide.replication.errors.publishing import ArticleUnknown
+from rowtide.replication.publisher import read_source
 from rowtide.storage.store import Store
 
 
@@ -51,7 +51,7 @@ def browse_commands(
 ) -> Iterator[BrowsedCommand]:
     """Yield the commands of a range, both ends included, one segment in memory at a time.
 
-    Raises `DatabaseNotEnabled`, `PublicationUnknown`, `ArticleUnknown` before the first; `ColumnNotLogged` where
+    Raises `DatabaseNotPublished`, `PublicationUnknown`, `ArticleUnknown` before the first; `ColumnNotLogged` where
     delivery would stop.
     """
     with translated(), engine.connect() as connection:

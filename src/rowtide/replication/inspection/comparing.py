@@ -17,7 +17,6 @@ from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
 from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
@@ -29,6 +28,7 @@ from rowtide.replication.distribution.awaited_log import read_log
 from rowtide.replication.distribution.delivery import resume_position
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.moving import Move, NotComparable, find_position, require_between
+from rowtide.replication.publisher import read_source
 from rowtide.replication.schema_changes import bound
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.subscription_records import Subscription

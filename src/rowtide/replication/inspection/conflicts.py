@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from sqlalchemy import Engine
 
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
 from rowtide.replication import publication_records, subscription_records
 from rowtide.replication.errors.subscribing import SubscriptionUnknown
+from rowtide.replication.publisher import read_source
 from rowtide.replication.targets.kept_conflicts import KeptConflict
 from rowtide.replication.targets.kinds import kind_of
 

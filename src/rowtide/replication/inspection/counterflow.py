@@ -12,7 +12,6 @@ from rowtide.core.lsn import Position
 from rowtide.core.values import dataclass
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.segments import read_segment
@@ -23,6 +22,7 @@ from rowtide.replication.distribution.alterations import find_altering
 from rowtide.replication.distribution.awaited_log import read_log
 from rowtide.replication.distribution.delivery import resume_position
 from rowtide.replication.inspection.moving import Move, NotComparable
+from rowtide.replication.publisher import read_source
 from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.fingerprints import Row, key_of
 from rowtide.replication.targets.postgres import progress

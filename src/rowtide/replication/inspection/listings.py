@@ -10,13 +10,13 @@ from sqlalchemy import Connection, Engine, RowMapping, distinct, func, select
 from rowtide.core.lsn import Position
 from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
 from rowtide.replication import definitions, publication_records, schema_articles
 from rowtide.replication.article_types import ArticleType
 from rowtide.replication.articles import decode_article
 from rowtide.replication.custom_scripts import list_scripts
 from rowtide.replication.definitions import agents, articles, publications, subscriptions
 from rowtide.replication.distributor import distributor
+from rowtide.replication.publisher import read_source
 from rowtide.replication.status import read_status
 
 
@@ -81,7 +81,7 @@ class ListedSubscription:
 
 
 def list_publications(engine: Engine, database: str) -> Sequence[ListedPublication]:
-    """Return all publications, oldest first. Raises `DatabaseNotEnabled`."""
+    """Return all publications, oldest first. Raises `DatabaseNotPublished`."""
     with translated(), engine.connect() as connection:
         if not _is_published(connection, database):
             return ()
@@ -97,7 +97,7 @@ def list_publications(engine: Engine, database: str) -> Sequence[ListedPublicati
 
 
 def list_articles(engine: Engine, database: str, publication: str | None = None) -> Sequence[ListedArticle]:
-    """Return the articles of a publication, or of all. Raises `DatabaseNotEnabled`, `PublicationUnknown`."""
+    """Return the articles of a publication, or of all. Raises `DatabaseNotPublished`, `PublicationUnknown`."""
     with translated(), engine.connect() as connection:
         if not _is_published(connection, database, publication):
             return ()
@@ -114,7 +114,7 @@ def list_articles(engine: Engine, database: str, publication: str | None = None)
 
 
 def list_subscriptions(engine: Engine, database: str, publication: str | None = None) -> Sequence[ListedSubscription]:
-    """Return the subscriptions of a publication, or of all. Raises `DatabaseNotEnabled`, `PublicationUnknown`."""
+    """Return the subscriptions of a publication, or of all. Raises `DatabaseNotPublished`, `PublicationUnknown`."""
     with translated(), engine.connect() as connection:
         if not _is_published(connection, database, publication):
             return ()

@@ -15,7 +15,6 @@ from rowtide.core.operations import Operation
 from rowtide.core.secrets import redact
 from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
 from rowtide.log.segments import read_segment
 from rowtide.replication import publication_records, subscription_records
@@ -35,6 +34,7 @@ from rowtide.replication.inspection.differences import (
     read_differing,
 )
 from rowtide.replication.inspection.moving import NotComparable
+from rowtide.replication.publisher import read_source
 from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.fingerprints import Row, key_of
 from rowtide.replication.targets.postgres.compared_rows import PostgresRows

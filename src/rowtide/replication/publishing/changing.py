@@ -16,7 +16,6 @@ from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.catalogue import read_source
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.control import mark_log
@@ -27,6 +26,7 @@ from rowtide.replication.article_changes import ArticleChange, call_change, chan
 from rowtide.replication.articles import Article, as_member
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.publication_locks import begin_changing
+from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing import truncates
 from rowtide.replication.publishing.recording import RecordedChange, run_recorded_change
 from rowtide.replication.subscription_records import Subscription

@@ -9,11 +9,11 @@ from sqlalchemy import Engine
 
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
 from rowtide.replication import custom_scripts, publication_records
 from rowtide.replication.custom_scripts import CustomScript
+from rowtide.replication.publisher import read_source
 
 
 def register_script(
@@ -26,7 +26,7 @@ def register_script(
 ) -> Position:
     """Register an article's script, or that it has none any more, from an LSN or from now on; return from where.
 
-    Raises `DatabaseNotEnabled`, `PublicationUnknown`, `ArticleUnknown`.
+    Raises `DatabaseNotPublished`, `PublicationUnknown`, `ArticleUnknown`.
     """
     with translated(), engine.begin() as connection:
         source = read_source(connection, database)

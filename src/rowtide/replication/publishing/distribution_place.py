@@ -11,7 +11,6 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.urls import name_of
-from rowtide.log.catalogue import read_source
 from rowtide.replication import (
     custom_scripts,
     definitions,
@@ -37,6 +36,7 @@ from rowtide.replication.errors.distribution import (
     DistributorUnreachable,
     NotADistributor,
 )
+from rowtide.replication.publisher import read_source
 
 _HERE = "in the publisher itself"
 _MODULES = (definitions, custom_scripts, joining, schema_articles, history, repair_records, retention, tracers)

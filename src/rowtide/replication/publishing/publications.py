@@ -15,7 +15,7 @@ from rowtide.core.names import require_name
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import find_source, forget_feature, read_source
+from rowtide.log.catalogue import find_source, forget_feature
 from rowtide.log.postgres import membership, partition_truncates
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
@@ -33,6 +33,7 @@ from rowtide.replication.errors.publishing import (
     PublicationSubscribed,
 )
 from rowtide.replication.publication_locks import begin_changing
+from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing import truncates
 from rowtide.replication.publishing.distribution_place import choose_place, make_tables
 from rowtide.replication.publishing.log_source import ensure_source, find_own_source

@@ -14,7 +14,7 @@ from rowtide.core.lsn import Position, format_log_position
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_by_id, read_server_identity
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import list_features, read_source
+from rowtide.log.catalogue import list_features
 from rowtide.log.ownership import open_own_manifest, require_timeline
 from rowtide.log.postgres import membership, restarting, slot
 from rowtide.log.postgres.lease import AdvisoryLease
@@ -25,6 +25,7 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.replication import publication_records, subscription_records
 from rowtide.replication.articles import FEATURE, Article, as_member
 from rowtide.replication.errors.publishing import CaptureReadsLog
+from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing import truncates
 
 
@@ -45,7 +46,7 @@ class DeliveryLoss:
 
 
 def find_loss(engine: Engine, database: str) -> DeliveryLoss:
-    """Return what `restart_log` would give up. Raises `DatabaseNotEnabled`, `CaptureReadsLog`."""
+    """Return what `restart_log` would give up. Raises `DatabaseNotPublished`, `CaptureReadsLog`."""
     with translated(), engine.connect() as connection:
         source = _own_source(connection, database)
         manifest = open_own_manifest(source)

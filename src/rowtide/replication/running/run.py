@@ -15,7 +15,6 @@ from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.databases.postgres.connect import open_session
 from rowtide.databases.postgres.errors import ConnectionFailed, translated
-from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest
@@ -30,6 +29,7 @@ from rowtide.replication.distribution.watchers import DeliveredElsewhere
 from rowtide.replication.distributor import forget_companion
 from rowtide.replication.errors.delivery import SubscriptionDeactivated, SubscriptionsFailed
 from rowtide.replication.errors.distribution import DistributorUnreachable
+from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.retention import deactivate_expired
 from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors

@@ -18,7 +18,6 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest
 from rowtide.replication import joining, subscription_records
@@ -41,6 +40,7 @@ from rowtide.replication.errors.delivery import (
     PublishedTableDropped,
 )
 from rowtide.replication.joining import PendingChange
+from rowtide.replication.publisher import read_source
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.allowed_nulls import find_allowed
 from rowtide.replication.running.custom_scripting import CustomScripting
@@ -97,7 +97,7 @@ class SubscriptionAgent:
         """Open a subscription's agent, which takes the place of any before; the run's own settings go first.
 
         It shares nothing with other agents: each may run in a thread of its own. `look` tells which articles were
-        added, dropped and copied since. Raises `DatabaseNotEnabled`, and what opening a subscriber raises.
+        added, dropped and copied since. Raises `DatabaseNotPublished`, and what opening a subscriber raises.
         """
         with translated(), context.engine.connect() as connection:
             source = read_source(connection, context.url)

@@ -21,7 +21,6 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
 from rowtide.lake.session import pinned, require_reachable, spark_watched
 from rowtide.lake.spark.failures import lack_named
-from rowtide.log.catalogue import read_source
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.state import ManifestState, segments_between
@@ -30,6 +29,7 @@ from rowtide.replication.claims import Claims
 from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
+from rowtide.replication.publisher import read_source
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.subscription_settings import SettingsChanges
@@ -66,7 +66,7 @@ def deliver_backlogs(
 
     Workers reach the publisher, the log store and the subscribers by the same names and with the same passwords;
     subscribers that only this machine can reach, such as SQLite files, are skipped, and so are subscriptions that a run
-    delivers. Raises `DatabaseNotEnabled`, `SparkLost`.
+    delivers. Raises `DatabaseNotPublished`, `SparkLost`.
     """
     with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         source = read_source(connection, url)

@@ -12,7 +12,6 @@ from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
 from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot
 from rowtide.log.source_definition import SourceDefinition
@@ -24,6 +23,7 @@ from rowtide.replication.claims import list_claims
 from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.errors.delivery import ArticleEnded, ArticleSuspended, PublishedTableDropped
 from rowtide.replication.history import HistoricState, RunStatus
+from rowtide.replication.publisher import read_source
 from rowtide.replication.status.delivery import describe_joining
 from rowtide.replication.status.pending import count_pending
 from rowtide.replication.subscription_records import Subscription
@@ -65,7 +65,7 @@ class SubscriptionStatus:
 
 
 def read_status(engine: Engine, database: str, publication: str | None = None) -> tuple[SubscriptionStatus, ...]:
-    """Return the subscriptions of a publication, or of all. Raises `DatabaseNotEnabled`, `PublicationUnknown`."""
+    """Return the subscriptions of a publication, or of all. Raises `DatabaseNotPublished`, `PublicationUnknown`."""
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
         if publication is not None:

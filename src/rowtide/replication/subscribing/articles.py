@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import Engine
 
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
 from rowtide.replication import joining, publication_records, subscription_records
 from rowtide.replication.distributor import distributor
+from rowtide.replication.publisher import read_source
 from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.kinds import kind_of
 

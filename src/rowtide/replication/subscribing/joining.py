@@ -13,7 +13,6 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import find_by_id, read_table
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified, statement
-from rowtide.log.catalogue import read_source
 from rowtide.log.entries import ReaderLeft
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest
@@ -26,6 +25,7 @@ from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.distribution.delivery import JoiningArticle
 from rowtide.replication.distributor import distributor
 from rowtide.replication.errors.delivery import CopyUnreadable, SubscriptionDeactivated
+from rowtide.replication.publisher import read_source
 from rowtide.replication.schema_changes import Followed, as_alteration, follow
 from rowtide.replication.snapshot.needs import read_type_needs
 from rowtide.replication.snapshot.table_details import read_table_details

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, Engine
 
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.catalogue import read_source
 from rowtide.log.ownership import open_own_manifest
 from rowtide.replication import publication_records, subscription_records
 from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.errors.delivery import SubscriptionDeactivated
+from rowtide.replication.publisher import read_source
 from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.kinds import kind_of
 

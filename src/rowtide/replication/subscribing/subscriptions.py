@@ -16,7 +16,6 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.catalogue import read_source
 from rowtide.log.entries import ReaderLeft
 from rowtide.log.membership import Enabled
 from rowtide.log.ownership import open_own_manifest
@@ -38,6 +37,7 @@ from rowtide.replication.errors.subscribing import (
     SubscriptionExists,
 )
 from rowtide.replication.publication_locks import keep_articles
+from rowtide.replication.publisher import read_source
 from rowtide.replication.schema_articles import SchemaArticle, list_schema_articles
 from rowtide.replication.schema_changes import Unfollowed, as_alteration, follow
 from rowtide.replication.snapshot.needs import read_type_needs

@@ -1,0 +1,18 @@
+"""The publisher's record of how its log is read, which the first publication makes, or capture."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from rowtide.log import catalogue
+from rowtide.log.errors import DatabaseNotEnabled
+from rowtide.log.source_definition import SourceDefinition
+from rowtide.replication.errors.publishing import DatabaseNotPublished
+
+
+def read_source(connection: Connection, database: str) -> SourceDefinition:
+    """Return the definition of the publisher's source. Raises `DatabaseNotPublished`, `DatabaseCopied`."""
+    try:
+        return catalogue.read_source(connection, database)
+    except DatabaseNotEnabled as error:
+        raise DatabaseNotPublished(error.database) from None
