@@ -66,11 +66,15 @@ class SegmentCorrupt(DataLoss):
 
 @numbered
 class ManifestMissing(NotFound):
-    """The log store has no manifest: it was never enabled."""
+    """The log store has no manifest: it is lost, not mounted, or was never made."""
 
     number = 2211
     fact = 'the log store at "{url}" has no manifest'
-    hint = "Check the path, which each machine that runs rowtide has to reach, or run `rowtide cdc enable-db`."
+    hint = (
+        "Check the path, which each machine that runs rowtide has to reach. If the log store is lost, `rowtide cdc "
+        "reinitialize` starts another one, or without captured tables `rowtide replication restart-log`; both report "
+        "first what is missing then."
+    )
     url: str
 
 

@@ -6,7 +6,7 @@ Only that source writes it, also after another database adopted the source, or i
 from __future__ import annotations
 
 from rowtide.log.entries import Source
-from rowtide.log.errors import LogStoreMoved, ServerPromoted
+from rowtide.log.errors import LogStoreMoved, ManifestMissing, ServerPromoted
 from rowtide.log.manifest import Manifest
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store import open_store
@@ -18,6 +18,14 @@ def open_own_manifest(source: SourceDefinition, store: Store | None = None) -> M
     manifest = Manifest.open(store or open_store(source.log_store))
     require_own(source, manifest.state.source)
     return manifest
+
+
+def find_own_manifest(source: SourceDefinition) -> Manifest | None:
+    """As `open_own_manifest`; None if the log store has no manifest: it is lost, or not where it is looked for."""
+    try:
+        return open_own_manifest(source)
+    except ManifestMissing:
+        return None
 
 
 def require_own(source: SourceDefinition, recorded: Source) -> None:

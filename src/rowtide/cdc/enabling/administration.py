@@ -74,7 +74,7 @@ def enable_database(
             source = _add_definitions(connection, opened.source, prepared, was_made=was_made)
             if not was_made or READER not in manifest.state.readers:
                 # Before the commit: the reader must see every instance that can be enabled.
-                _register_reader(manifest)
+                register_reader(manifest)
             failpoint("capture_addition.before")
             return source
 
@@ -177,7 +177,7 @@ def _add_definitions(
     return captured
 
 
-def _register_reader(manifest: Manifest) -> None:
+def register_reader(manifest: Manifest) -> None:
     """Register at the log's present position: earlier segments may be truncated.
 
     That position may be truncated just after it was read; then register at the next. A reader left by an interrupted

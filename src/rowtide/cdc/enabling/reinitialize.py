@@ -12,14 +12,15 @@ from sqlalchemy import Connection, Engine, Executable
 
 from rowtide.cdc.definitions import EnabledTable, are_made, list_catalogue, list_enabled, read_source
 from rowtide.cdc.enabling import postgres
-from rowtide.cdc.enabling.administration import require_alone
+from rowtide.cdc.enabling.administration import register_reader, require_alone
 from rowtide.cdc.jobs import definitions as job_definitions
+from rowtide.cdc.published import read_publication
 from rowtide.core.lsn import Position, format_log_position
 from rowtide.core.values import dataclass
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.ownership import open_own_manifest, require_timeline
+from rowtide.log.ownership import find_own_manifest, open_own_manifest, require_timeline
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
@@ -30,16 +31,22 @@ from rowtide.log.source_definition import SourceDefinition
 
 @dataclass(frozen=True, slots=True)
 class CaptureLoss:
-    """What reinitialising loses: everything after `after`, and, for queries, everything before it too."""
+    """What reinitialising loses: everything after `after`, and, for queries, everything before it too.
 
-    after: Position
+    `after` is None if the log store has no manifest: then it is all that is not published. `known_epoch` is the last
+    epoch of the log that the lake knows.
+    """
+
+    after: Position | None
     server: str
     instances: tuple[str, ...]
+    known_epoch: int = 0
 
     def __str__(self) -> str:
         names = ", ".join(self.instances) or "no instance"
+        after = f"after {self.after}" if self.after is not None else "after what is published (the log store is lost)"
         return (
-            f"changes that committed after {self.after} and before now ({self.server}) will be missing from {names}; "
+            f"changes that committed {after} and before now ({self.server}) will be missing from {names}; "
             "their change rows from before are no longer returned, because a range over the gap would be incomplete"
         )
 
@@ -49,12 +56,16 @@ def find_loss(engine: Engine, database: str) -> CaptureLoss:
     with translated(), engine.connect() as connection:
         source = read_source(connection, database)
         require_alone(connection)
-        manifest = open_own_manifest(source)
-        require_timeline(manifest.state.source, read_server_identity(connection).timeline)
-        verify_provenance(connection, manifest)
+        manifest = find_own_manifest(source)
+        if manifest is not None:
+            require_timeline(manifest.state.source, read_server_identity(connection).timeline)
+            verify_provenance(connection, manifest)
+        published = read_publication(source.lake)
+        known = published.lsn.epoch if published is not None and published.lsn is not None else 0
         now = slot.read_log_end(connection)
         names = tuple(enabled.capture_instance for enabled in list_enabled(connection))
-        return CaptureLoss(manifest.state.position, format_log_position(now), names)
+        after = None if manifest is None else manifest.state.position
+        return CaptureLoss(after, format_log_position(now), names, known)
 
 
 def reinitialize(
@@ -69,7 +80,9 @@ def reinitialize(
     with translated(), AdvisoryLease.take(engine, "lake"), AdvisoryLease.take(engine, "log"):
         with engine.connect() as connection:
             source = read_source(connection, database)
-        restart_log(engine, source, announce_instances, reason, on_wait)
+        restart_log(engine, source, announce_instances, reason, on_wait, known_epoch=loss.known_epoch)
+        if loss.after is None:
+            register_reader(open_own_manifest(source))
     return loss
 
 

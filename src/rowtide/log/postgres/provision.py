@@ -26,7 +26,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log import catalogue, placeholder_reader
 from rowtide.log.catalogue import find_source
 from rowtide.log.entries import Opened, Source
-from rowtide.log.errors import LogStoreTaken, SchemaTaken
+from rowtide.log.errors import LogStoreTaken, ManifestMissing, SchemaTaken
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import require_own
 from rowtide.log.postgres import control, membership, slot, table_publications
@@ -43,6 +43,8 @@ from rowtide.storage.store import Store
 
 _LEASE_PATIENCE_S = 10.0
 _MANIFEST = "manifest/"
+
+_OF_FEATURES = catalogue.members_table.c.feature != catalogue.LOG
 
 _Preparing = Callable[["Place", ServerIdentity, str], None]
 
@@ -80,6 +82,7 @@ class _Recorded:
     source: SourceDefinition
     server: ServerIdentity
     was_there: bool
+    has_members: bool
     triggers: Triggers
 
 
@@ -107,6 +110,9 @@ def ensure_source(
         manifest = Manifest.find(store)
         was_there = recorded.was_there and manifest is not None
         if manifest is None:
+            if recorded.was_there and recorded.has_members:
+                # In a new log store they would be announced to nobody.
+                raise ManifestMissing(store.url("manifest"))
             confirmed = slot.ensure_slot(engine, source.slot, on_wait).confirmed
             failpoint("slot_creation.after")
             manifest = _open_log_store(store, as_log_source(source, recorded.server.timeline), confirmed)
@@ -207,7 +213,8 @@ def _record(feature: str, choose_place: Callable[[], Place], prepare: _Preparing
     source = found or _record_source(connection, server, choose_place(), prepare)
     catalogue.record_feature(connection, feature)
     control.complete(connection)
-    return _Recorded(source, server, found is not None, ensure_triggers(connection))
+    has_members = bool(connection.execute(select(catalogue.members_table.c.member_id).where(_OF_FEATURES)).first())
+    return _Recorded(source, server, found is not None, has_members, ensure_triggers(connection))
 
 
 def _record_source(
@@ -277,7 +284,7 @@ def _forget_source(connection: Connection, source: SourceDefinition) -> None:
     for step in rebind_steps(connection, rebound) if rebound is not None else ():
         connection.execute(step)
     columns = catalogue.members_table.c
-    captured = select(columns.source_table_id).where(columns.feature != catalogue.LOG).distinct()
+    captured = select(columns.source_table_id).where(_OF_FEATURES).distinct()
     for source_id in connection.execute(captured).scalars().all():
         identities = membership.earlier_identities(connection, source_id)
         steps = membership.leave_steps(source, None, identities, source_id)

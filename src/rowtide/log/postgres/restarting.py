@@ -16,6 +16,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity
 from rowtide.databases.postgres.errors import translated
+from rowtide.log import placeholder_reader
 from rowtide.log.announcements import ControlRow
 from rowtide.log.catalogue import source_table
 from rowtide.log.entries import Opened
@@ -36,8 +37,12 @@ def restart_log(
     announce_again: Announcing,
     reason: str,
     on_wait: Callable[[str], None],
+    *,
+    known_epoch: int = 0,
 ) -> None:
     """Create publication and slot again, announce every member again, and open the next epoch.
+
+    A log store that is lost is made again: its epoch then is the one after `known_epoch`, the last that readers know.
 
     For the holder of the log lease; `announce_again` gets the new source. The epoch is opened last: after a crash
     before that, the log reader finds the slot ahead of its position, and this has to be repeated.
@@ -52,7 +57,7 @@ def restart_log(
         announce_again(alterations, renewed)
         last = alterations.transact(control.mark_end)
     failpoint("epoch_opening.before")
-    _open_epoch(renewed, server, confirmed, reason, last)
+    _open_epoch(renewed, server, confirmed, reason, last, known_epoch)
     failpoint("epoch_opening.after")
 
 
@@ -83,19 +88,27 @@ def _renew_publication(source: SourceDefinition, connection: Connection) -> tupl
 
 
 def _open_epoch(
-    source: SourceDefinition, server: ServerIdentity, confirmed: int, reason: str, last: ControlRow
+    source: SourceDefinition,
+    server: ServerIdentity,
+    confirmed: int,
+    reason: str,
+    last: ControlRow,
+    known_epoch: int,
 ) -> None:
-    manifest = Manifest.open(open_store(source.log_store))
-    epoch = manifest.state.epoch + 1
+    store = open_store(source.log_store)
+    manifest = Manifest.find(store)
+    epochs = range(known_epoch + 2) if manifest is None else (manifest.state.epoch + 1,)
+    manifest = manifest or Manifest(store)
     log_source = as_log_source(source, server.timeline)
-    position = Position.of(epoch, confirmed)
-    manifest.append(
-        Opened(
-            epoch=epoch,
-            position=position,
-            source=log_source,
-            reason=reason,
-            reads_messages=False,
-            control_row=last,
+    for epoch in epochs:
+        manifest.append(
+            Opened(
+                epoch=epoch,
+                position=Position.of(epoch, confirmed),
+                source=log_source,
+                reason=reason,
+                reads_messages=False,
+                control_row=last,
+            )
         )
-    )
+    placeholder_reader.ensure(manifest)

@@ -15,7 +15,7 @@ from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_by_id, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import list_features
-from rowtide.log.ownership import open_own_manifest, require_timeline
+from rowtide.log.ownership import find_own_manifest, require_timeline
 from rowtide.log.postgres import membership, restarting, slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
@@ -31,30 +31,40 @@ from rowtide.replication.publishing import truncates
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLoss:
-    """What restarting the log gives up: everything after `after`, for these subscriptions."""
+    """What restarting the log gives up: everything after `after`, for these subscriptions.
 
-    after: Position
+    `after` is None if the log store has no manifest: then it is all that was not delivered. `known_epoch` is the last
+    epoch of the log that a subscription knows.
+    """
+
+    after: Position | None
     server: str
     subscribers: tuple[str, ...]
+    known_epoch: int = 0
 
     def __str__(self) -> str:
         names = ", ".join(self.subscribers) or "no subscriber"
-        return (
-            f"changes that committed after {self.after} and before now ({self.server}) are not delivered to {names}: "
-            "each has to be reinitialized"
-        )
+        if self.after is None:
+            lost = f"the log store is lost: what is not delivered yet, and was committed before now ({self.server}), is"
+        else:
+            lost = f"changes that committed after {self.after} and before now ({self.server}) are"
+        return f"{lost} not delivered to {names}: each has to be reinitialized"
 
 
 def find_loss(engine: Engine, database: str) -> DeliveryLoss:
     """Return what `restart_log` would give up. Raises `DatabaseNotPublished`, `CaptureReadsLog`."""
     with translated(), engine.connect() as connection:
         source = _own_source(connection, database)
-        manifest = open_own_manifest(source)
-        require_timeline(manifest.state.source, read_server_identity(connection).timeline)
-        verify_provenance(connection, manifest)
-        subscribers = dict.fromkeys(found.subscriber for found in subscription_records.list_subscriptions(connection))
+        manifest = find_own_manifest(source)
+        if manifest is not None:
+            require_timeline(manifest.state.source, read_server_identity(connection).timeline)
+            verify_provenance(connection, manifest)
+        subscriptions = subscription_records.list_subscriptions(connection)
+        subscribers = dict.fromkeys(found.subscriber for found in subscriptions)
+        epochs = [start.epoch for found in subscriptions for start in found.starts.values()]
         end = format_log_position(slot.read_log_end(connection))
-        return DeliveryLoss(manifest.state.position, end, tuple(subscribers))
+        after = None if manifest is None else manifest.state.position
+        return DeliveryLoss(after, end, tuple(subscribers), max(epochs, default=0))
 
 
 def restart_log(engine: Engine, database: str, reason: str, on_wait: Callable[[str], None]) -> DeliveryLoss:
@@ -67,7 +77,7 @@ def restart_log(engine: Engine, database: str, reason: str, on_wait: Callable[[s
     with AdvisoryLease.take(engine, "log"):
         with translated(), engine.connect() as connection:
             source = _own_source(connection, database)
-        restarting.restart_log(engine, source, announce_articles, reason, on_wait)
+        restarting.restart_log(engine, source, announce_articles, reason, on_wait, known_epoch=loss.known_epoch)
     return loss
 
 
