@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection, Executable, delete, insert, select, update
@@ -125,16 +125,21 @@ def list_articles(connection: Connection, publication_id: int) -> tuple[Article,
 
 
 def get_article(connection: Connection, publication: str, table_name: str) -> Article:
-    """Return an article by its table's current name, or its name when it was published.
+    """Return an article by a name of `find_named`. Raises `PublicationUnknown`, `ArticleUnknown`."""
+    found = find_named(connection, list_articles(connection, get_publication(connection, publication)), table_name)
+    if not found:
+        raise ArticleUnknown.of(table_name, publication)
+    return found[0]
 
-    Raises `PublicationUnknown`, `ArticleUnknown`.
-    """
-    publication_id = get_publication(connection, publication)
-    source_id = find_table_id(connection, table_name)
-    for article in list_articles(connection, publication_id):
-        if source_id == article.source_id or table_name in (article.table, f"{article.schema}.{article.table}"):
-            return article
-    raise ArticleUnknown(table_name, publication)
+
+def find_named(connection: Connection, articles: Iterable[Article], name: str) -> list[Article]:
+    """Return those articles that a name means: their own, or their table's, as SQL writes it or as it was published."""
+    source_id = find_table_id(connection, name)
+    return [
+        article
+        for article in articles
+        if source_id == article.source_id or name in (article.name, article.table, f"{article.schema}.{article.table}")
+    ]
 
 
 def list_dropped(connection: Connection) -> tuple[Article, ...]:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from builders.command_lines import rowtide
-from builders.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber
 from builders.replicated_files import ReplicatedFile
 from rowtide.replication.errors.comparing import RowKeyInvalid
 from rowtide.replication.errors.publishing import ArticleUnknown
@@ -70,6 +70,17 @@ def test_keys_that_no_row_can_have_are_refused(replicated: ReplicatedDatabase) -
             places(replicated, *key)
     with pytest.raises(ArticleUnknown):
         replicated.replication.find_row("public.nothing", "1")
+
+
+@pytest.mark.parametrize("name", ["Order Lines", "public.Order Lines", '"Order Lines"', 'public."Order Lines"'])
+def test_tables_are_named_as_sql_or_literally(replicated: ReplicatedDatabase, name: str) -> None:
+    replicated.publish('create table "Order Lines" (id int primary key)', **{"Order Lines": {}})
+    replicated.publisher.execute('insert into "Order Lines" values (1)')
+    replicated.publisher.read_log()
+
+    assert [place.state for place in replicated.replication.find_row(name, "1")] == ["present"]
+    assert [command.article for command in replicated.replication.browse_commands(article=name)] == ["Order Lines"]
+    replicated.replication.drop_article(PUBLICATION, name)
 
 
 def test_row_is_printed(replicated: ReplicatedDatabase) -> None:

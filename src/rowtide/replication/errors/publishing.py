@@ -184,10 +184,15 @@ class ArticleUnknown(NotFound):
     """There is no such article (SQL Server: 20027)."""
 
     number = 20027
-    fact = "the article {article} does not exist in publication {publication}"
+    fact = "the article {article} does not exist in {where}"
     hint = "Name a published table, as schema.table."
     article: str
-    publication: str
+    where: str
+
+    @classmethod
+    def of(cls, article: str, publication: str | None) -> ArticleUnknown:
+        """Return the error of a publication, or of all."""
+        return cls(article, "any publication" if publication is None else f"publication {publication}")
 
 
 @numbered

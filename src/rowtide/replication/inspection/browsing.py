@@ -70,9 +70,9 @@ def _find_articles(connection: Connection, publication: str | None, name: str | 
     articles = [article for found in ids for article in publication_records.list_articles(connection, found)]
     if name is None:
         return articles
-    named = [article for article in articles if name in (article.name, f"{article.schema}.{article.table}")]
+    named = publication_records.find_named(connection, articles, name)
     if not named:
-        raise ArticleUnknown(name, publication or "any")
+        raise ArticleUnknown.of(name, publication)
     return named
 
 

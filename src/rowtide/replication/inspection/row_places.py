@@ -92,9 +92,9 @@ def find_row(engine: Engine, url: str, table: str, key: Sequence[str]) -> Iterat
         read_source(connection, url)
         known = publication_records.list_all_articles(connection)
         subscriptions = subscription_records.list_subscriptions(connection)
-    articles = [one for one in known if table in (one.name, f"{one.schema}.{one.table}")]
+        articles = publication_records.find_named(connection, known, table)
     if not articles:
-        raise ArticleUnknown(table, "any")
+        raise ArticleUnknown.of(table, None)
     for article in articles:
         subscribed = [one for one in subscriptions if article.article_id in one.starts and one.joins is None]
         yield from _find(engine, url, article, subscribed, key)

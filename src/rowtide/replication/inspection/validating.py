@@ -77,13 +77,13 @@ def find_wanted(engine: Engine, url: str, publication: str, options: CompareOpti
         chosen = [(one, _choose_articles(connection, one, article)) for one in subscriptions]
     found = [(one, articles) for one, articles in chosen if articles]
     if article is not None and not found:
-        raise ArticleUnknown(article, publication)
+        raise ArticleUnknown.of(article, publication)
     return found
 
 
 def _choose_articles(connection: Connection, subscription: Subscription, name: str | None) -> Sequence[Article]:
     subscribed = subscription_records.list_subscribed(connection, subscription.agent_id)
-    return [one for one in subscribed if name in (None, one.name, f"{one.schema}.{one.table}")]
+    return subscribed if name is None else publication_records.find_named(connection, subscribed, name)
 
 
 def _compare(comparison: Comparison, article: Article, *, with_checksum: bool) -> Iterator[ArticleValidation]:

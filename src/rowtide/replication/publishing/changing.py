@@ -86,7 +86,7 @@ def _find(connection: Connection, publication: str, table_name: str, change: Art
     before = publication_records.get_article(connection, publication, table_name)
     table = find_by_id(connection, before.source_id)
     if table is None:
-        raise ArticleUnknown(table_name, publication)
+        raise ArticleUnknown.of(table_name, publication)
     known = subscription_records.list_subscriptions(connection, publication)
     return _Planned(
         table,
