@@ -8,6 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+# Arrays import it when they first need it: here, once for both processes of a run.
+import pyarrow.compute
+
 from rowtide.core.tables import ImageKind
 from rowtide.core.values import dataclass
 from rowtide.databases.postgres.marked_texts import as_marked_texts, is_utf8
