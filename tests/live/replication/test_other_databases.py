@@ -13,11 +13,15 @@ from sqlalchemy.engine import make_url
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
 from builders.replicated_files import ReplicatedFile
 from fixtures.servers import fresh_database
+from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.errors.conflicts import TableDeliveredAlready, TableDeliveredBack
 from rowtide.replication.errors.subscribing import SubscriberIsPublisher, SubscriberKnownOtherwise, SubscriptionExists
+from rowtide.replication.subscribing.other_databases import Ends, plan_originators
+from rowtide.replication.subscription_records import list_subscribed
+from rowtide.replication.subscription_records import list_subscriptions as list_all
 from rowtide.replication.sync_types import IfExists, SyncType
 
 ITEMS = "create table items (id int primary key, n int)"
@@ -196,3 +200,22 @@ def test_a_copy_of_a_file_is_another_subscriber(replicated_file: ReplicatedFile)
     replicated_file.deliver()
 
     replicated_file.require_equal("items")
+
+
+def test_articles_that_join_at_once_are_one_subscription(published: ReplicatedDatabase) -> None:
+    """What another agent lets join after this one has looked is beside it, too."""
+    published.publisher.execute("create table more (id int primary key)")
+    published.replication.add_article(PUBLICATION, "more")
+    published.replication.add_subscription(PUBLICATION, published.subscriber.url)
+    published.replication.run(once=True)
+    for table in ("items", "more"):
+        published.replication.reinitialize(PUBLICATION, published.subscriber.url, article=table)
+
+    url = published.subscriber.url
+    with open_engine(published.publisher.url).connect() as connection:
+        whole, first, second = sorted(list_all(connection), key=lambda one: one.agent_id)
+        assert first.joins == second.joins == whole.agent_id
+        articles = list_subscribed(connection, first.agent_id)
+        ends = Ends.read(connection, url)
+        planned = plan_originators(connection, ends, url, PUBLICATION, articles, forward=False, into=whole.agent_id)
+    assert planned.tables == {"public.items"}

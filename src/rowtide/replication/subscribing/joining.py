@@ -98,10 +98,9 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
         known = subscription_records.list_subscribed(connection, wanted.agent_id)
         into = wanted.joins or 0
         others = subscription_records.list_subscribed(connection, into)
-        family = {into, *(one.agent_id for one in subscription_records.list_joining(connection, into))}
         ends = Ends.read(connection, wanted.subscriber)
         originators = plan_originators(
-            connection, ends, wanted.subscriber, wanted.publication, known, forward=wanted.forwards, own=family
+            connection, ends, wanted.subscriber, wanted.publication, known, forward=wanted.forwards, into=into
         )
         require_detectable(wanted.subscriber, known, wanted.settings, forwards=wanted.forwards)
         with keeping(connection, manifest, wanted.guid, lambda state: state.position):

@@ -6,7 +6,7 @@ the original's records. Therefore the databases themselves are compared, before 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import psycopg
 from sqlalchemy import Connection
@@ -53,24 +53,25 @@ def plan_originators(
     articles: Sequence[Article],
     *,
     forward: bool | None,
-    own: Collection[int] = (),
+    into: int | None = None,
     is_promoted_copy: bool = False,
 ) -> Originators:
     """Return where the changes of a new subscription come from, if its subscriber can have the tables.
 
-    Beside those of its `own` agents, where articles join a subscription. A copy of the publisher's server that was
-    promoted has the publisher's identity, but is another database.
+    `into` is the agent of the subscription that the articles join, beside which, and beside whatever joins it
+    meanwhile, they are. A copy of the publisher's server that was promoted has the publisher's identity, but is another
+    database.
 
     With `forward`, they include what the publisher receives. Raises `SubscriberIsPublisher`,
     `SubscriberKnownOtherwise`, `TableDeliveredAlready`, `TableDeliveredBack`, `TableDeliveredInRing`,
     `TableDeliveredTwice`, `ForwardingUndecided`.
     """
     publisher, wanted = ends.publisher, ends.subscriber
-    if wanted.database == publisher.database and not (is_promoted_copy or own):
+    if wanted.database == publisher.database and not (is_promoted_copy or into):
         raise SubscriberIsPublisher(subscriber)
     tables = _names(articles)
     for known in _find_same(connection, subscriber, wanted):
-        if known.agent_id in own:
+        if into is not None and into in (known.agent_id, known.joins):
             continue
         if known.publication == publication:
             raise SubscriberKnownOtherwise(subscriber, publication, known.subscriber)
