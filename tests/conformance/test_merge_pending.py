@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.articles import FilterType, Partition
+from rowtide.merge.errors.schema_changes import MergedTableAltered
 from rowtide.merge.nodes.connecting import address
 from rowtide.merge.session.pending import PendingChanges
 
@@ -151,3 +154,18 @@ def test_pending_changes_are_those_of_the_partition(merged: Merge) -> None:
     assert named == {(urls[0], 0, 1), (urls[1], 1, 0)}
     merged.settle(1)
     assert merged.merge.list_pending(PUBLICATION) == []
+
+
+@pytest.mark.parametrize("at_hub", [True, False], ids=["hub", "subscriber"])
+def test_a_table_that_is_gone_is_named(merged: Merge, *, at_hub: bool) -> None:
+    merged.begin("create table thing (id integer primary key)", thing={})
+    member = merged.hub if at_hub else merged.subscribers[0]
+    member.execute("alter table thing rename to other")
+    url = merged.subscribers[0].url
+    for ask in (
+        lambda: merged.merge.validate(PUBLICATION, url),
+        lambda: merged.merge.list_pending(PUBLICATION, url),
+        lambda: merged.merge.sync(PUBLICATION, url),
+    ):
+        with pytest.raises(MergedTableAltered, match="RT-8029: .*it is not there"):
+            ask()

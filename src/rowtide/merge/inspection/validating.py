@@ -12,7 +12,7 @@ from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.untyped_values import are_same
 from rowtide.merge.progress import set_subscription
-from rowtide.merge.session.pairing import Pairing, require_same_schema, unsent_columns
+from rowtide.merge.session.pairing import HUB, Pairing, require_same_schema, require_tables, unsent_columns
 from rowtide.merge.versions.changes import Row
 
 _SHOWN = 3
@@ -49,9 +49,11 @@ def validate(
     """Compare all tables but upload-only ones, each node in one snapshot.
 
     Changes that are not exchanged yet count as differences.
-    Raises `DefinitionsDiffer`.
+    Raises `DefinitionsDiffer`, `MergedTableAltered`.
     """
     require_same_schema(hub, pairing)
+    require_tables(hub, HUB, pairing.going_down)
+    require_tables(subscriber, pairing.at_hub.subscriber, pairing.going_down)
     examined = [node.tables.examine(pairing.articles) for node in (hub, subscriber)]
     unsent = unsent_columns(pairing, *examined)
     with hub.enumerating() as ours, subscriber.enumerating() as theirs:

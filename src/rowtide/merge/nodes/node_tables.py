@@ -77,6 +77,10 @@ class TableAlteration(Protocol):
         """Give columns their defaults and constraints, and the table its other parts."""
 
 
+NOT_THERE = "it is not there"
+"""What is said of a table that was dropped or renamed."""
+
+
 def say_damage(columns: Sequence[str], triggers: Sequence[str], partitions: Sequence[str] = ()) -> str | None:
     """Describe the missing columns and triggers of a table and its partitions; None if nothing is missing."""
     missing = [f"column {name} is missing" for name in columns] + [f"trigger {name} is missing" for name in triggers]

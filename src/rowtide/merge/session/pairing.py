@@ -29,7 +29,7 @@ from rowtide.merge.errors.publishing import DirectionsChanged, MergePublicationU
 from rowtide.merge.errors.schema_changes import DefinitionsDiffer, MergedTableAltered, SchemaAhead
 from rowtide.merge.errors.subscribing import MergeSubscriptionUnknown, SubscriptionExpired
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.nodes.node_tables import Examination, Original, UnsentColumn
+from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, UnsentColumn
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
 from rowtide.merge.progress import (
     SELECT_NODE,
@@ -149,6 +149,9 @@ def _read_hub(
     )
 
 
+HUB = "the publisher"
+"""What messages call the hub."""
+
 _PUBID = select(publications.c.pubid).where(publications.c.name == bindparam("of_name")).scalar_subquery()
 _OF_HUB: tuple[Select[Any], ...] = (
     select(publications).where(publications.c.name == bindparam("of_name")),
@@ -184,7 +187,7 @@ def require_ready(hub: Node, subscriber: Node, pairing: Pairing) -> Sequence[Uns
     _require_directed_alike(pairing)
     require_known_schema(hub, pairing)
     _require_same_schema(pairing, at_hub)
-    _require_whole(hub, "the publisher", pairing, at_hub)
+    _require_whole(hub, HUB, pairing, at_hub)
     _require_whole(subscriber, pairing.at_hub.subscriber, pairing, at_subscriber)
     for node, examination in ((hub, at_hub), (subscriber, at_subscriber)):
         if not examination.is_recorded:
@@ -234,7 +237,8 @@ def _require_same_schema(pairing: Pairing, at_hub: Examination) -> None:
 def require_in_step(hub: Node, subscriber: Node, pairing: Pairing) -> None:
     """Raise unless the subscriber continues where it stopped; write nothing.
 
-    Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`, `DirectionsChanged`, `DefinitionsDiffer`.
+    Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`, `DirectionsChanged`, `DefinitionsDiffer`,
+    `MergedTableAltered`.
     """
     for node in (hub, subscriber):
         require_original(node)
@@ -242,6 +246,8 @@ def require_in_step(hub: Node, subscriber: Node, pairing: Pairing) -> None:
     _require_met(subscriber, pairing)
     _require_directed_alike(pairing)
     require_same_schema(hub, pairing)
+    require_tables(hub, HUB, pairing.articles)
+    require_tables(subscriber, pairing.at_hub.subscriber, pairing.articles)
 
 
 def require_same_ends(hub: Node, subscriber: Node, pairing: Pairing) -> None:
@@ -291,6 +297,14 @@ def _require_whole(node: Node, name: str, pairing: Pairing, examination: Examina
             damage = node.tables.find_damage(article)
         if damage is not None:
             raise MergedTableAltered(name, article.qualified_name, damage)
+
+
+def require_tables(node: Node, name: str, articles: Sequence[Article]) -> None:
+    """Raise `MergedTableAltered` if a table was dropped or renamed: there is nothing to read then."""
+    damages = node.tables.examine(articles).damages
+    for article in articles:
+        if damages.get(article.nickname) == NOT_THERE:
+            raise MergedTableAltered(name, article.qualified_name, NOT_THERE)
 
 
 def _require_directed_alike(pairing: Pairing) -> None:

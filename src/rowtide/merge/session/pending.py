@@ -19,7 +19,7 @@ from rowtide.merge.nodes.sending import Enumeration, Request
 from rowtide.merge.partitions.filters import bind_articles
 from rowtide.merge.progress import list_retries, list_subscriptions
 from rowtide.merge.session.exchange import Counts
-from rowtide.merge.session.pairing import Pairing, require_in_step
+from rowtide.merge.session.pairing import HUB, Pairing, require_in_step, require_tables
 from rowtide.merge.session.rehearsal import Rehearsed, rehearse_upload
 from rowtide.merge.session.spooling import Outgoing
 from rowtide.merge.versions.changes import RowChange
@@ -62,10 +62,11 @@ class PendingChanges:
 def list_downloads(hub: Node, publication_name: str, subscriber: str | None = None) -> list[PendingChanges]:
     """Return what a hub has for its subscribers, or for one, as far as the hub alone can tell.
 
-    Raises `MergePublicationUnknown`.
+    Raises `MergePublicationUnknown`, `MergedTableAltered`.
     """
     publication = get_publication(hub.connection, publication_name)
     articles = [each for each in list_articles(hub.connection, publication.pubid) if not each.is_upload_only]
+    require_tables(hub, HUB, articles)
     found: list[PendingChanges] = []
     with hub.previewing() as preview:
         for subscription in list_subscriptions(hub.connection, publication.pubid):

@@ -24,7 +24,7 @@ from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors.nodes import NodeOutdated
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
 from rowtide.merge.errors.schema_changes import TableNotAltered
-from rowtide.merge.nodes.node_tables import Examination, Original, Reference, TableDescription, say_damage
+from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.postgres import completing, place, system_tables
 from rowtide.merge.nodes.postgres.altering import TableAlteration
 from rowtide.merge.nodes.postgres.filling import load
@@ -358,7 +358,7 @@ def _damage(
     article: Article, columns: Sequence[str] | None, triggers: Sequence[str], untracked: Sequence[str], *_more: object
 ) -> str | None:
     if columns is None:
-        return "it is not there"
+        return NOT_THERE
     return say_damage(
         [name for name in (*(column.name for column in article.columns), ROWGUID) if name not in columns],
         [name for name in trigger_names(article) if name not in triggers],

@@ -18,7 +18,7 @@ from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
 from rowtide.merge.definitions import replinfo
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused
 from rowtide.merge.errors.schema_changes import TableNotAltered
-from rowtide.merge.nodes.node_tables import Examination, Original, Reference, TableDescription, say_damage
+from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.sqlite import completing, system_tables
 from rowtide.merge.nodes.sqlite.altering import TableAlteration
 from rowtide.merge.nodes.sqlite.documented_tables import make_views
@@ -120,7 +120,7 @@ class SqliteTables:
 
     def _find_damage(self, article: Article, table: Table | None) -> str | None:
         if table is None:
-            return "it is not there"
+            return NOT_THERE
         named = "select name from main.sqlite_master where type = 'trigger' and tbl_name = ?"
         triggers = {name for (name,) in self._session.execute(named, (table.name,))}
         there = {column.name for column in table.columns}
