@@ -24,7 +24,12 @@ from rowtide.merge.errors.publishing import (
     UnsupportedColumnType,
 )
 from rowtide.merge.errors.schema_changes import MergedTableAltered
-from rowtide.merge.errors.subscribing import MergeSubscriptionExists, MergeSubscriptionUnknown, SubscriberHasTable
+from rowtide.merge.errors.subscribing import (
+    MergeSubscriptionExists,
+    MergeSubscriptionUnknown,
+    SubscriberHasTable,
+    SubscriberIsHub,
+)
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 COLUMNS = "id, name, qty"
@@ -222,3 +227,10 @@ def test_a_column_rowguid_of_numbers_is_refused(merged: Merge) -> None:
         merged.hub.execute(f"create table {table} (id integer primary key, rowguid {definition})")
         with pytest.raises(RowguidUnfit, match="rowguid, of type"):
             merged.merge.add_article("shop", table)
+
+
+def test_a_hub_does_not_subscribe_to_itself(merged: Merge) -> None:
+    begin(merged)
+    with pytest.raises(SubscriberIsHub, match="RT-8132: .* is the publisher of shop, or a copy of it"):
+        merged.merge.add_subscription(PUBLICATION, merged.hub.url)
+    assert all(not summary.refused for summary in merged.settle())

@@ -41,6 +41,21 @@ class MergeSubscriptionExists(AlreadyExists):
 
 
 @numbered
+class SubscriberIsHub(AlreadyExists):
+    """A database has the publication itself: it is the hub, or a copy of the hub."""
+
+    number = 8132
+    fact = "{subscriber} is the publisher of {publication}, or a copy of it"
+    hint = (
+        "Name another database. In a copy, and there alone, `rowtide merge drop-subscription --ignore-subscriber` for "
+        "each of its subscriptions and `rowtide merge drop-publication` remove what came along; then subscribe it with "
+        "--existing."
+    )
+    subscriber: str
+    publication: str
+
+
+@numbered
 class SubscriberHasTable(AlreadyExists):
     """The subscriber has a table that the snapshot would create."""
 

@@ -35,6 +35,7 @@ from rowtide.merge.errors.subscribing import (
     MergeSubscriptionUnknown,
     PriorityRefused,
     SubscriberHasTable,
+    SubscriberIsHub,
 )
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.table_parts import Omission
@@ -147,7 +148,8 @@ def compare_existing(
 ) -> Sequence[ExistingRows]:
     """Return what tables that a database has already have of a publication's rows; nothing is changed.
 
-    Raises `MergePublicationUnknown`, `MergeSubscriptionExists`, `NodeRestored`, `SubscriberHasTable`, `TablesUnfit`,
+    Raises `MergePublicationUnknown`, `MergeSubscriptionExists`, `SubscriberIsHub`, `NodeRestored`,
+    `SubscriberHasTable`, `TablesUnfit`,
     `RowguidUnfit`, `PartitionValueMissing`.
     """
     publication = get_publication(hub.connection, publication_name)
@@ -170,14 +172,18 @@ class _Compared(Exception):
 
 
 def _require_new(hub: Node, subscriber: Node, publication: Publication, subscriber_name: str) -> None:
-    """Raise `MergeSubscriptionExists` if a database has the publication, `NodeRestored` if it is a copy of one."""
+    """Raise unless a database is new to the publication.
+
+    Raises `MergeSubscriptionExists`; `SubscriberIsHub` for the hub; `NodeRestored` for a copy of a subscriber.
+    """
     own = find_publication(subscriber.connection, publication.name)
     if own is None:
         return
     subids = {each.subid for each in list_subscriptions(subscriber.connection, own.pubid)}
     known = list_subscriptions(hub.connection, publication.pubid)
-    is_hub = read_nickname(subscriber.connection) == publication.publisher
-    if is_hub or any(each.subid in subids and each.subscriber != subscriber_name for each in known):
+    if read_nickname(subscriber.connection) == publication.publisher:
+        raise SubscriberIsHub(subscriber_name, publication.name)
+    if any(each.subid in subids and each.subscriber != subscriber_name for each in known):
         raise NodeRestored(subscriber_name)
     raise MergeSubscriptionExists(subscriber_name, publication.name)
 
