@@ -156,3 +156,15 @@ def test_odd_names_are_numbered(merged: Merge, options: dict[str, Any]) -> None:
     joined = named("select id, <v> from <c> join <p> on <p>.<k> = <c>.<k> order by id")
     assert [member.execute(joined) for member in merged.members] == [[(0, "0"), (1, "1")]] * 3
     assert all(summary.is_quiet for summary in merged.settle())
+
+
+def test_tables_are_named_literally_or_as_in_sql(merged: Merge) -> None:
+    merged.hub.execute('create table "Order ""Lines" (id integer primary key)')
+    merged.merge.add_publication(merged.publication)
+    merged.merge.add_article(merged.publication, 'Order "Lines')
+    schemas = ["", "public.", '"public".'] if isinstance(merged.hub, ServerMember) else [""]
+    rowguid = "01a219a1-941d-7000-8000-b4defcc37aac"
+    for name in ('Order "Lines', '"Order ""Lines"'):
+        for schema in schemas:
+            assert len(merged.merge.list_row_replicas(f"{schema}{name}", rowguid)) > 0
+    merged.merge.drop_article(merged.publication, '"Order ""Lines"')

@@ -384,7 +384,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         """
         with open_node(self.url) as node:
             found = [] if not node.tables.is_prepared() else list_merged(node.connection)
-            article = next((each for each in found if table in (each.name, each.qualified_name)), None)
+            article = next((each for each in found if each.is_named(table)), None)
             if article is None:
                 raise ArticleTableNotFound(table)
             with node.transaction():

@@ -266,6 +266,13 @@ class Article:
         """Schema and table, as `TableDescription.name` has them at the publisher."""
         return f"{self.schema}.{self.table}" if self.schema else self.table
 
+    def is_named(self, name: str) -> bool:
+        """Whether a name that a user gives means it: its own or its table's, literally or quoted as in SQL."""
+        own, schema, table = (
+            (part, '"' + part.replace('"', '""') + '"') for part in (self.name, self.schema or "", self.table)
+        )
+        return name in own or (bool(self.schema) and name in {f"{one}.{other}" for one in schema for other in table})
+
     @property
     def key_columns(self) -> tuple[ArticleColumn, ...]:
         """The primary key's columns, in the key's order."""

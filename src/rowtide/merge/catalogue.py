@@ -139,7 +139,7 @@ def hub_priority_of(rows: Sequence[Mapping[Any, Any]]) -> float:
 
 def find_article(publication: Publication, listed: Sequence[Article], name: str) -> Article:
     """Return an article by the name that a user gives. Raises `MergeArticleUnknown`."""
-    found = next((one for one in listed if name in (one.name, one.qualified_name)), None)
+    found = next((one for one in listed if one.is_named(name)), None)
     if found is None:
         raise MergeArticleUnknown(publication.name, name)
     return found

@@ -37,7 +37,7 @@ def explain(node: Node, table: str, rowguid: str) -> Sequence[RowReplica]:
         (publication, article)
         for publication in list_publications(node.connection)
         for article in list_articles(node.connection, publication.pubid)
-        if table in (article.name, article.qualified_name)
+        if article.is_named(table)
     ]
     if not found:
         raise ArticleTableNotFound(table)
