@@ -234,11 +234,13 @@ def test_a_run_leaves_nothing_that_the_next_decodes_again(replicated: Replicated
     assert replicated.publisher.execute(f"select restart_lsn >= '{written}' {slots}") == [(True,)]
 
 
-@pytest.mark.exhaustive
-def test_the_next_run_decodes_nothing_written_meanwhile(replicated: ReplicatedDatabase) -> None:
+def test_the_next_run_decodes_nothing_written_meanwhile(
+    replicated: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A subscriber's rows are in the same server's log."""
+    monkeypatch.setattr("rowtide.replication.running.run._DECODED_AGAIN_BYTES", 500_000)
     replicated.begin(ORDERS, orders={})
-    replicated.publisher.execute("insert into orders select i, i from generate_series(1, 150000) i")
+    replicated.publisher.execute("insert into orders select i, i from generate_series(1, 20000) i")
     [(written,)] = replicated.publisher.execute("select pg_current_wal_insert_lsn()::text")
     replicated.replication.run(once=True)
     slots = "from pg_replication_slots where slot_type = 'logical' and database = current_database()"
@@ -246,7 +248,7 @@ def test_the_next_run_decodes_nothing_written_meanwhile(replicated: ReplicatedDa
     [(behind,)] = replicated.publisher.execute(f"select pg_current_wal_insert_lsn() - restart_lsn {slots}")
     [(delivered,)] = replicated.publisher.execute(f"select pg_current_wal_insert_lsn() - '{written}'")
 
-    assert delivered > 8_500_000
+    assert delivered > 1_000_000
     assert behind < delivered / 4
 
 
