@@ -18,8 +18,8 @@ from rowtide.cdc.system_tables import SystemTables
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta import commit_race
 from rowtide.lake import compaction
-from rowtide.log.errors import LeaseLost
-from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.errors import LeaseHeld, LeaseLost
+from rowtide.log.postgres.lease import AdvisoryLease, find_holder
 
 DEADLINE_S = 600
 
@@ -89,7 +89,22 @@ def test_a_lease_is_verified_from_another_session(captured: CapturedDatabase) ->
     with lease:
         verify = lease.verifier()
         verify()
-    with pytest.raises(LeaseLost, match="lake"):
-        verify()
     with AdvisoryLease.take(engine, "lake"), pytest.raises(LeaseLost, match="lake"):
         verify()
+    with engine.connect() as connection:
+        wait_until(lambda: find_holder(connection, "lake") is None, what="the release")
+    with pytest.raises(LeaseLost, match="by nobody"):
+        verify()
+
+
+def test_a_lease_waits_for_a_session_that_is_ending(captured: CapturedDatabase) -> None:
+    captured.execute("create table item (id int primary key)")
+    captured.enable("item")
+    engine = open_engine(captured.url)
+    lease = AdvisoryLease.take(engine, "lake")
+    with pytest.raises(LeaseHeld):
+        AdvisoryLease.take(engine, "lake", patience_s=0)
+    ending = threading.Timer(0.5, lease.release)
+    ending.start()
+    AdvisoryLease.take(engine, "lake").release()
+    ending.join()

@@ -143,7 +143,7 @@ def clean_up(
         request_id = _insert_request(connection, order)
         while (outcome := _find_outcome(connection, request_id)) is None:
             try:
-                lease = AdvisoryLease.take(engine, LAKE)
+                lease = AdvisoryLease.take(engine, LAKE, patience_s=0)
             except LeaseHeld as held:
                 on_progress(f"Waiting for {held.holder} to clean up ...")
                 time.sleep(_PAUSE_S)

@@ -46,7 +46,6 @@ from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store import open_store
 
 IDLE_S = 0.1
-_LEASE_PATIENCE_S = 2.0
 
 ChooseLimits = Callable[[ScanLimits], ScanLimits]
 """From the capture job's limits to those of a run."""
@@ -113,7 +112,7 @@ class _Run:
         self.recorder.reopen()
         limits, pace = self.begin()
         with ExitStack() as stack:
-            lease = stack.enter_context(AdvisoryLease.take(self._engine, LAKE, patience_s=_LEASE_PATIENCE_S))
+            lease = stack.enter_context(AdvisoryLease.take(self._engine, LAKE))
             self.recorder.write_to(lease.connection)
             source = _verify_source(self._engine, self._context.url)
             require_reachable(source.lake, source.log_store)

@@ -21,6 +21,8 @@ _KEYS = {"log": 1, "lake": 2, "agent": 4, "source": 5}
 _NAMED_CLASS = 0x726F7775
 """That of leases of something that a user named."""
 _PAUSE_S = 0.2
+_ENDING_S = 2.0
+"""The server takes a moment to see that a process has ended, longer under load: its lease is not another's."""
 
 
 def describe_holder() -> str:
@@ -42,7 +44,7 @@ class AdvisoryLease:
         self._name = name
 
     @classmethod
-    def take(cls, engine: Engine, name: str, *, patience_s: float = 0) -> AdvisoryLease:
+    def take(cls, engine: Engine, name: str, *, patience_s: float = _ENDING_S) -> AdvisoryLease:
         """Take a lease, waiting at most `patience_s` for its holder to release it. Raises `LeaseHeld`, naming the
         holder.
         """
