@@ -7,6 +7,7 @@ import pytest
 from builders.command_lines import rowtide
 from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.replication.distribution.watchers import DroppedTable, Watchers
+from rowtide.replication.errors.delivery import PublishedTableDropped
 
 KEPT = "create table kept (id int primary key)"
 GONE = "create table gone (id int primary key)"
@@ -59,3 +60,20 @@ def test_without_the_article_nothing_more_is_reported(dropped: ReplicatedDatabas
     dropped.require_equal("kept")
     (status,) = dropped.replication.status()
     assert status.last_error is None
+
+
+def test_a_new_table_of_its_name_is_not_copied(replicated: ReplicatedDatabase) -> None:
+    replicated.publish_alone(KEPT, GONE)
+    url = replicated.subscriber.url
+    replicated.replication.add_subscription(PUBLICATION, url)
+    replicated.replication.run(once=True)
+    replicated.publisher.execute("drop table gone", "insert into kept values (1)")
+    for remade in (False, True):
+        if remade:
+            replicated.publisher.execute(GONE, "insert into gone values (9)")
+        with pytest.raises(PublishedTableDropped, match="RT-7164"):
+            replicated.replication.reinitialize(PUBLICATION, url, article="gone")
+        replicated.replication.reinitialize(PUBLICATION, url)
+        replicated.replication.run(once=True)
+        replicated.require_equal("kept")
+        assert replicated.subscriber.execute("select * from gone") == []

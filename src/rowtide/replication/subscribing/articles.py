@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication import joining, publication_records, subscription_records
 from rowtide.replication.distributor import distributor
+from rowtide.replication.errors.delivery import PublishedTableDropped
 from rowtide.replication.publisher import read_source
 from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.kinds import kind_of
@@ -19,12 +20,15 @@ def reinitialize_article(
     is dropped, or emptied where the subscription kept what was there.
 
     Its article leaves the subscription and joins it again: the agents do that, when they run. Raises
-    `PublicationUnknown`, `ArticleUnknown`, `SubscriptionUnknown`.
+    `PublicationUnknown`, `ArticleUnknown`, `PublishedTableDropped`, `SubscriptionUnknown`.
     """
     with translated(), engine.begin() as connection:
         read_source(connection, database)
         joining.ensure_made(connection)
-        article_id = publication_records.get_article(connection, publication, table).article_id
+        article = publication_records.get_article(connection, publication, table)
+        if article in publication_records.list_dropped(connection):
+            raise PublishedTableDropped(f"{article.schema}.{article.table}")
+        article_id = article.article_id
         joining.lock_articles(connection, publication)
         known = subscription_records.list_subscriptions(connection, publication)
         chosen = [one for one in known if one.joins is None]

@@ -85,7 +85,9 @@ def add_subscription(
         ):
             raise SubscriptionExists(publication, subscriber)
         keep_articles(connection, publication)
-        known = publication_records.list_articles(connection, publication_id)
+        # A new table of a dropped one's name is another one.
+        dropped = publication_records.list_dropped(connection)
+        known = [each for each in publication_records.list_articles(connection, publication_id) if each not in dropped]
         if not known:
             raise NothingToSubscribe(publication)
         is_copy = wanted.sync_type is SyncType.FROM_COPY
