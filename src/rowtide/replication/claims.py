@@ -25,6 +25,10 @@ class Claims:
         self._connection = distributor(connection)
         self._held: set[int] = set()
 
+    def are_at(self, connection: Connection) -> bool:
+        """Whether they are in the distribution database to which a connection to the publisher leads now."""
+        return distributor(connection) is self._connection
+
     def take(self, agent_ids: Iterable[int]) -> frozenset[int]:
         """Claim the subscriptions of these agents that no other session has; return those that this one has."""
         wanted = frozenset(agent_ids)

@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from rowtide.databases.postgres.catalogue import has_table, list_columns
 from rowtide.databases.postgres.quoting import quote_qualified, statement
-from rowtide.replication.distributor import SCHEMA, distributor, find_place, is_elsewhere, schema_of
+from rowtide.replication.distributor import SCHEMA, distributor, find_place, follow_move, is_elsewhere, schema_of
 from rowtide.replication.errors.distribution import DistributionMissing
 
 metadata = MetaData(schema=SCHEMA)
@@ -132,7 +132,7 @@ def is_made(connection: Connection) -> bool:
 
     Raises `DistributionMissing` if it is recorded to be elsewhere, and is not there.
     """
-    is_made = is_there(connection)
+    is_made = is_there(connection) or (follow_move(connection) and is_there(connection))
     if not is_made and is_elsewhere(connection):
         place = find_place(connection)
         assert place is not None

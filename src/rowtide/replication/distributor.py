@@ -34,6 +34,7 @@ _places = Table(
     Column("schema_name", Text, nullable=False, comment="the publisher's schema there"),
 )
 _COMPANION, _IS_FOLLOWED = "rowtide_distributor", "rowtide_distributor_follows"
+_PLACE = "rowtide_distributor_place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def distributor(connection: Connection) -> Connection:
     Raises `DistributorUnreachable`.
     """
     if _COMPANION not in connection.info:
-        place = find_place(connection)
+        connection.info[_PLACE] = place = find_place(connection)
         connection.info[_COMPANION] = None if place is None else _open_companion(connection, place)
     companion: Connection | None = connection.info[_COMPANION]
     return connection if companion is None else companion
@@ -92,6 +93,14 @@ def forget_companion(connection: Connection) -> bool:
     For a connection to the publisher outside of a transaction.
     """
     return _let_go(connection.info)
+
+
+def follow_move(connection: Connection) -> bool:
+    """Let a connection lead to where the distribution database was moved since; return whether it was."""
+    if _COMPANION not in connection.info or find_place(connection) == connection.info[_PLACE]:
+        return False
+    forget_companion(connection)
+    return True
 
 
 def _let_go(info: MutableMapping[Any, Any]) -> bool:

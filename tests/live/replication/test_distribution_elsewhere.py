@@ -14,7 +14,7 @@ from psycopg import sql
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from builders.captured_databases import LoggedDatabase
+from builders.captured_databases import LoggedDatabase, wait_until
 from builders.command_lines import rowtide
 from builders.copied_databases import moved
 from builders.killed_programs import KILLED, run_program
@@ -239,6 +239,21 @@ def test_distribution_database_is_moved(
         delivered.replication.add_publication("second")
         delivered.replication.move_distribution(distribution.url)
     assert [known.publication for known in delivered.replication.list_publications()] == [PUBLICATION, "second"]
+
+
+def test_a_run_follows_it_to_another_place(
+    replicated: ReplicatedDatabase, distribution: Distribution, server: EmbeddedServer
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    with fresh_database(server) as url:
+        with running(replicated):
+            for number, place in enumerate((distribution.url, url), 1):
+                replicated.replication.move_distribution(place)
+                # The run has looked there since.
+                wait_until(lambda: bool(replicated.replication.status()[0].delivered_by), what="a run")
+                replicated.publisher.execute(f"insert into orders values ({number}, 1)")
+                wait_rows(replicated.subscriber, replicated.publisher.execute("select * from orders order by 1"))
+        replicated.replication.move_distribution(distribution.url)
 
 
 def test_distribution_database_leaves_the_publisher(replicated: ReplicatedDatabase, distribution: Distribution) -> None:

@@ -14,7 +14,7 @@ from rowtide.agents.loop import run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.databases.postgres.connect import open_session
-from rowtide.databases.postgres.errors import ConnectionFailed, translated
+from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest
@@ -26,9 +26,9 @@ from rowtide.replication.claims import Claims, list_claims
 from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveredElsewhere
-from rowtide.replication.distributor import forget_companion
+from rowtide.replication.distributor import follow_move, forget_companion
 from rowtide.replication.errors.delivery import SubscriptionDeactivated, SubscriptionsFailed
-from rowtide.replication.errors.distribution import DistributorUnreachable
+from rowtide.replication.errors.distribution import DistributionMissing, DistributorUnreachable
 from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.retention import deactivate_expired
@@ -117,11 +117,17 @@ class ReplicationAgent:
         try:
             with translated():
                 return self._follow(self._connection, self._runs)
-        except (ConnectionFailed, DistributorUnreachable) as error:
+        except (ConnectionFailed, DistributionMissing, DistributorUnreachable) as error:
             self._wait_for_distributor(error)
             return False
+        except UnexpectedSqlError:
+            # Its tables may just have gone.
+            with translated():
+                if not follow_move(self._connection):
+                    raise
+            return True
 
-    def _wait_for_distributor(self, error: ConnectionFailed | DistributorUnreachable) -> None:
+    def _wait_for_distributor(self, error: ConnectionFailed | DistributionMissing | DistributorUnreachable) -> None:
         """Go on reading the log and delivering without the distribution database. Raises the error if it is not that,
         but the publisher, which cannot be reached.
         """
@@ -198,7 +204,8 @@ class ReplicationAgent:
     ) -> list[Subscription]:
         """Run the agents that no other process runs; return the subscriptions that are left to others."""
         over = {subscription.agent_id for subscription in wanted if runs.is_over(subscription)}
-        self._claims = self._claims or Claims(connection)
+        if self._claims is None or not self._claims.are_at(connection):
+            self._claims = Claims(connection)
         claimed = self._claims.take({subscription.agent_id for subscription in wanted} - over)
         runs.follow((found for found in wanted if found.agent_id in over | claimed), present)
         self._claims.keep(runs.at_work)
