@@ -21,6 +21,8 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.log_reader_processes import is_streaming, log_reader
+from rowtide.agents.loop import run_agent
+from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine, open_replication_connection
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoFreeSlot
@@ -194,6 +196,25 @@ def test_full_log_store_is_reported_and_resumes_with_free_space(enabled: LoggedD
     assert str(enabled.lake / "log") in told
     assert "not full" in told
     require_no_row_lost(enabled)
+
+
+def test_pauses_grow_while_nothing_becomes_durable(enabled: LoggedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read again at each try is no progress."""
+
+    def write(_store: Store, _records: pa.Table, *, pending: bool = False) -> Segment:
+        raise LogStoreWriteFailed("segments", "No space left on device")
+
+    monkeypatch.setattr(reader, "write_segment", write)
+    enabled.execute("insert into item values (1)")
+    stop, pauses = threading.Event(), list[float]()
+
+    def on_retry(_error: RowtideError, pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 3:
+            stop.set()
+
+    run_agent(lambda: open_log_reader(enabled.url), stop=stop, idle_s=0, on_retry=on_retry)
+    assert pauses == [0.5, 1.0, 2.0]
 
 
 def test_nothing_is_stored_behind_a_range_that_was_not_written(

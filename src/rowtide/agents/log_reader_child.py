@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -9,7 +10,7 @@ import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from rowtide.agents.loop import run_agent
+from rowtide.agents.loop import log, run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.core.extras import leave_out_pandas
 from rowtide.core.selectable_event import SelectableEvent
@@ -34,6 +35,7 @@ def read_log(parent: Connection) -> None:
         with suppress(OSError):
             parent.send((error, pause_s))
 
+    log.setLevel(logging.ERROR)  # The parent logs what it is sent.
     try:
         run_agent(lambda: open_log_reader(url, stop), stop=stop, idle_s=0, has_run=has_run, on_retry=report)
     except RowtideError as error:

@@ -18,7 +18,7 @@ from types import TracebackType
 
 from rowtide.agents.errors import LogReaderEnded
 from rowtide.agents.forked_child import ForkedChild, can_fork
-from rowtide.agents.loop import OnRetry
+from rowtide.agents.loop import OnRetry, report_retry
 from rowtide.core.errors import Remedy
 
 _CHILD = "rowtide.agents.log_reader_child"
@@ -72,7 +72,7 @@ class LogReaderProcess:
                     # The child has retried what may be retried.
                     error.remedy = Remedy.STOP
                     raise error
-                self._on_retry(error, pause_s)
+                report_retry(error, pause_s, self._on_retry)
         if code is None:
             return
         self._ours.close()

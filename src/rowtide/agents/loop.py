@@ -62,9 +62,14 @@ def run_agent(
             if not _may_retry(error.remedy, tries, has_run=has_run):
                 raise
             pause_s = next(pauses)
-            log.warning("agent_retries after %s s: %s", pause_s, error)
-            on_retry(error, pause_s)
+            report_retry(error, pause_s, on_retry)
             stop.wait(pause_s)
+
+
+def report_retry(error: RowtideError, pause_s: float, on_retry: OnRetry) -> None:
+    """Report that an agent is opened again after an error and a pause."""
+    log.warning("agent_retries after %s s: %s", pause_s, error)
+    on_retry(error, pause_s)
 
 
 def _may_retry(remedy: Remedy, tries: int, *, has_run: bool) -> bool:

@@ -47,6 +47,21 @@ def published(replicated_file: ReplicatedFile) -> ReplicatedFile:
     return replicated_file
 
 
+def test_a_retry_is_reported_once(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    """By the process that started the reader, which may have its own log."""
+    retries: list[RowtideError] = []
+    nobody = "postgresql://nobody@127.0.0.1:1/none"
+    with LogReaderProcess(nobody, lambda error, _pause_s: retries.append(error), has_run=True) as reading:
+
+        def has_retried() -> bool:
+            reading.keep_running()
+            return bool(retries)
+
+        wait_until(has_retried, what="the log reader retries")
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["agent_retries after 0.5 s"]
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.exhaustive
 def test_a_script_without_main_guard_runs_once(published: ReplicatedFile, tmp_path: Path) -> None:
     script, runs = tmp_path / "deliver.py", tmp_path / "runs"
