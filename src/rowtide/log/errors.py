@@ -138,7 +138,7 @@ class SchemaTaken(AlreadyExists):
     """A schema of the name that rowtide needs exists and is not rowtide's (SQL Server: 22906)."""
 
     number = 22906
-    fact = "the database has a schema {schema} that rowtide did not make"
+    fact = "the database has a schema {schema} that rowtide did not make, or that was restored without its rows"
     hint = "Rename or drop it, then enable again."
     schema: str
 

@@ -166,3 +166,15 @@ def test_a_schema_of_our_name_is_renamed_by_what_is_printed(logged: LoggedDataba
     run_mend(only(check(logged), "did not make"), logged.url)
     assert stopping(check(logged)) == []
     logged.enable()
+
+
+def test_what_a_dump_without_rows_left_does_not_stop_enabling(logged: LoggedDatabase) -> None:
+    logged.execute(
+        "create schema rowtide",
+        "create function rowtide.rowtide_note_rewrite() returns event_trigger language plpgsql as 'begin end'",
+        "create event trigger rowtide_note_rewrite on table_rewrite execute function rowtide.rowtide_note_rewrite()",
+    )
+    run_mend(only(check(logged), "restored without its rows"), logged.url)
+    logged.enable()
+    holders = "select evtfoid::regproc::text from pg_event_trigger where evtname = 'rowtide_note_rewrite'"
+    assert logged.execute(holders) == [("rowtide.rowtide_note_rewrite",)]

@@ -71,6 +71,8 @@ def trigger_steps() -> list[Executable]:
     """Return the statements that create the triggers, in place of earlier ones."""
     return [
         *drop_steps(),
+        # Of a dump that was restored without its rows, and whose schema was renamed since.
+        statement(f"drop event trigger if exists {_NOTING}"),
         *(statement(_function(name, _RETURNS[name], body)) for name, body in _BODIES.items()),
         statement(
             f"create event trigger {_NOTING} on ddl_command_end when tag in ({_TAGS}) execute function cdc.{_NOTING}()"

@@ -69,7 +69,9 @@ def trigger_steps(*, removes_dropped: bool = True) -> list[Executable]:
     steps = [step for name, (event, body, rights) in _TELLING.items() for step in _make(name, event, body, rights)]
     if removes_dropped:
         steps += _make(_DROP_NAME, "sql_drop", _ANNOUNCE_DROP, "definer")
-    return [*drop_steps(), *steps]
+    # Of a dump that was restored without its rows, and whose schema was renamed since.
+    left = [statement(f"drop event trigger if exists {name}") for name in (*_TELLING, _DROP_NAME)]
+    return [*drop_steps(), *left, *steps]
 
 
 def drop_steps() -> list[Executable]:

@@ -51,7 +51,7 @@ def test_a_schema_of_our_name_stops_enabling() -> None:
     (finding,) = find_in_capture(database(taken_schemas=("cdc",)))
     assert (finding.severity, finding.fact) == (
         Severity.STOPS,
-        "the database has a schema cdc that rowtide did not make",
+        "the database has a schema cdc that rowtide did not make, or that was restored without its rows",
     )
     assert str(finding.mend) == 'alter schema "cdc" rename to "cdc_earlier"; -- as its owner'
 
