@@ -21,6 +21,7 @@ import pytest
 
 from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from builders.log_reader_processes import is_streaming, log_reader
+from rowtide.agents.log_reader_child import open_reading
 from rowtide.agents.loop import run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.connect import open_engine, open_replication_connection
@@ -213,7 +214,7 @@ def test_pauses_grow_while_nothing_becomes_durable(enabled: LoggedDatabase, monk
         if len(pauses) == 3:
             stop.set()
 
-    run_agent(lambda: open_log_reader(enabled.url), stop=stop, idle_s=0, on_retry=on_retry)
+    run_agent(lambda: open_reading(enabled.url), stop=stop, idle_s=0, on_retry=on_retry)
     assert pauses == [0.5, 1.0, 2.0]
 
 

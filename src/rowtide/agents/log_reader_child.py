@@ -7,7 +7,8 @@ import os
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 
 from rowtide.agents.loop import log, run_agent
@@ -15,6 +16,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.extras import leave_out_pandas
 from rowtide.core.selectable_event import SelectableEvent
 from rowtide.log.opening import open_log_reader
+from rowtide.log.reader import LogReader
 
 _STOP_PATIENCE_S = 5.0
 _LOOK_S = 1.0
@@ -22,6 +24,27 @@ SWITCH_INTERVAL_S = 0.0005
 """A local socket holds what the walsender sends in about this time. With Python's 5 ms it would wait for the thread
 that receives, and that one for the thread that decodes.
 """
+
+
+class Reading:
+    """A log reader as an agent: what is received again at each try, and not made durable, is no work done."""
+
+    def __init__(self, reader: LogReader) -> None:
+        """Read with an open log reader."""
+        self._reader = reader
+
+    def step(self) -> bool:
+        """Do a step of the reader; return whether anything became durable."""
+        position = self._reader.position
+        self._reader.step()
+        return self._reader.position > position
+
+
+@contextmanager
+def open_reading(url: str, stop: SelectableEvent | None = None) -> Iterator[Reading]:
+    """Open a database's log reader as an agent. Raises as `open_log_reader`."""
+    with open_log_reader(url, stop) as reader:
+        yield Reading(reader)
 
 
 def read_log(parent: Connection) -> None:
@@ -37,7 +60,7 @@ def read_log(parent: Connection) -> None:
 
     log.setLevel(logging.ERROR)  # The parent logs what it is sent.
     try:
-        run_agent(lambda: open_log_reader(url, stop), stop=stop, idle_s=0, has_run=has_run, on_retry=report)
+        run_agent(lambda: open_reading(url, stop), stop=stop, idle_s=0, has_run=has_run, on_retry=report)
     except RowtideError as error:
         report(error, None)
 

@@ -213,12 +213,11 @@ class LogReader:
         self._next_heartbeat = time.monotonic() + _HEARTBEAT_INTERVAL_S
 
     def step(self) -> bool:
-        """Receive one batch and queue it; confirm what became durable. Return whether anything became durable.
+        """Receive one batch and queue it; confirm what became durable. Return whether anything arrived.
 
         A transaction with a change that the server cannot send is read again, without that change's table. Raises
         `StreamEnded`, `TransactionUnreadable`: after all earlier transactions are durable.
         """
-        confirmed = self._confirmed
         received = Received(messages=self._kept.copy(), size=self._kept.size)
         before = len(received.messages)
         try:
@@ -248,7 +247,7 @@ class LogReader:
         self._show_life()
         self._maintain_now_and_then()
         self._write_due_heartbeat()
-        return self._confirmed > confirmed
+        return has_arrived
 
     @property
     def position(self) -> Position:
