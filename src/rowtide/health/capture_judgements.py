@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from rowtide.agents.schedule import Schedule
-from rowtide.cdc.ddl.history import ListedChange
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.findings.finding import Advice, shell
 from rowtide.findings.quantities import format_duration
@@ -15,6 +15,9 @@ from rowtide.health.log_judgements import LATE_S
 from rowtide.log.postgres.status import seconds_between
 from rowtide.targets.definitions import TableState
 from rowtide.targets.listing import ListedTarget
+
+if TYPE_CHECKING:
+    from rowtide.cdc.ddl.history import ListedChange
 
 CLEANUP_GRACE = timedelta(days=1)
 """A cleanup that was due may begin so late: the agent may be stopped for maintenance."""

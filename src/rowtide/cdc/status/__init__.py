@@ -8,13 +8,11 @@ from __future__ import annotations
 from rowtide.cdc.status.capture import CaptureStatus, read_capture_status
 from rowtide.cdc.status.cleanup import CleanupStatus, read_cleanup_status
 from rowtide.cdc.status.database import Status, read_status
-from rowtide.cdc.status.outdated import find_outdated
 
 __all__ = [
     "CaptureStatus",
     "CleanupStatus",
     "Status",
-    "find_outdated",
     "read_capture_status",
     "read_cleanup_status",
     "read_status",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rowtide.cdc.ddl.history import ListedChange
+from typing import TYPE_CHECKING
+
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
 from rowtide.core.values import dataclass
 from rowtide.findings.place_facts import Place
@@ -10,6 +11,9 @@ from rowtide.findings.postgres.facts import CaptureFacts, ServerFacts, TableFact
 from rowtide.health.facts import MergeFacts, ReadingFacts, Unread
 from rowtide.replication.status import ArticlesStatus, DeliveryStatus
 from rowtide.targets.listing import ListedTarget
+
+if TYPE_CHECKING:
+    from rowtide.cdc.ddl.history import ListedChange
 
 
 @dataclass(frozen=True, slots=True)

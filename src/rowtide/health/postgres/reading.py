@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection
 
-from rowtide.cdc.status import find_outdated, read_capture_status, read_cleanup_status
+from rowtide.cdc.status import read_capture_status, read_cleanup_status
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.findings.postgres.capture_facts import read_capture, read_places
@@ -30,6 +30,9 @@ from rowtide.replication.status import (
     read_delivery_status,
 )
 from rowtide.targets.listing import list_tables
+
+if TYPE_CHECKING:
+    from rowtide.cdc.ddl.history import ListedChange
 
 Known = TypeVar("Known")
 
@@ -84,8 +87,15 @@ def _read_log(connection: Connection, url: str, *, may_stream: bool) -> LogFacts
         articles=_attempt(lambda: read_articles_status(connection, state)),
         places=read_places(capture),
         targets=_attempt(lambda: list_tables(connection, source.lake)) if capture.is_enabled else (),
-        outdated=_attempt(lambda: find_outdated(source.lake)) if capture.is_enabled else (),
+        outdated=_attempt(lambda: _find_outdated(source.lake)) if capture.is_enabled else (),
     )
+
+
+def _find_outdated(lake: str) -> tuple[ListedChange, ...]:
+    # Tables of the lake are read with Arrow, which other databases do without.
+    from rowtide.cdc.status.outdated import find_outdated
+
+    return find_outdated(lake)
 
 
 def _read_reading(connection: Connection, capture: CaptureFacts) -> ReadingFacts:
