@@ -78,12 +78,14 @@ class PresentRow:
 class Found:
     """What a change finds: the row of its key, and other rows with unique values of its new row.
 
-    The key is that before the change, of an insert the new one. `deleted`: when the key was deleted, if it is known.
+    The key is that before the change, of an insert the new one. `deleted`: when the key was deleted, if it is known;
+    `released`: the last version that had one of its unique values and has it no longer.
     """
 
     target: PresentRow | None = None
     others: Sequence[PresentRow] = ()
     deleted: Version | None = None
+    released: Version | None = None
 
 
 def detect(operation: Operation, found: Found) -> ConflictKind | None:
@@ -119,10 +121,16 @@ _ALWAYS = {
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is done about a change, and the conflict if there is one."""
+    """What is done about a change, and the conflict if there is one.
+
+    By last commit time `displaced` rows, which have unique values of the change's row, give way to it. `is_hidden`: its
+    row itself gives way; it is the last of its key, and not there.
+    """
 
     resolution: Resolution
     kind: ConflictKind | None
+    displaced: Sequence[PresentRow] = ()
+    is_hidden: bool = False
 
 
 def decide(resolver: Resolver, operation: Operation, found: Found, incoming: Version | None) -> Decision:
@@ -134,21 +142,26 @@ def decide(resolver: Resolver, operation: Operation, found: Found, incoming: Ver
 
 
 def _decide_last(operation: Operation, found: Found, incoming: Version | None, kind: ConflictKind | None) -> Decision:
-    """Keep the last version of each key, its absence included: so all databases come to the same rows.
+    """Keep the last version of each key, its absence included, and of rows of several keys with the same unique value
+    the last: so all databases come to the same rows.
 
-    Rows of other keys with its unique values stop: there, different orders leave different rows. A version that is not
-    known is older than any.
+    A row gives way to every later one that ever had its value, also if that is gone by now, or was never there because
+    it had to give way itself: what arrives first would decide otherwise. A version that is not known is older than any.
     """
     assert incoming is not None
-    if found.others:
-        is_insert = operation is Operation.INSERT
-        exists = ConflictKind.INSERT_EXISTS if is_insert else ConflictKind.UPDATE_EXISTS
-        return Decision(Resolution.STOPPED, _detect_duplicate(exists, len(found.others)))
+    displaced = tuple(row for row in found.others if row.version is None or row.version < incoming)
+    is_hidden = len(displaced) < len(found.others) or _is_later(found.released, incoming)
+    if is_hidden and kind is None:
+        kind = ConflictKind.INSERT_EXISTS if operation is Operation.INSERT else ConflictKind.UPDATE_EXISTS
     present = found.target.version if found.target is not None else None
-    if any(rival is not None and rival > incoming for rival in (present, found.deleted)):
+    if _is_later(present, incoming) or _is_later(found.deleted, incoming):
         has_lost = found.target is not None and operation is not Operation.INSERT
-        return Decision(Resolution.SKIPPED, kind or (_CHANGED[operation] if has_lost else None))
-    return Decision(Resolution.APPLIED, kind)
+        return Decision(Resolution.SKIPPED, kind or (_CHANGED[operation] if has_lost else None), displaced)
+    return Decision(Resolution.SKIPPED if is_hidden else Resolution.APPLIED, kind, displaced, is_hidden)
+
+
+def _is_later(version: Version | None, than: Version) -> bool:
+    return version is not None and version > than
 
 
 _CHANGED = {

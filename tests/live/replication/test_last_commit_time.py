@@ -13,7 +13,7 @@ from fixtures.servers import SETTINGS
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.errors.conflicts import ClockSkewed, CommitTimesNotKept, ConflictFound
+from rowtide.replication.errors.conflicts import ClockSkewed, CommitTimesNotKept
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import SyncType
 
@@ -81,12 +81,23 @@ def test_a_late_insert_does_not_bring_a_deleted_row_back(two: tuple[Peer, Peer])
 
 
 @pytest.mark.exhaustive
-def test_unique_values_of_other_rows_stop(two: tuple[Peer, Peer]) -> None:
+def test_of_rows_with_one_unique_value_the_last_stays(two: tuple[Peer, Peer]) -> None:
     first, second = two
-    first.execute("insert into items values (10, 1, 'same')")
-    second.execute("insert into items values (11, 2, 'same')")
-    with pytest.raises(ConflictFound, match="conflict of type insert_exists"):
-        first.deliver()
+    deliver_until_quiet(two)
+    first.execute("insert into items values (10, 1, 'same')", "insert into items values (20, 1, 'late')")
+    second.execute("insert into items values (11, 2, 'same')", "update items set code = 'late' where id = 1")
+    second.execute("update items set code = 'c1' where id = 1", "delete from items where id = 11")
+    second.execute("insert into items values (12, 2, 'other')")
+    first.execute("update items set code = 'other' where id = 2", "update items set n = 5 where id = 20")
+
+    rows = require_equal(first, second)
+    assert [row for row in rows if not row.endswith((",c3)", ",c4)", ",c5)", ",c6)"))] == [
+        "(1,0,c1)",
+        "(2,0,other)",
+        "(20,5,late)",
+    ]
+    kept = [one for peer in two for one in connect(peer.url).replication.list_conflicts(PUBLICATION)]
+    assert {(one.kind, one.resolution) for one in kept} >= {("insert_exists", "skipped"), ("update_exists", "applied")}
 
 
 @pytest.mark.exhaustive

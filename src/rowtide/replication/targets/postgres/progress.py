@@ -21,7 +21,7 @@ from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.identity import Originators
 from rowtide.replication.targets.postgres import origins, restorations
 from rowtide.replication.targets.postgres.calls.procedures import RAISE_ERROR, SCHEMA, TRUNCATE
-from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept
+from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, released_values
 
 _TABLE = sql.Identifier(SCHEMA, "MSreplication_subscriptions")
 
@@ -73,6 +73,7 @@ create table if not exists {SCHEMA}."MSrepairs" (
     restorations.CREATION,
     *kept.OBJECTS,
     *deleted_keys.OBJECTS,
+    *released_values.OBJECTS,
     RAISE_ERROR,
     TRUNCATE,
     f"""

@@ -29,6 +29,7 @@ from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres import alterations, origins, progress, restorations
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+from rowtide.replication.targets.postgres.conflicts import released_values
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent
 from rowtide.replication.targets.postgres.deliveries import deliver_over
 from rowtide.replication.targets.postgres.new_snapshot import renew_constraints
@@ -49,6 +50,7 @@ class PostgresSnapshotTarget:
         self._subscription = subscription
         self._guid = subscription.guid
         self._epoch = taken.progress.epoch
+        self._delivered: Sequence[Article] = ()
         if subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
             origins.create(connection, self._guid)
 
@@ -60,6 +62,7 @@ class PostgresSnapshotTarget:
             return cls(taken, subscription)
 
     def deliver(self, subscription: Subscription, articles: Sequence[Article]) -> Delivery:
+        self._delivered = articles
         return deliver_over(self._taken, subscription, articles)
 
     def read_state(self) -> SnapshotState:
@@ -180,6 +183,10 @@ class PostgresSnapshotTarget:
             for (statement,) in statements:
                 self._constrain(statement)
             if due is not None:
+                if self._subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
+                    # The unique indexes are there now.
+                    for article in self._delivered:
+                        released_values.make_trigger(self._connection, article)
                 restorations.restore(self._connection, self._guid, Until.COPIED)
                 with translated():
                     for forgetting in _FORGET:

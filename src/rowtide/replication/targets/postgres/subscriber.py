@@ -23,7 +23,7 @@ from rowtide.replication.targets.new_subscription import NewSubscription
 from rowtide.replication.targets.postgres import origins, progress, restorations
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
 from rowtide.replication.targets.postgres.calls.custom_procedures import require_custom
-from rowtide.replication.targets.postgres.conflicts import deleted_keys
+from rowtide.replication.targets.postgres.conflicts import deleted_keys, released_values
 from rowtide.replication.targets.postgres.conflicts.versions import require_commit_times
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.needed_objects import provide
@@ -117,6 +117,7 @@ def _make(connection: psycopg.Connection, subscription: NewSubscription, url: st
     if subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
         for article in articles:
             deleted_keys.make_triggers(connection, article)
+            released_values.make_trigger(connection, article)
 
 
 def creations(articles: Iterable[Article]) -> Sequence[str]:

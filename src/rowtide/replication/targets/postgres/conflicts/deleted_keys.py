@@ -27,41 +27,30 @@ create table if not exists {TABLE} (
     table_name text, key text[], refreshed bigint not null default 0,
     primary key (table_name, key))
 """,
+    f"alter table {TABLE} add column if not exists committed_us bigint, add column if not exists originator text",
 )
-"""The statement that creates the table of deleted keys; the empty key stands for all rows, of a truncate."""
+"""The statements that create the table of deleted keys; the empty key stands for all rows, of a truncate.
+
+`committed_us` and `originator` are the version of a row that gave way to another key's; it is no deletion.
+"""
 
 COPYING = "rowtide.copying"
 """The setting of a transaction that copies rows: what it empties before is not deleted."""
 _TRIGGERS = ("rowtide_deleted", "rowtide_moved", "rowtide_emptied")
 _SETTINGS = ("DateStyle", "IntervalStyle", "extra_float_digits", "bytea_output", "TimeZone", "lc_monetary")
+PINNED = " ".join(f"set {setting} = {quote_literal(PINNED_SETTINGS[setting])}" for setting in _SETTINGS)
+"""Settings of the triggers' functions, by which the same values have the same texts."""
 
 
 def trigger_steps(article: Article) -> Iterator[str]:
     """Yield the statements that record the keys of a table that are deleted, changed or truncated. Idempotent."""
     table, name = quote_qualified(article.schema, article.table), _function(article)
     columns = [quote(column.name) for column in article.key_columns]
-    old = f"array[{', '.join(f'old.{column}::text' for column in columns)}]"
     differs = " or ".join(f"old.{column} is distinct from new.{column}" for column in columns)
-    body = f"""
-declare
-    gone text[] := '{{}}';
-begin
-    if current_setting('{COPYING}', true) = 'on' then
-        return null;
-    end if;
-    if tg_op <> 'TRUNCATE' then
-        gone := {old};
-    end if;
-    insert into {TABLE} (table_name, key) values ({quote_literal(_name(article))}, gone)
-    on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1;
-    return null;
-end
-"""
     yield (
         f"create or replace function {name}() returns trigger language plpgsql "
-        f"security definer set search_path = pg_catalog "
-        f"{' '.join(f'set {setting} = {quote_literal(PINNED_SETTINGS[setting])}' for setting in _SETTINGS)} "
-        f"as {quote_literal(body)}"
+        f"security definer set search_path = pg_catalog {PINNED} "
+        f"as {quote_literal(_body(article))}"
     )
     execute = f"execute function {name}()"
     yield f"create or replace trigger rowtide_deleted after delete on {table} for each row {execute}"
@@ -75,8 +64,29 @@ end
         yield f"alter table {table} enable always trigger {trigger}"
 
 
+def _body(article: Article) -> str:
+    """Return the body of the triggers' function."""
+    old = f"array[{', '.join(f'old.{quote(column.name)}::text' for column in article.key_columns)}]"
+    return f"""
+declare
+    gone text[] := '{{}}';
+begin
+    if current_setting('{COPYING}', true) = 'on' then
+        return null;
+    end if;
+    if tg_op <> 'TRUNCATE' then
+        gone := {old};
+    end if;
+    insert into {TABLE} (table_name, key) values ({quote_literal(_name(article))}, gone)
+    on conflict (table_name, key) do update
+    set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = null, originator = null;
+    return null;
+end
+"""
+
+
 def make_triggers(connection: psycopg.Connection[tuple[Any, ...]], article: Article) -> None:
-    """Create a table's triggers, if it does not have them."""
+    """Create a table's triggers, if it does not have them as this build makes them."""
     if not _has_triggers(connection, article):
         with connection.transaction(), translated():
             for step in trigger_steps(article):
@@ -87,20 +97,24 @@ def drop_triggers(connection: psycopg.Connection[tuple[Any, ...]], guid: str, ar
     """Drop a table's triggers with their function, unless another subscription than this one needs them."""
     with translated():
         if connection.execute(_IS_NEEDED, (guid, _name(article))).fetchone() != (True,):
-            connection.execute(sql.SQL(f"drop function if exists {_function(article)}() cascade"))
+            for name in (_function(article), quote_qualified(SCHEMA, released_function(_name(article)))):
+                connection.execute(sql.SQL(f"drop function if exists {name}() cascade"))
 
 
 def _has_triggers(connection: psycopg.Connection[tuple[Any, ...]], article: Article) -> bool:
     """Return whether a table has its triggers."""
     table = quote_qualified(article.schema, article.table)
     with translated():
-        return connection.execute(_HAS_TRIGGERS, (table, list(_TRIGGERS), _function(article))).fetchone() == (3,)
+        return connection.execute(
+            _HAS_TRIGGERS, (table, list(_TRIGGERS), _function(article), _body(article))
+        ).fetchone() == (3,)
 
 
 def find(article: Article) -> str:
     """Return the statement that returns when a row's key, and all rows, were deleted; see `VERSION_OF`."""
     return (
-        f"select {VERSION_OF.format('d.xmin')} from {TABLE} d where d.table_name = {quote_literal(_name(article))} "
+        f"select {VERSION_OF.format('d.xmin')}, d.committed_us, d.originator "
+        f"from {TABLE} d where d.table_name = {quote_literal(_name(article))} "
         f"and d.key in ({key_texts(article)}, '{{}}')"
     )
 
@@ -108,7 +122,7 @@ def find(article: Article) -> str:
 def find_all(article: Article) -> str:
     """Return the statement that returns when all rows were deleted; see `VERSION_OF`."""
     return (
-        f"select {VERSION_OF.format('d.xmin')} from {TABLE} d "
+        f"select {VERSION_OF.format('d.xmin')}, d.committed_us, d.originator from {TABLE} d "
         f"where d.table_name = {quote_literal(_name(article))} and d.key = '{{}}'"
     )
 
@@ -117,7 +131,22 @@ def record(article: Article) -> str:
     """Return the statement that records the deletion of a row, which the table does not have."""
     return (
         f"insert into {TABLE} (table_name, key) values ({quote_literal(_name(article))}, {key_texts(article)}) "
-        'on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1'
+        "on conflict (table_name, key) do update "
+        'set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = null, originator = null'
+    )
+
+
+def record_displaced(article: Article) -> str:
+    """Return the statement that records that a row which gave way was the last of its key.
+
+    Its version follows the row's values: microseconds since 1970, and the originator.
+    """
+    place = len(article.columns) + 1
+    return (
+        f"insert into {TABLE} (table_name, key, committed_us, originator) "
+        f"values ({quote_literal(_name(article))}, {key_texts(article)}, ${place}::bigint, ${place + 1}) "
+        'on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1, '
+        "committed_us = excluded.committed_us, originator = excluded.originator"
     )
 
 
@@ -125,7 +154,8 @@ def record_all(article: Article) -> str:
     """Return the statement that records the deletion of all rows."""
     return (
         f"insert into {TABLE} (table_name, key) values ({quote_literal(_name(article))}, '{{}}') "
-        'on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1'
+        "on conflict (table_name, key) do update "
+        'set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = null, originator = null'
     )
 
 
@@ -135,8 +165,9 @@ select exists (
     where subscription_guid <> %s and %s = any(tables) and confirmed_at is not null)
 """
 _HAS_TRIGGERS = """
-select count(*) from pg_trigger
-where tgrelid = to_regclass(%s) and tgname = any(%s) and tgfoid = to_regproc(%s) and tgenabled = 'A'
+select count(*) from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+where t.tgrelid = to_regclass(%s) and t.tgname = any(%s) and t.tgfoid = to_regproc(%s) and p.prosrc = %s
+    and t.tgenabled = 'A'
 """
 
 FORGET = f"""
@@ -145,6 +176,11 @@ delete from {TABLE} d where (
 ) < (select min(confirmed_at) from {SCHEMA}."MSorigins" where confirmed_at is not null) - interval '1 minute'
 """
 """Forgets the keys that no change can be older than. Commits are in the log in about the order of their times."""
+
+
+def released_function(table: str) -> str:
+    """Return the name of the function that records values which a table's rows had; see `released_values`."""
+    return f"released_{sha256(table.encode()).hexdigest()[:16]}"
 
 
 def _name(article: Article) -> str:

@@ -18,7 +18,6 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import UnexpectedSqlError, find_outage, translated
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE
-from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.replication.articles import Article
 from rowtide.replication.conflicts import ConflictKind, Found, PresentRow, Resolution, Resolver, Version, decide
 from rowtide.replication.distribution.batches import Block, Call
@@ -41,9 +40,10 @@ from rowtide.replication.errors.subscribers import SubscriberTableInUse
 from rowtide.replication.schema_changes import Followed, SchemaChange
 from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres import alterations, progress
-from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, statements
+from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, released_values, statements
 from rowtide.replication.targets.postgres.conflicts.kept import Conflict
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
+from rowtide.replication.targets.postgres.conflicts.uniques import read_uniques
 from rowtide.replication.targets.postgres.conflicts.versions import Versions
 from rowtide.replication.targets.postgres.delivery import set_origin
 from rowtide.replication.targets.postgres.joining import CHECK_ALL, MOVED, take_in
@@ -166,8 +166,29 @@ class ConflictDelivery:
             if decision.resolution is Resolution.STOPPED:
                 self._stop(call, conflict)
             kept.keep(self._connection, self._subscription.guid, conflict)
+        self._displace(article, decision.displaced)
         if decision.resolution is Resolution.APPLIED:
             self._apply(article, operation, texts, found)
+        elif self._versions is not None and operation is not Operation.DELETE:
+            self._hide(article, texts[-len(article.columns) :], found, is_last=decision.is_hidden)
+
+    def _displace(self, article: Article, displaced: Sequence[PresentRow]) -> None:
+        """Delete rows that give way to another key's; each stays the last version of its own."""
+        for row in displaced:
+            version = (self._incoming if row.is_own else row.version) or Version(0, "")
+            self._raw.execute(statements.delete_row(article), _key(article, row.values))
+            values = [*row.values, str(version.committed_us), version.originator]
+            self._raw.execute(deleted_keys.record_displaced(article), values)
+
+    def _hide(self, article: Article, row: Sequence[str | None], found: Found, *, is_last: bool) -> None:
+        """Record a row that is not there, as it is not the last of its key, or gives way to another key's."""
+        assert self._incoming is not None
+        for index in self._uniques[article.article_id]:
+            self._raw.execute(released_values.record(article, index), [*row, str(self._incoming.committed_us)])
+        if is_last and found.target is not None:
+            self._raw.execute(statements.delete_row(article), _key(article, found.target.values))
+        elif is_last:
+            self._raw.execute(deleted_keys.record(article), row)
 
     def _truncate(self, article: Article) -> None:
         """Empty the table; by last commit time, of rows that are not newer."""
@@ -181,7 +202,7 @@ class ConflictDelivery:
 
     def _find(self, article: Article, operation: Operation, texts: Sequence[str | None]) -> Found:
         if article.article_id not in self._uniques:
-            self._uniques[article.article_id] = _read_uniques(self._connection, article)
+            self._uniques[article.article_id] = read_uniques(self._connection, article)
         uniques = self._uniques[article.article_id]
         query = statements.find(article, operation, uniques, has_versions=self._versions is not None)
         target, others = None, []
@@ -192,13 +213,14 @@ class ConflictDelivery:
                 target = row
             else:
                 others.append(row)
-        deleted = None
-        if self._versions is not None:
-            deleted = self._versions.find_deleted(article, texts[-len(article.columns) :])
-        return Found(target, tuple(others), deleted)
+        if self._versions is None:
+            return Found(target, tuple(others))
+        after = texts[-len(article.columns) :]
+        released = None if operation is Operation.DELETE else self._versions.find_released(article, uniques, after)
+        return Found(target, tuple(others), self._versions.find_deleted(article, after), released)
 
     def _apply(self, article: Article, operation: Operation, texts: Sequence[str | None], found: Found) -> None:
-        for other in found.others:
+        for other in found.others if self._versions is None else ():
             self._raw.execute(statements.delete_row(article), _key(article, other.values))
         if found.target is not None:
             is_insert = operation is Operation.INSERT
@@ -311,6 +333,7 @@ def _open_versions(connection: _Connection, subscription: Subscription, articles
     versions = Versions(connection, subscription)
     for article in articles:
         deleted_keys.make_triggers(connection, article)
+        released_values.make_trigger(connection, article)
     return versions
 
 
@@ -364,28 +387,3 @@ def _describe(
         present=[(_as_row(call.article, row.values), row) for row in present],
         committed_us=committed_us,
     )
-
-
-def _read_uniques(connection: _Connection, article: Article) -> Sequence[UniqueIndex]:
-    """Return the unique indexes over published columns, without the key's, conditions and expressions."""
-    with translated():
-        rows = connection.execute(_UNIQUES, (quote_qualified(article.schema, article.table),)).fetchall()
-    published = {column.name for column in article.columns}
-    key = {column.name for column in article.key_columns}
-    return [
-        UniqueIndex(tuple(columns), nulls_distinct)
-        for columns, nulls_distinct in rows
-        if published.issuperset(columns) and set(columns) != key
-    ]
-
-
-_UNIQUES = """
-select array_agg(a.attname::text order by k.place),
-       not coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false)
-from pg_index i
-cross join unnest(i.indkey::int2[]) with ordinality k (number, place)
-join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
-where i.indrelid = to_regclass(%s) and i.indisunique and i.indpred is null and i.indexprs is null
-    and k.place <= i.indnkeyatts
-group by i.indexrelid, to_jsonb(i)
-"""

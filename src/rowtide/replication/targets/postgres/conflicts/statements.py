@@ -111,6 +111,12 @@ def key_texts(article: Article) -> str:
     return f"array[{texts}]"
 
 
+def value_texts(article: Article, index: UniqueIndex) -> str:
+    """Return a row's values in an index as an array of texts in the server's own form."""
+    places = {column.name: (column, place) for column, place in _numbered(article, 1)}
+    return f"array[{', '.join(f'({_parameter(*places[name])})::text' for name in index.columns)}]"
+
+
 def _key_index(article: Article) -> UniqueIndex:
     return UniqueIndex(tuple(column.name for column in article.key_columns))
 

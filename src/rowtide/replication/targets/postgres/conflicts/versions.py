@@ -20,7 +20,8 @@ from rowtide.replication.errors.conflicts import ClockSkewed, CommitTimesNotKept
 from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres import origins
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
-from rowtide.replication.targets.postgres.conflicts import deleted_keys, statements
+from rowtide.replication.targets.postgres.conflicts import deleted_keys, released_values, statements
+from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
 
 _MOST_SKEW_US = 5_000_000
 """How far the publisher's clock may be ahead; so long the subscriber waits for a commit's time to have passed."""
@@ -87,6 +88,7 @@ class Versions:
             self._next_forgetting = time.monotonic() + _FORGET_S
             with translated():
                 self._connection.execute(deleted_keys.FORGET)
+                self._connection.execute(released_values.FORGET)
 
     def read(self, found: list[int | None] | None) -> Version | None:
         """Return a version as statements return it; None if it is not known."""
@@ -105,10 +107,24 @@ class Versions:
         """Return when all rows were deleted last; None if it is not known."""
         return self._find_last(deleted_keys.find_all(article), [])
 
+    def find_released(
+        self, article: Article, uniques: Sequence[UniqueIndex], row: Sequence[str | None]
+    ) -> Version | None:
+        """Return the last version that had one of a row's unique values and has it no longer."""
+        if not uniques:
+            return None
+        with translated():
+            rows = self._raw.execute(released_values.find(article, uniques), row).fetchall()
+        return max((version for (found,) in rows if (version := self.read(found)) is not None), default=None)
+
     def _find_last(self, query: str, row: Sequence[str | None]) -> Version | None:
         with translated():
             rows = self._raw.execute(query, row).fetchall()
-        return max((version for (found,) in rows if (version := self.read(found)) is not None), default=None)
+        known = (
+            self.read(found) if committed_us is None else Version(committed_us, originator or "")
+            for found, committed_us, originator in rows
+        )
+        return max((version for version in known if version is not None), default=None)
 
     def _wait_until(self, committed_us: int) -> None:
         while True:

@@ -1,0 +1,144 @@
+"""Unique values that rows of a PostgreSQL subscriber had and have no longer: last commit time compares with these, too.
+
+A row that arrives late gives way to a later one that had its value meanwhile, wherever that is by now. Triggers record
+them, whoever changes a row; a value that a row still has is found in the row. They are kept as deleted keys are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.replication.articles import Article
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+from rowtide.replication.targets.postgres.conflicts.deleted_keys import COPYING, PINNED, released_function
+from rowtide.replication.targets.postgres.conflicts.statements import VERSION_OF, UniqueIndex, value_texts
+from rowtide.replication.targets.postgres.conflicts.uniques import read_uniques
+
+TABLE = f'{SCHEMA}."MSreleased_values"'
+OBJECTS = (
+    f"""
+create table if not exists {TABLE} (
+    table_name text, columns text, value text[], committed_us bigint, origin bigint,
+    refreshed bigint not null default 0,
+    primary key (table_name, columns, value))
+""",
+)
+"""The statement that creates the table of released values. Their version is that of the row that had one last, in
+microseconds since 1970 and by replication origin; null: that of the transaction that wrote this.
+"""
+
+_TRIGGER = "rowtide_released"
+
+
+def make_trigger(connection: psycopg.Connection[tuple[Any, ...]], article: Article) -> None:
+    """Create a table's trigger for the unique indexes that it has, if it does not have it."""
+    uniques = read_uniques(connection, article)
+    body, table, name = _body(article, uniques), quote_qualified(article.schema, article.table), _function(article)
+    with translated():
+        if connection.execute(_HAS_TRIGGER, (table, _TRIGGER, name, body)).fetchone() is not None or not uniques:
+            return
+    with connection.transaction(), translated():
+        connection.execute(
+            sql.SQL(
+                f"create or replace function {name}() returns trigger language plpgsql "
+                f"security definer set search_path = pg_catalog {PINNED} as {quote_literal(body)}"
+            )
+        )
+        connection.execute(
+            sql.SQL(
+                f"create or replace trigger {_TRIGGER} after update or delete on {table} "
+                f"for each row execute function {name}()"
+            )
+        )
+        connection.execute(sql.SQL(f"alter table {table} enable always trigger {_TRIGGER}"))
+
+
+def find(article: Article, uniques: Sequence[UniqueIndex]) -> str:
+    """Return the statement that returns the versions that had a new row's unique values; see `VERSION_OF`."""
+    table = quote_literal(_name(article))
+    found = " or ".join(
+        f"r.columns = {quote_literal(_columns(index))} and r.value = {value_texts(article, index)}" for index in uniques
+    )
+    return f"select {_VERSION} from {TABLE} r where r.table_name = {table} and ({found})"
+
+
+def record(article: Article, index: UniqueIndex) -> str:
+    """Return the statement that records that a row had a value, which the table never has, in this transaction.
+
+    The transaction's commit time, in microseconds since 1970, follows the row's values.
+    """
+    values = value_texts(article, index)
+    name, columns = quote_literal(_name(article)), quote_literal(_columns(index))
+    return (
+        f"insert into {TABLE} as r (table_name, columns, value) select {name}, {columns}, {values} "
+        f"where {'num_nulls(variadic ' + values + ') = 0' if index.nulls_distinct else 'true'} "
+        "on conflict (table_name, columns, value) do update "
+        "set refreshed = r.refreshed + 1, committed_us = null, origin = null "
+        f"where coalesce(({_VERSION})[1], 0) <= ${len(article.columns) + 1}::bigint"
+    )
+
+
+def _body(article: Article, uniques: Sequence[UniqueIndex]) -> str:
+    recording = "\n".join(_recording(article, index) for index in uniques)
+    return f"""
+declare
+    had record;
+begin
+    if current_setting('{COPYING}', true) = 'on' then
+        return null;
+    end if;
+    select (extract(epoch from o.timestamp) * 1000000)::bigint as committed_us, o.roident::bigint as origin
+    into had from pg_xact_commit_timestamp_origin(old.xmin) o;
+    {recording}
+    return null;
+end
+"""
+
+
+def _recording(article: Article, index: UniqueIndex) -> str:
+    names = [quote(name) for name in index.columns]
+    differs = " or ".join(f"old.{name} is distinct from new.{name}" for name in names)
+    values = f"array[{', '.join(f'old.{name}::text' for name in names)}]"
+    is_value = f"num_nulls({', '.join(f'old.{name}' for name in names)}) = 0" if index.nulls_distinct else "true"
+    return f"""
+    if {is_value} and (tg_op = 'DELETE' or {differs}) then
+        insert into {TABLE} as r (table_name, columns, value, committed_us, origin)
+        values (
+            {quote_literal(_name(article))}, {quote_literal(_columns(index))}, {values}, had.committed_us, had.origin)
+        on conflict (table_name, columns, value) do update
+        set refreshed = r.refreshed + 1, committed_us = excluded.committed_us, origin = excluded.origin
+        where excluded.committed_us is null or ({_VERSION})[1] <= excluded.committed_us;
+    end if;"""
+
+
+def _columns(index: UniqueIndex) -> str:
+    return ", ".join(map(quote, index.columns))
+
+
+def _name(article: Article) -> str:
+    return f"{article.schema}.{article.table}"
+
+
+def _function(article: Article) -> str:
+    return quote_qualified(SCHEMA, released_function(_name(article)))
+
+
+_VERSION = (
+    f"case when r.committed_us is null then {VERSION_OF.format('r.xmin')} else array[r.committed_us, r.origin] end"
+)
+FORGET = f"""
+delete from {TABLE} r where to_timestamp(({_VERSION})[1] / 1000000.0) < (
+    select min(confirmed_at) from {SCHEMA}."MSorigins" where confirmed_at is not null) - interval '1 minute'
+"""
+"""Forgets the values that no change can be older than."""
+_HAS_TRIGGER = """
+select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+where t.tgrelid = to_regclass(%s) and t.tgname = %s and t.tgfoid = to_regproc(%s) and p.prosrc = %s
+    and t.tgenabled = 'A'
+"""
