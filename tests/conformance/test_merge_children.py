@@ -82,6 +82,20 @@ def test_an_action_spares_the_children_of_the_keys_winner(merged: Merge, action:
     assert [families(member) for member in merged.members] == [[("a", "a", "a")]] * 3
 
 
+def test_an_action_spares_rows_of_the_table_itself(merged: Merge) -> None:
+    merged.begin(
+        "create table node (id integer primary key, above integer references node (id) on delete cascade, name text)",
+        node={},
+    )
+    for first, name, member in ((1, "a", merged.subscribers[0]), (2, "b", merged.subscribers[1])):
+        values = f"(1, null, '{name}1'), ({first * 10}, 1, '{name}2'), ({first * 10 + 1}, {first * 10}, '{name}3')"
+        member.execute(f"insert into node (id, above, name) values {values}")
+    merged.settle()
+    assert all(summary.is_quiet and not summary.refused for summary in merged.settle())
+    for member in merged.members:
+        assert member.rows("node", "id, above, name") == [(1, None, "a1"), (10, 1, "a2"), (11, 10, "a3")]
+
+
 @pytest.mark.exhaustive
 def test_rows_of_the_hub_go_with_their_parent_too(merged: Merge) -> None:
     begin(merged, resolver="subscriber-wins")

@@ -209,17 +209,37 @@ class Transfer:
         A subscriber's row may still have the parent's key. It is about to be deleted, and a foreign key's action would
         take along what references that key. (The hub tells whose a row's parent is.)
         """
-        if self.receiver.is_upload or not self._waiting or not article.references:
+        if self.receiver.is_upload or not article.references:
             return changes
-        parents = [(parent, each.row) for parent, each in self._waiting.values() if each.row is not None]
-        held = find_children(article, changes, parents)
-        for change in changes if held else ():
-            if change.rowguid in held:
-                self._wait(article, change)
-        return [change for change in changes if change.rowguid not in held]
+        left = changes
+        while self._waiting:
+            parents = [(parent, each.row) for parent, each in self._waiting.values() if each.row is not None]
+            held = find_children(article, left, parents)
+            if not held:
+                break
+            for change in left:
+                if change.rowguid in held:
+                    self._wait(article, change)
+            left = [change for change in left if change.rowguid not in held]
+        return left
+
+    def _find_inner(self, article: Article, changes: Sequence[RowChange]) -> set[str]:
+        """Return the rows that reference others of the same batch; they come after these, as in `_hold_children`."""
+        if self.receiver.is_upload or all(reference.parent != article.nickname for reference in article.references):
+            return set()
+        rows = [(article, change.row) for change in changes if change.row is not None]
+        inner = find_children(article, changes, rows)
+        return inner if len(inner) < len(changes) else set()
 
     def _bring(self, article: Article, changes: Sequence[RowChange], *, is_last: bool = False) -> None:
         changes = self._hold_children(article, changes)
+        inner = self._find_inner(article, changes)
+        if inner:
+            self._bring_divided(article, [change for change in changes if change.rowguid not in inner])
+            changes = self._hold_children(article, [change for change in changes if change.rowguid in inner])
+        self._bring_divided(article, changes, is_last=is_last)
+
+    def _bring_divided(self, article: Article, changes: Sequence[RowChange], *, is_last: bool = False) -> None:
         if not changes:
             return
         try:
@@ -230,8 +250,8 @@ class Transfer:
                 self._wait(article, changes[0])
                 return
             middle = len(changes) // 2
-            self._bring(article, changes[:middle])
-            self._bring(article, changes[middle:])
+            self._bring_divided(article, changes[:middle])
+            self._bring_divided(article, changes[middle:])
             return
         exchanged = self._bring_exchanged(article, received.refused)
         for refused in received.refused:
@@ -250,7 +270,7 @@ class Transfer:
         """Bring the last batch, in one transaction with what waits; if that fails, batch by batch as others."""
         changes = self._hold_children(article, changes)
         waiting = list(self._waiting.values())
-        if not self.receiver.node.tries_together:
+        if not self.receiver.node.tries_together or self._find_inner(article, changes):
             self._bring(article, changes, is_last=not waiting)
             return
         late = frozenset(change.rowguid for _, change in waiting)
