@@ -10,7 +10,7 @@ from builders.articles import article
 from builders.capture_instances import source_table
 from builders.golden import read_sections
 from rowtide.core.operations import Operation
-from rowtide.replication.targets.postgres.conflicts import deleted_keys, statements
+from rowtide.replication.targets.postgres.conflicts import deleted_keys, released_values, statements
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
 
 GOLDEN = Path(__file__).with_name("golden") / "statements.sql"
@@ -49,6 +49,9 @@ CASES = {
     "find when all was deleted": deleted_keys.find_all(LINES),
     "record that all was deleted": deleted_keys.record_all(LINES),
     "triggers": ";\n".join(deleted_keys.trigger_steps(LINES)),
+    "record a row that gave way": deleted_keys.record_displaced(ODD),
+    "find released values": released_values.find(LINES, [CODE]),
+    "record a value of a hidden row": released_values.record(ODD, NULLS),
 }
 
 

@@ -29,16 +29,16 @@ delete from "Sales:eu"."""O'Brien""" t where coalesce(((select array[(extract(ep
 select rowtide_subscriber."sp_MStruncate"('"Sales:eu"."""O''Brien"""')
 
 -- find a deleted key
-select (select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] from pg_xact_commit_timestamp_origin(d.xmin) o) from rowtide_subscriber."MSdeleted_keys" d where d.table_name = 'sales.lines' and d.key in (array[($3::bigint)::text, ($1::integer)::text], '{}')
+select (select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] from pg_xact_commit_timestamp_origin(d.xmin) o), d.committed_us, d.originator from rowtide_subscriber."MSdeleted_keys" d where d.table_name = 'sales.lines' and d.key in (array[($3::bigint)::text, ($1::integer)::text], '{}')
 
 -- record a deleted key
-insert into rowtide_subscriber."MSdeleted_keys" (table_name, key) values ('Sales:eu."O''Brien"', array[($1::text)::text]) on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1
+insert into rowtide_subscriber."MSdeleted_keys" (table_name, key) values ('Sales:eu."O''Brien"', array[($1::text)::text]) on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = null, originator = null
 
 -- find when all was deleted
-select (select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] from pg_xact_commit_timestamp_origin(d.xmin) o) from rowtide_subscriber."MSdeleted_keys" d where d.table_name = 'sales.lines' and d.key = '{}'
+select (select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] from pg_xact_commit_timestamp_origin(d.xmin) o), d.committed_us, d.originator from rowtide_subscriber."MSdeleted_keys" d where d.table_name = 'sales.lines' and d.key = '{}'
 
 -- record that all was deleted
-insert into rowtide_subscriber."MSdeleted_keys" (table_name, key) values ('sales.lines', '{}') on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1
+insert into rowtide_subscriber."MSdeleted_keys" (table_name, key) values ('sales.lines', '{}') on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = null, originator = null
 
 -- triggers
 create or replace function "rowtide_subscriber"."deleted_387350ecf615e74e"() returns trigger language plpgsql security definer set search_path = pg_catalog set DateStyle = 'ISO, MDY' set IntervalStyle = 'iso_8601' set extra_float_digits = '3' set bytea_output = 'hex' set TimeZone = 'UTC' set lc_monetary = 'C' as '
@@ -52,7 +52,8 @@ begin
         gone := array[old."of_order"::text, old."line"::text];
     end if;
     insert into rowtide_subscriber."MSdeleted_keys" (table_name, key) values (''sales.lines'', gone)
-    on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1;
+    on conflict (table_name, key) do update
+    set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = null, originator = null;
     return null;
 end
 ';
@@ -62,3 +63,12 @@ create or replace trigger rowtide_emptied after truncate on "sales"."lines" for 
 alter table "sales"."lines" enable always trigger rowtide_deleted;
 alter table "sales"."lines" enable always trigger rowtide_moved;
 alter table "sales"."lines" enable always trigger rowtide_emptied
+
+-- record a row that gave way
+insert into rowtide_subscriber."MSdeleted_keys" (table_name, key, committed_us, originator) values ('Sales:eu."O''Brien"', array[($1::text)::text], $3::bigint, $4) on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = excluded.committed_us, originator = excluded.originator
+
+-- find released values
+select case when r.committed_us is null then (select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] from pg_xact_commit_timestamp_origin(r.xmin) o) else array[r.committed_us, r.origin] end from rowtide_subscriber."MSreleased_values" r where r.table_name = 'sales.lines' and (r.columns = '"quantity"' and r.value = array[($2::numeric(10,2))::text])
+
+-- record a value of a hidden row
+insert into rowtide_subscriber."MSreleased_values" as r (table_name, columns, value) select 'Sales:eu."O''Brien"', '"100%"', array[($2::public."Größe")::text] where true on conflict (table_name, columns, value) do update set refreshed = r.refreshed + 1, committed_us = null, origin = null where coalesce((case when r.committed_us is null then (select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] from pg_xact_commit_timestamp_origin(r.xmin) o) else array[r.committed_us, r.origin] end)[1], 0) <= $3::bigint
