@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rowtide.adoption.errors import OriginalAlive
 from rowtide.cdc.enabling.reinitialize import CaptureLoss
 from rowtide.core.lsn import Position
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.log.entries import Source
 from rowtide.log.source_definition import SourceDefinition

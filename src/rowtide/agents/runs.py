@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, StrEnum
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.secrets import redact
-from rowtide.core.values import dataclass
 
 log = logging.getLogger("rowtide.agents")
 

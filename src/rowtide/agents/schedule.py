@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
-
-from rowtide.core.values import dataclass
 
 if TYPE_CHECKING:
     from apscheduler.triggers.cron import CronTrigger

@@ -6,6 +6,7 @@ Columns are SQL Server's (specification, part 1.8); `member_id` ties an instance
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import (
     ARRAY,
@@ -31,7 +32,6 @@ from sqlalchemy import (
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.instances import Instance
 from rowtide.core.tables import BeforeImages
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.urls import name_of
 from rowtide.log import catalogue

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rowtide.core.json_records import JsonOf
 from rowtide.core.tables import BeforeImages
-from rowtide.core.values import dataclass
 
 _ENCODED = re.compile(r"[ ,;{}()\n\t=]|%(?=[0-9A-Fa-f]{2})")
 

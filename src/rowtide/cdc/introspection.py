@@ -6,6 +6,7 @@ Only instances that the connection's role may read are listed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, Row, Table, select
@@ -16,7 +17,6 @@ from rowtide.cdc.errors.enabling import TableNameIncomplete
 from rowtide.cdc.errors.querying import InstanceNotReadable, InstanceUnknown
 from rowtide.core.column_lists import format_column_list
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.type_details import describe_type
 from rowtide.log.catalogue import members_table, present_name, present_schema

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
-from rowtide.core.values import dataclass
 from rowtide.log.errors import LeaseLost
 from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from rowtide.cdc.instances import Instance, decode_instance
 from rowtide.cdc.lake_tables import INSTANCES, LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.lake.small_tables import SmallTable
 from rowtide.lake.tables import host_name
 

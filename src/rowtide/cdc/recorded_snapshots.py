@@ -8,6 +8,7 @@ on, base and change rows together are the table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -15,7 +16,6 @@ from rowtide.cdc.lake_tables import SNAPSHOTS, arrow_schema, system_table_path
 from rowtide.copying.chunks import Key
 from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.lake.small_tables import SmallTable
 
 TABLE = "snapshots"

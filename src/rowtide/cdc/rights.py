@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from rowtide.cdc.errors.access import ReadingDenied
 from rowtide.cdc.errors.querying import InstanceUnknown
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.text_queries import Run
 

@@ -7,7 +7,7 @@ progress in them; others pause, resume and cancel them there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -16,7 +16,6 @@ from sqlalchemy import Connection, Executable, RowMapping, func, insert, select,
 from sqlalchemy.schema import CreateTable
 
 from rowtide.cdc.definitions import SCHEMA, snapshots
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import has_table
 
 

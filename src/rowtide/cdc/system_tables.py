@@ -7,6 +7,7 @@ publishes it: rows of the others count only up to the last published cycle.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -27,7 +28,6 @@ from rowtide.cdc.lake_tables import (
 from rowtide.cdc.published import Publication, RecordedInstance, apply_event, read_instances, read_publication
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.values import dataclass
 from rowtide.delta.checkpoints import Maintain, maintain_log
 from rowtide.delta.commits import Committer
 from rowtide.lake import tables

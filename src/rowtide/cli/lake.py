@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,6 @@ from rowtide.cli.options import Group
 from rowtide.cli.output import notes
 from rowtide.cli.progress import progress
 from rowtide.cli.statements import printed
-from rowtide.core.values import dataclass
 from rowtide.findings.quantities import format_bytes, format_duration
 from rowtide.handle import connect
 

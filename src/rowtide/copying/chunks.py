@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rowtide.copying.visibility import TransactionSnapshot
-from rowtide.core.values import dataclass
 
 Key = tuple[str, ...]
 """The values of a key's columns, in key order, in the source's text form."""

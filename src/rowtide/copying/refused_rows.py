@@ -6,7 +6,7 @@ Which they are is found by bisection of a chunk's keys. Such a row is copied wit
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -15,7 +15,6 @@ from psycopg import sql
 from rowtide.copying.chunk_statements import CopyForm, copying, copying_row, halving
 from rowtide.copying.chunks import Chunk, Key
 from rowtide.copying.tables import CopiedTable
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.copying import copy_out
 
 _UNSENDABLE = ("22P05", "22021", "54", "XX")

@@ -5,9 +5,8 @@ Neither LSN nor commit time decides: a commit that waits for a synchronous stand
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from rowtide.core.values import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from rowtide.core.errors import DataLoss, Invalid, numbered
-from rowtide.core.values import dataclass
 
 _FORM = re.compile(r"(\d{1,19})-([0-9a-f]{32})")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache, cached_property
@@ -18,7 +18,6 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, g
 
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.values import dataclass
 
 _Record = TypeVar("_Record")
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-
-from rowtide.core.values import dataclass
 
 
 class ImageKind(IntEnum):

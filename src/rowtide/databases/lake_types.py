@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import NamedTuple
-
-from rowtide.core.values import dataclass
 
 MAX_DECIMAL_PRECISION = 38
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")

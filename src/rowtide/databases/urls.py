@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Protocol
 from urllib.parse import quote, quote_plus, unquote
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.secrets import MASK, SECRET_PARAMETERS
-from rowtide.core.values import dataclass
 from rowtide.databases.errors import DatabaseKindUnknown, UrlNotRead
 from rowtide.databases.kinds import DatabaseKind, find_kind
 

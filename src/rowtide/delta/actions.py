@@ -6,11 +6,9 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
-
-from rowtide.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,10 @@ Appends that come in between stay, whatever is changed; a change that has to see
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from rowtide.core.values import dataclass
 from rowtide.delta.actions import AddFile, Metadata, Protocol, RemoveFile, commit_info
 from rowtide.delta.checkpoints import maintain_log
 from rowtide.delta.commit_race import Action, CommitLost, Entry, Last, Passed, load_writable, put_commit

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rowtide.core.failpoints import failpoint
-from rowtide.core.values import dataclass
 from rowtide.delta.actions import format_commit
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed, TableUnwritable
 from rowtide.delta.features import find_unappendable

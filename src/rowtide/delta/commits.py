@@ -7,11 +7,10 @@ commit in between is searched for: a cycle that the table has is never added aga
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
-from rowtide.core.values import dataclass
 from rowtide.delta.actions import AddFile, Metadata, Protocol, commit_info
 from rowtide.delta.checkpoints import Maintain, maintain_log
 from rowtide.delta.commit_race import CommitLost, Entry, Last, Passed, load_writable, put_commit

@@ -9,6 +9,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol, TypeAlias
 
@@ -16,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.core.values import dataclass
 from rowtide.delta.actions import AddFile
 from rowtide.delta.appends import write_stream
 from rowtide.delta.changes import Change, commit_change

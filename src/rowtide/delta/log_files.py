@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-
-from rowtide.core.values import dataclass
+from dataclasses import dataclass
 
 LOG = "_delta_log/"
 LAST_CHECKPOINT = f"{LOG}_last_checkpoint"

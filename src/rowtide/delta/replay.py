@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rowtide.core.values import dataclass
 from rowtide.delta.actions import AddFile, Metadata, Protocol, RemoveFile, Transaction
 
 _COLUMNS = {

@@ -7,9 +7,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from rowtide.core.values import dataclass
 from rowtide.databases.file_access import make_place
 from rowtide.demo.errors import DirectoryNotEmpty, DirectoryNotWritable
 

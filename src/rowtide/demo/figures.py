@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.lake_readers.presentation import present
 from rowtide.cdc.lake_tables import change_table_path, system_table_path
-from rowtide.core.values import dataclass
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.demo.reading import instance_of
 from rowtide.demo.workload import ACCOUNT, KEYS

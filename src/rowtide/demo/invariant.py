@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.demo.errors import BalancesDisagree, MaximumWentBack
 
 NEEDED_READS = 20

@@ -6,12 +6,11 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from rich.console import Console
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.demo.invariant import Read
 
 _LINE_EVERY_S = 5.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,6 @@ from pyarrow import csv
 
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.demo.errors import RowsDiffer
 from rowtide.demo.reading import instance_of

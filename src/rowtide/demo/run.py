@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.demo.checker import Checker
 from rowtide.demo.errors import TooFewReads
 from rowtide.demo.figures import Span

@@ -6,11 +6,11 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.demo.checker import Checker
 from rowtide.demo.directory import Directory, open_directory

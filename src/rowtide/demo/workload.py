@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import LiteralString
 
 import psycopg
 
 from rowtide.core.lsn import parse_log_position
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.demo.directory import Directory
 from rowtide.demo.errors import ProcessSilent

@@ -6,11 +6,11 @@ import errno
 import os
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.places import local_path
-from rowtide.core.values import dataclass
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.storage.objects import ObjectFolder
 from rowtide.storage.store import Missing, StoreErrors

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rowtide.core.values import dataclass
+from dataclasses import dataclass
+
 from rowtide.tracking.options import TrackedTable
 
 OLD_DAYS = 30

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
 from rowtide.agents.runs import PastError
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 from rowtide.log.postgres.status import ReadingStatus
 from rowtide.merge.status import MergeStatus
 

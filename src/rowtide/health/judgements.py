@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 from rowtide.findings.finding import Advice, Finding, Mend, Severity
 
 

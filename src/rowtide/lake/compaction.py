@@ -7,10 +7,10 @@ weighs more than the others is left to a later time: it would be written again f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from rowtide.core.values import dataclass
 from rowtide.delta import compaction
 from rowtide.delta.actions import AddFile
 from rowtide.delta.checkpoints import forget_checksums, forget_versions

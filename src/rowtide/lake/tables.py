@@ -9,9 +9,9 @@ import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rowtide.core.values import dataclass
 from rowtide.delta import alteration
 from rowtide.delta.alteration import BeforeCommit, Convert
 from rowtide.delta.creation import create_table

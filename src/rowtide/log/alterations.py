@@ -7,9 +7,9 @@ were renamed, the names of types, and whether the table was rewritten.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from rowtide.core.json_records import JsonOf
-from rowtide.core.values import dataclass
 from rowtide.databases.source_table import SourceColumn
 
 LONGEST_STATEMENT = 10_000

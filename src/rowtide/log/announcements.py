@@ -6,9 +6,8 @@ build emitted logical messages instead, which any role can emit; see `ManifestSt
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-
-from rowtide.core.values import dataclass
 
 SCHEMA, TABLE = "rowtide", "control"
 """The table's schema and name; the schema holds the log's metadata, and only their owner can create objects in it."""

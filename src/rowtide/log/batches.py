@@ -6,10 +6,10 @@ Pure: two questions are asked, where the commits are and what log position one o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
-from rowtide.core.values import dataclass
 from rowtide.log.messages import Messages
 
 MAX_BATCH_BYTES = 32 * 1024 * 1024

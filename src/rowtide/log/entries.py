@@ -5,14 +5,13 @@ An entry's `token` is the number of the `LeaseTaken` entry under which its write
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Literal
 
 from rowtide.core.json_records import JsonOf, Tagged
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
-from rowtide.core.values import dataclass
 from rowtide.log.announcements import ControlRow
 from rowtide.log.membership import (
     Altered,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.json_records import JsonInvalid
-from rowtide.core.values import dataclass
 from rowtide.log.entries import Entry, LeaseName, LeaseTaken, RangeAppended, decode_entry, encode_entry
 from rowtide.log.errors import ManifestCorrupt, ManifestMissing
 from rowtide.log.replay import apply, require_not_moved

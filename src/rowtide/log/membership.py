@@ -8,12 +8,11 @@ log, so all agree on the LSN at which a member begins and ends.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.log.alterations import Alteration
 
 

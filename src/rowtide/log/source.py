@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import TableVersion
-from rowtide.core.values import dataclass
 from rowtide.log.announcements import ControlRow
 from rowtide.log.membership import Event
 from rowtide.log.messages import Messages

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.text_queries import Run, has_table
 from rowtide.log.announcements import SCHEMA
 from rowtide.log.errors import DatabaseCopied

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
 from rowtide.core.json_records import JsonOf, Key
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
-from rowtide.core.values import dataclass
 from rowtide.log.announcements import ControlRow
 from rowtide.log.entries import EventJson, LeaseName, Segment, Source
 from rowtide.log.membership import Event, Member

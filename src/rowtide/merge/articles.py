@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from rowtide.core.values import dataclass
 from rowtide.merge.errors.publishing import DefinitionOfNewerBuild
 
 ROWGUID = "rowguid"

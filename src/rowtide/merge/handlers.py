@@ -9,12 +9,12 @@ exception from a handler ends the synchronisation.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from functools import partial
 from importlib import import_module
 from typing import TypeVar
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.resolution import Contest, Custom, Verdict, Winner
 from rowtide.merge.conflicts.resolvers import PYTHON, by_priority

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Connection, Insert, Select, bindparam, delete, func, insert, select, update
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Partition, SubscriberType, Subscription, Waiting
 from rowtide.merge.definitions import (
     genhistory,

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from uuid import UUID
 from zlib import adler32, crc32
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import row_hashes
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, untyped_places

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import func, select
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Publication, SubscriberType, Subscription
 from rowtide.merge.catalogue import get_publication, list_articles, list_publications, read_nickname
 from rowtide.merge.definitions import conflicts_info, retries, subscriptions

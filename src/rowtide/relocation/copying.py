@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rowtide.core.places import local_path
-from rowtide.core.values import dataclass
 from rowtide.databases.file_access import make_place
 from rowtide.lake.neighbours import require_not_nested
 from rowtide.lake.stores import prepare_lake

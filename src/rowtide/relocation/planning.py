@@ -8,10 +8,10 @@ is complete after each. Otherwise the file that completes it is the last one: un
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from rowtide.core.values import dataclass
 from rowtide.relocation.errors import CopyDiverged
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, Engine, update
@@ -20,7 +21,6 @@ from sqlalchemy import Connection, Engine, update
 from rowtide.cdc import access
 from rowtide.cdc import definitions as cdc_definitions
 from rowtide.core.failpoints import failpoint
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import name_of

@@ -6,10 +6,10 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import Protocol
 
 from rowtide.core.failpoints import failpoint
-from rowtide.core.values import dataclass
 from rowtide.relocation.errors import CopyDamaged, CopyDiverged
 from rowtide.relocation.planning import Kind, Step
 from rowtide.storage.store import Missing, Transferable

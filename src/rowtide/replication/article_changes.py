@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
 from rowtide.core.json_records import JsonOf
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
-from rowtide.core.values import dataclass
 from rowtide.databases.source_table import SourceTable
 from rowtide.replication.articles import Article, ArticleRequest, PublishedColumn, define_article, needs_of_whole_rows
 from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypedDict
 
@@ -14,7 +14,6 @@ from rowtide.copying.tables import CopiedTable, KeyColumn
 from rowtide.core.json_records import JsonOf
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
-from rowtide.core.values import dataclass
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
 from rowtide.replication.call_formats import DEFAULTS, CallFormat, Command, KeyUpdates, Part, parts_of

@@ -7,10 +7,10 @@ it. Source: documents 003, "call syntax"; specification 2.3.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from rowtide.core.operations import Operation
-from rowtide.core.values import dataclass
 from rowtide.replication.errors.publishing import CommandInvalid, UpdatableCallRefused
 
 

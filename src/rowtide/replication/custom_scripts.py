@@ -6,10 +6,11 @@ So a subscriber that is behind gets each change with the script that was meant f
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Table, Text, delete, insert, select
 
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.replication.definitions import articles, metadata
 from rowtide.replication.distributor import distributor, schema_of

@@ -6,6 +6,7 @@ Rows are written sparingly: they grow the publisher's log, which the agents read
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any
@@ -32,7 +33,6 @@ from rowtide.agents.runs import PastError
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.secrets import redact
-from rowtide.core.values import dataclass
 from rowtide.replication import definitions
 from rowtide.replication.definitions import agents, metadata, publications
 from rowtide.replication.distributor import distributor

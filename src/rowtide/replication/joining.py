@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import (
     BigInteger,
@@ -28,7 +29,6 @@ from sqlalchemy import (
 )
 
 from rowtide.core.lsn import Position
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.replication import definitions, subscription_records
 from rowtide.replication.article_changes import CallChange, decode_change, encode_change

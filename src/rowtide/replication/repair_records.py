@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import BigInteger, Column, Connection, DateTime, ForeignKey, Integer, Table, Text, select
@@ -14,7 +15,6 @@ from sqlalchemy.dialects.postgresql import insert
 
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.replication.definitions import agents, metadata, publications
 from rowtide.replication.distributor import distributor, schema_of

@@ -7,6 +7,7 @@ publisher's catalogue has when a subscriber gets it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import (
     BigInteger,
@@ -22,7 +23,6 @@ from sqlalchemy import (
     select,
 )
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.replication.article_types import ArticleType
 from rowtide.replication.definitions import metadata, publications

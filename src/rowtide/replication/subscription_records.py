@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from sqlalchemy import (
     ColumnElement,
@@ -20,7 +20,6 @@ from sqlalchemy import (
 )
 
 from rowtide.core.lsn import Position
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article, decode_article, encode_article
 from rowtide.replication.definitions import (
     FORWARDS,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TypedDict, Unpack
 
-from rowtide.core.values import dataclass
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.subscribing import SettingOutOfRange
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypedDict
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.replication.errors.subscribing import LsnNotGiven
 from rowtide.replication.subscription_settings import SubscriptionSettings
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rowtide.core.errors import ExtraMissing
-from rowtide.core.values import dataclass
 from rowtide.storage.errors import StoreForked
 from rowtide.storage.object_urls import ObjectUrl, Provider, allows_http, choose_settings
 

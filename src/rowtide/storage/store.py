@@ -7,11 +7,11 @@ at any point. The errors are those of the store's owner, see `StoreErrors`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

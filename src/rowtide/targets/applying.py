@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from rowtide.cdc.consumers.consumers import ConsumedInstance
@@ -19,7 +19,6 @@ from rowtide.cdc.recorded_snapshots import SnapshotState, find_base, read_snapsh
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.lake.errors import SparkLost
 from rowtide.log.errors import LeaseLost

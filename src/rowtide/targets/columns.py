@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rowtide.cdc.instances import Instance
-from rowtide.core.values import dataclass
 from rowtide.lake.sql_text import quote
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetInvalid

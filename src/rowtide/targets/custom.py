@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
@@ -21,7 +22,6 @@ from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.net_changes import WITH_MERGE
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetClassUnfit, TargetFailed
 from rowtide.targets.options import PYTHON

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -20,7 +20,6 @@ from rowtide.cdc.consumers.consumers import Consumer, add_consumer, drop_consume
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.cdc.definitions import SCHEMA, consumer_instances, snapshots, targets
 from rowtide.core.json_records import JsonOf
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.targets.errors import TargetExists, TargetInvalid, TargetUnknown
 from rowtide.targets.options import CURRENT, HISTORY, PYTHON, TargetFormat, TargetOptions

@@ -8,9 +8,9 @@ instance's copy is complete, and is made equal to the source's table as of that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from rowtide.cdc.published import ENABLED, RecordedInstance
-from rowtide.core.values import dataclass
 from rowtide.targets.definitions import Target
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,7 +11,6 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.lake.sql_text import literal, quote
 from rowtide.targets.columns import TableShape
 from rowtide.targets.errors import KeyUnfit

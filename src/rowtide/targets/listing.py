@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.targets.definitions import Target, list_targets
 
 # What reads the lake is imported once there is a target.

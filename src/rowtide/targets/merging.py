@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.mask_expressions import is_marked
 from rowtide.cdc.rows.operations import DELETE
-from rowtide.core.values import dataclass
 from rowtide.lake.sql_text import quote
 from rowtide.targets.columns import TableShape, TargetColumn
 

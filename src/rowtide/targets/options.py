@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypedDict
-
-from rowtide.core.values import dataclass
 
 CURRENT, HISTORY, PYTHON = "current", "history", "python:"
 """Kinds of targets; the last begins the name of a class."""

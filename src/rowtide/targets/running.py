@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from rowtide.agents.runs import JobRun, RunOutcome
 from rowtide.agents.schedule import Schedule
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 from rowtide.lake.errors import SparkLost
 from rowtide.log.errors import DatabaseCopied, DatabaseNotEnabled, LeaseHeld, LeaseLost
 from rowtide.targets.api import Targets

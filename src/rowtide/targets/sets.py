@@ -7,6 +7,7 @@ Each apply appends a row per table once all tables have its window. A table's ow
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +15,6 @@ import pyarrow as pa
 
 from rowtide.cdc.lake_tables import arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.delta.commits import Committer
 from rowtide.delta.deletion import Below
 from rowtide.lake import tables

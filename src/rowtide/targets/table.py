@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

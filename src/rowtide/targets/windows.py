@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.rows.operations import TRUNCATE
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.lake.stores import locate

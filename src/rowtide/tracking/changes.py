@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
 from rowtide.core.anchors import Anchor
-from rowtide.core.values import dataclass
 
 
 class Operation(StrEnum):

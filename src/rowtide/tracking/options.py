@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, Flag, StrEnum
-
-from rowtide.core.values import dataclass
 
 
 class TrackingKeyType(StrEnum):

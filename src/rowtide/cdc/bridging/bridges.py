@@ -7,6 +7,7 @@ again: instances, consumers and what follows them read the difference like any t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,6 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position, format_log_position
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable

@@ -7,6 +7,7 @@ the same way; a value that its lake type cannot hold is compared as its exact te
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,6 @@ from rowtide.cdc.rows.exact_values import texts_by_ordinal
 from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import ImageKind, TableVersion
-from rowtide.core.values import dataclass
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
 from rowtide.databases.lake_values.texts import as_texts
 from rowtide.log.postgres.bridging import XID, BridgeHead

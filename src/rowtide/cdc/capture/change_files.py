@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,6 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.conversion import LsnRange, convert_records, count_rows
 from rowtide.cdc.rows.row_images import ImageMalformed
 from rowtide.core.tables import TableVersion
-from rowtide.core.values import dataclass
 from rowtide.delta.actions import AddFile
 from rowtide.delta.appends import name_data_file, write_rows
 from rowtide.delta.commits import TableState

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rowtide.cdc.ddl.schema_changes import SchemaChange, follow_alteration, follow_shape
 from rowtide.cdc.definitions import FEATURE
 from rowtide.cdc.instances import Instance, decode_instance
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.values import dataclass
 from rowtide.log.membership import Altered, Disabled, Enabled, Reshaped
 from rowtide.log.state import ManifestState, events_between
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-
-from rowtide.core.values import dataclass
 
 
 class EngineSetting(StrEnum):

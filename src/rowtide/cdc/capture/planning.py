@@ -6,7 +6,7 @@ A cycle's range is [from, to). The same state gives the same plan: a recorded ra
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from rowtide.cdc.capture.instance_lifetimes import AlteredInstance, InstanceLifetime, apply_events, find_altered
@@ -18,7 +18,6 @@ from rowtide.cdc.rows.column_places import find_places
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
-from rowtide.core.values import dataclass
 from rowtide.log.entries import Segment, TransactionLeftOut
 from rowtide.log.membership import Altered, Disabled, Enabled, Heartbeat, LeftOut, Reshaped
 from rowtide.log.state import Gap, ManifestState, bounded_end, events_between, segments_between, skipped_between

@@ -7,6 +7,7 @@ it adds to `instances` carry the last published cycle and sort after that cycle'
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 
 from rowtide.cdc.cleanup.retention import Mark
@@ -16,7 +17,6 @@ from rowtide.cdc.published import ENABLED
 from rowtide.cdc.system_tables import InstanceEvent, SystemTables, instance_row, rows_of
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.lake import tables
 from rowtide.lake.small_tables import SmallTable, append_small
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, get_args
 
@@ -22,7 +23,6 @@ from rowtide.cdc.lake_lease import LAKE, LakeLease
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.json_records import JsonOf
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.deletion import vacuum
 from rowtide.log.errors import LeaseHeld

@@ -7,13 +7,13 @@ back from the last captured commit, not from now; only low endpoints below the m
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rowtide.cdc.errors.capturing import CleanupImplausible, LowWaterMarkOutOfRange
 from rowtide.cdc.errors.consuming import ConsumersBehind
 from rowtide.cdc.published import ENABLED, RecordedInstance
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 
 RETENTION = timedelta(minutes=4320)
 SLACK = timedelta(hours=1)

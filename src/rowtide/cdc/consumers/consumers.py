@@ -7,6 +7,7 @@ position stored in the source database.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,7 +19,6 @@ from rowtide.cdc.definitions import change_tables, consumer_instances, consumers
 from rowtide.cdc.errors.consuming import ConsumerExists, ConsumerInvalid, ConsumerOwned, ConsumerUnknown
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 
 _HOUR = timedelta(hours=1)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
@@ -32,7 +33,6 @@ from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.lsn_times import LsnTimes
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote
 

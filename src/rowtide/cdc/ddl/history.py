@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from rowtide.cdc.lake_tables import DDL_HISTORY, arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.lake.small_tables import SmallTable
 
 if TYPE_CHECKING:

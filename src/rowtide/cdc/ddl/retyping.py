@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -21,7 +22,6 @@ from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.cdc.rows.conversion import TYPED_VALUES, change_schema
 from rowtide.cdc.rows.exact_values import ExactValues, texts_by_ordinal
 from rowtide.core.failpoints import failpoint
-from rowtide.core.values import dataclass
 from rowtide.databases.lake_types import LakeType, can_widen
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
 from rowtide.delta.alteration import BeforeCommit

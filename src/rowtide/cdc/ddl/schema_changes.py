@@ -9,7 +9,7 @@ recorded, as statements made up for them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rowtide.cdc.ddl.widenings import only_widens
 from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn
@@ -17,7 +17,6 @@ from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.column_places import find_places
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, TableShape
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres import type_codes
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.log.alterations import Alteration, AlteredColumn

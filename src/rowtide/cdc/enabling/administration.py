@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sqlalchemy import Connection, Engine, Executable
@@ -16,7 +16,6 @@ from rowtide.cdc.enabling.instances import InstanceRequest
 from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.alterations import Alterations, Committing, Rehearsing
 from rowtide.databases.postgres.catalogue import ImageCost, find_table, read_image_cost
 from rowtide.databases.postgres.errors import translated

@@ -7,6 +7,7 @@ In a copied database, and in one whose log store another has adopted, only what 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.schema import DropSchema
@@ -16,7 +17,6 @@ from rowtide.cdc.definitions import FEATURE
 from rowtide.cdc.enabling import postgres
 from rowtide.cdc.enabling.administration import require_alone
 from rowtide.cdc.lake_tables import INSTANCES, arrow_schema, base_table_path, change_table_path, system_table_path
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import name_of
 from rowtide.lake import tables

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypedDict
 
 from rowtide.cdc.definitions import FEATURE, EnabledTable
@@ -26,7 +27,6 @@ from rowtide.cdc.errors.enabling import (
 )
 from rowtide.cdc.instances import CapturedColumn, Instance, SeenColumn, encode_instance, name_for_readers, name_in_lake
 from rowtide.core.tables import BeforeImages
-from rowtide.core.values import dataclass
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
 

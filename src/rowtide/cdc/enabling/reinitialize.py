@@ -7,6 +7,7 @@ silently: every instance's low endpoint moves after the gap.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, Executable
 
@@ -16,7 +17,6 @@ from rowtide.cdc.enabling.administration import register_reader, require_alone
 from rowtide.cdc.jobs import definitions as job_definitions
 from rowtide.cdc.published import read_publication
 from rowtide.core.lsn import Position, format_log_position
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.errors import translated

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from rowtide.cdc.errors.enabling import (
     BeforeImagesNeedKey,
@@ -13,7 +14,6 @@ from rowtide.cdc.errors.enabling import (
     NetChangesNeedKey,
 )
 from rowtide.core.tables import BeforeImages
-from rowtide.core.values import dataclass
 from rowtide.databases.source_table import SourceIndex, SourceTable, TableKind
 
 

@@ -6,9 +6,9 @@ import fnmatch
 import glob
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from rowtide.cdc.errors.enabling import TablePatternInvalid
-from rowtide.core.values import dataclass
 
 _TOKEN = re.compile(r'"((?:[^"]|"")+)"|\[[^\]."]+\]|[^".]|(\.)')
 _BEFORE_COMMENT = re.compile(r'(?:"(?:[^"]|"")*"|[^"#])*')

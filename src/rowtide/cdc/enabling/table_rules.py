@@ -5,6 +5,7 @@ A rule considers each table once: one that was there before it, or that somebody
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, Engine, Executable, delete, func, select, text
@@ -20,7 +21,6 @@ from rowtide.cdc.enabling.table_sets import TableSet
 from rowtide.cdc.errors.enabling import RulePatternIncomplete, RuleWithoutPattern, TablePatternInvalid, TableRuleUnknown
 from rowtide.cdc.jobs.definitions import first_table_steps
 from rowtide.core.tables import BeforeImages
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import has_table
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.log.postgres import control

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sqlalchemy import Connection, Engine, Executable
@@ -17,7 +17,6 @@ from rowtide.cdc.enabling.table_patterns import is_pattern, parse_pattern
 from rowtide.cdc.errors.enabling import NoTableMatches
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import (
     NamedTable,
     TableNotFound,

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,7 +18,6 @@ from rowtide.cdc.following.formats import EVENT
 from rowtide.cdc.lake_readers.json_texts import joined
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

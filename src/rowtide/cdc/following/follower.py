@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from itertools import chain
@@ -30,7 +31,6 @@ from rowtide.cdc.lake_readers.ordering import ORDER, Source, merge
 from rowtide.cdc.published import Publication, RecordedInstance, read_visible_publication
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -26,7 +27,6 @@ from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.core.lsn import EPOCH_SHIFT
-from rowtide.core.values import dataclass
 
 EVENT, EVENT_ID = "event", "id"
 UNAVAILABLE = "__debezium_unavailable_value"

@@ -6,6 +6,7 @@ import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +22,6 @@ from rowtide.cdc.lake_readers.json_texts import joined
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 
 TIMEOUT_S = 30.0
 MOST_EVENTS = 500

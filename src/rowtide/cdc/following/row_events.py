@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from rowtide.cdc.lake_readers.presentation import PresentedColumn, pieces, prese
 from rowtide.cdc.lake_readers.value_texts import kernels
 from rowtide.cdc.rows.operations import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 
 Booleans = npt.NDArray[np.bool_]
 

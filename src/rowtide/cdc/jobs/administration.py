@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, Engine
@@ -29,7 +30,6 @@ from rowtide.cdc.jobs.parameters import (
     changed_parameters,
     new_parameters,
 )
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import is_read_beside
 from rowtide.log.postgres.lease import find_holder

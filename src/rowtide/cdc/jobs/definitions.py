@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 from sqlalchemy import (
@@ -29,7 +29,6 @@ from sqlalchemy.schema import CreateTable
 from rowtide.cdc.access import READER_GRANTS
 from rowtide.cdc.definitions import change_tables, find_missing, metadata, table_rules
 from rowtide.cdc.jobs.parameters import DEFAULTS, JobParameters, JobType
-from rowtide.core.values import dataclass
 
 cdc_jobs = Table(
     "cdc_jobs",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -10,7 +10,6 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from rowtide.agents.runs import PastError, RunOutcome
 from rowtide.cdc.jobs.definitions import job_history
 from rowtide.cdc.jobs.parameters import JobType
-from rowtide.core.values import dataclass
 
 KEPT_RUNS = 100
 

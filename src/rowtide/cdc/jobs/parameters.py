@@ -7,7 +7,7 @@ default, rowtide sets no limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -28,7 +28,6 @@ from rowtide.cdc.errors.jobs import (
     ThresholdInvalid,
 )
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 
 RETENTION_MINUTES = 4320
 DAILY_AT_TWO = "0 2 * * *"

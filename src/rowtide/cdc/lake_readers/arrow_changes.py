@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
 from rowtide.core.extras import naming_extras
-from rowtide.core.values import dataclass
 
 if TYPE_CHECKING:
     import duckdb

@@ -8,6 +8,7 @@ returned.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from rowtide.cdc.queries.as_of import AsOf
 from rowtide.cdc.queries.bag_visibility import Counted
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
-from rowtide.core.values import dataclass
 
 _ADDING, _REMOVING = (INSERT, UPDATE_AFTER), (DELETE, UPDATE_BEFORE)
 

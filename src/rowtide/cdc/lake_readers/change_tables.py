@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -24,7 +24,6 @@ from rowtide.cdc.lake_readers.ordering import (
     sort,
 )
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.delta.actions import AddFile
 from rowtide.delta.data_files import RowGroup
 from rowtide.delta.snapshot import Snapshot, open_snapshot

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from rowtide.core.values import dataclass
 
 EXACT = "__$exact"
 kernels: Any = pc

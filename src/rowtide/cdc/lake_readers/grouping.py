@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,6 @@ import pyarrow as pa
 from rowtide.cdc.errors.querying import QueryFailed
 from rowtide.cdc.rows.operations import DELETE, INSERT
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 
 if TYPE_CHECKING:
     import duckdb

@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,6 @@ from rowtide.cdc.queries.as_of import AsOf
 from rowtide.cdc.rows.exact_values import ExactValues
 from rowtide.cdc.rows.masks import as_binary, empty_masks, set_bits
 from rowtide.cdc.rows.operations import DELETE
-from rowtide.core.values import dataclass
 
 _NOWHERE = -1
 

@@ -8,7 +8,7 @@ are taken.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,6 @@ from rowtide.cdc.rows.masks import as_binary, empty_masks, set_bits
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import mask_length
-from rowtide.core.values import dataclass
 
 LSN, SEQVAL, OPERATION = ORDER
 MASK, ABSENT = "__$update_mask", "__$absent_mask"

@@ -7,6 +7,7 @@ twice. Rows that lack values are left to the reader that finds these in earlier 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from rowtide.cdc.lake_readers.newest_first import Run, find_runs, stream_newest_
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
-from rowtide.core.values import dataclass
 
 _COUNTED = (DELETE, INSERT, UPDATE_AFTER, TRUNCATE)
 

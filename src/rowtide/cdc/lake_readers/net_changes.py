@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ from rowtide.cdc.queries.windows import Window
 from rowtide.cdc.rows.masks import as_binary
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.core.mask import mask_length
-from rowtide.core.values import dataclass
 from rowtide.databases.lake_values.arrow_types import arrow_schema
 
 

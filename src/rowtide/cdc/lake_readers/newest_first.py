@@ -6,6 +6,7 @@ What overlaps by its LSNs, as the parts of a large transaction do, is read at on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,6 @@ import pyarrow as pa
 
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part
 from rowtide.cdc.lake_readers.ordering import are_ordered, in_memory_order, join
-from rowtide.core.values import dataclass
 from rowtide.delta.actions import AddFile
 
 _MOST_BYTES = 64 * 1024 * 1024

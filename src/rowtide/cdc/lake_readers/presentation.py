@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from itertools import repeat
 from pathlib import Path
@@ -18,7 +19,6 @@ from rowtide.cdc.lake_readers.exact_texts import EXACT, ExactTexts, read_exact_t
 from rowtide.cdc.lake_readers.ordering import BATCH_ROWS, gather
 from rowtide.cdc.lake_readers.value_texts import as_texts, kernels
 from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN
-from rowtide.core.values import dataclass
 
 _LARGEST_EXACT_INTEGER = 2**53
 _LSN = "__$start_lsn"

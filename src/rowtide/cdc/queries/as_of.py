@@ -8,6 +8,7 @@ a reader that opens the change table before the base misses nothing, and finds i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from rowtide.cdc.ddl.history import ListedChange
@@ -26,7 +27,6 @@ from rowtide.cdc.queries.errors import (
 from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.delta.snapshot import Snapshot
 
 

@@ -7,6 +7,7 @@ What Delta's log says of a base, to other readers, is here read from its rows: r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import base_table_path, change_table_path, system_table_path
@@ -17,7 +18,6 @@ from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, lates
 from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.rows.operations import TRUNCATE
-from rowtide.core.values import dataclass
 from rowtide.lake.sql_text import literal, quote, table_at
 
 FOLDED_SEQVAL = -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from rowtide.cdc.queries.packing import KeyWords, packed_position
 from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.core.tables import BeforeImages
-from rowtide.core.values import dataclass
 from rowtide.delta.statistics import Between, find_bounds
 from rowtide.lake.sql_text import quote
 from rowtide.lake.tables import TableVersion

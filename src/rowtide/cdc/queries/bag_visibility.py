@@ -6,13 +6,13 @@ a synchronous standby is in the log, but invisible.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.copying.visibility import parse_snapshot
-from rowtide.core.values import dataclass
 from rowtide.delta.statistics import Between
 from rowtide.lake.small_tables import SmallTable
 

@@ -7,7 +7,7 @@ so a plain maximum read in the same statement can be ahead of the rows (in SQL: 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,6 @@ from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.rows.operations import ROW_FILTERS, TRUNCATE
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
-from rowtide.core.values import dataclass
 from rowtide.delta.statistics import Between
 from rowtide.lake import tables
 from rowtide.lake.sql_text import quote

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.change_columns import column_type
-from rowtide.core.values import dataclass
 from rowtide.lake.sql_text import quote
 
 _MOST = 1 << 63

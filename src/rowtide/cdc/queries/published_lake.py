@@ -6,6 +6,7 @@ Neither Spark nor a database connection is needed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from rowtide.cdc.ddl.history import ListedChange, read_history
 from rowtide.cdc.errors.capturing import LakeUnknown
@@ -13,7 +14,6 @@ from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.published import ENABLED, Publication, RecordedInstance, read_instances, read_visible_publication
 from rowtide.core.earlier_names import earlier_name
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

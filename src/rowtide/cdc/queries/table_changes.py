@@ -8,14 +8,13 @@ lacks are null. Ordinals in masks and in `__$exact` are those of the united colu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rowtide.cdc.instances import CapturedColumn, Instance, name_for_readers
 from rowtide.cdc.queries.mask_expressions import is_marked, mask_of
 from rowtide.cdc.rows.change_columns import change_columns, column_type
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
-from rowtide.core.values import dataclass
 from rowtide.lake.sql_text import literal, quote
 
 INSTANCE_COLUMN = "__$capture_instance"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from rowtide.cdc.published import ALTERED, ENABLED, SKIPPED
-from rowtide.core.values import dataclass
 from rowtide.lake.sql_text import quote
 
 

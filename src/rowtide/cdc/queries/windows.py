@@ -7,6 +7,7 @@ endpoint. So no published row is missing, and no row that a cleanup removed lies
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from rowtide.cdc.errors.querying import (
@@ -21,7 +22,6 @@ from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 
 Table = TypeVar("Table")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rowtide.cdc.instances import CapturedColumn, Instance
-from rowtide.core.values import dataclass
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.postgres import values as postgres_values
 

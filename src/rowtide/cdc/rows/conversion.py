@@ -7,6 +7,7 @@ a truncate is one row, 6, without values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, 
 from rowtide.cdc.rows.row_images import Booleans, Integers, RowImages, complete_images, read_images
 from rowtide.core.operations import Operation
 from rowtide.core.tables import TableShape
-from rowtide.core.values import dataclass
 from rowtide.databases.lake_values.arrow_types import arrow_schema, arrow_type
 from rowtide.databases.lake_values.casting import Column, kernels
 from rowtide.databases.postgres.typed_values import typed_values as postgres_values

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowtide.core.values import dataclass
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
 
 EXACT = pa.map_(pa.int32(), pa.string())

@@ -7,6 +7,7 @@ known. Values stay where the log has them: a row image is the index of its first
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.column_places import key_places
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
-from rowtide.core.values import dataclass
 from rowtide.databases.lake_values.casting import Column, Texts, bytes_of, kernels
 
 Integers = npt.NDArray[np.int64]

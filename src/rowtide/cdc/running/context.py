@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rowtide.agents.loop import OnRetry, ignore
 from rowtide.cdc.capture.capture import CycleReport
 from rowtide.cdc.capture.options import USUAL, CaptureOptions
 from rowtide.cdc.snapshots.progress import SnapshotProgress
-from rowtide.core.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

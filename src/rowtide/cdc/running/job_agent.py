@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection
@@ -26,7 +26,6 @@ from rowtide.cdc.jobs.requests import AGENT, take_requests
 from rowtide.cdc.running.context import CaptureContext
 from rowtide.cdc.running.job_works import SharedSpark, work_of
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url

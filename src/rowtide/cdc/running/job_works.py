@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,7 +22,6 @@ from rowtide.cdc.jobs.parameters import RETENTION_MINUTES, JobType
 from rowtide.cdc.running.capture_run import as_the_job_says, run_capture
 from rowtide.cdc.running.context import CaptureContext, Watchers
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 from rowtide.databases.urls import parse_url
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ after `maxscans`.
 
 from __future__ import annotations
 
-from rowtide.core.values import dataclass
+from dataclasses import dataclass
 
 LONGEST_REST_S = 1.0
 SHORTEST_PERIOD_S = 0.4

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum, StrEnum
 
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.values import dataclass
 
 
 class Engine(StrEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine, text, update
@@ -19,7 +20,6 @@ from rowtide.cdc.snapshots.errors import (
     SnapshotRateInvalid,
 )
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table
 from rowtide.databases.postgres.errors import translated

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,6 @@ from rowtide.cdc.rows.exact_values import ExactValues
 from rowtide.cdc.rows.operations import INSERT
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import pack_mask
-from rowtide.core.values import dataclass
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.lake_values.arrow_types import arrow_type
 from rowtide.databases.lake_values.casting import Column, Texts, kernels

@@ -6,7 +6,7 @@ A chunk is copied once the base table's log has its transaction; before that, it
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -22,7 +22,6 @@ from rowtide.copying.refused_rows import PartialRow
 from rowtide.copying.source import OpenTable
 from rowtide.copying.tables import CopiedTable, KeyColumn
 from rowtide.core.failpoints import failpoint
-from rowtide.core.values import dataclass
 from rowtide.delta.actions import AddFile
 from rowtide.delta.appends import name_data_file, write_stream
 from rowtide.delta.changes import Change, commit_change

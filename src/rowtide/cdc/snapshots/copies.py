@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from rowtide.agents.loop import pauses_s
 from rowtide.cdc.instances import Instance
@@ -19,7 +19,6 @@ from rowtide.cdc.snapshots.progress import SnapshotProgress
 from rowtide.cdc.snapshots.throttle import Throttle
 from rowtide.copying.refused_rows import PartialRow
 from rowtide.copying.source import OpenTable
-from rowtide.core.values import dataclass
 
 
 @dataclass(slots=True)

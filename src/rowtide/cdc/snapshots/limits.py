@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rowtide.cdc.rows.row_sizes import find_most_row_bytes
 from rowtide.copying.present_tables import PresentTable
-from rowtide.core.values import dataclass
 
 WORKERS = 2
 LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES = 64 * 1024 * 1024, 512 * 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
@@ -24,7 +24,6 @@ from rowtide.copying.source import PostgresCopySource
 from rowtide.copying.visibility import TransactionSnapshot, format_snapshot
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.log.errors import LeaseLost
 
 THREAD = "rowtide-snapshot-plan"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rowtide.cdc.lake_lease import SharedLease
@@ -10,7 +11,6 @@ from rowtide.cdc.lake_tables import SNAPSHOTS, system_table_path
 from rowtide.cdc.recorded_snapshots import TABLE, RecordedSnapshot, encode_definition
 from rowtide.cdc.system_tables import rows_of
 from rowtide.core.failpoints import failpoint
-from rowtide.core.values import dataclass
 from rowtide.delta.commits import Committer
 from rowtide.delta.errors import AppendNotFound
 from rowtide.lake import tables

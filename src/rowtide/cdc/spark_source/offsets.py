@@ -7,12 +7,12 @@ batch that is repeated after a crash begins there again, whatever was published 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rowtide.cdc.spark_source.errors import StreamOffsetUnknown
 from rowtide.core.errors import InvalidLsn
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
@@ -12,7 +13,6 @@ from rowtide.cdc.queries.windows import choose_option
 from rowtide.cdc.rows.operations import ROW_FILTERS
 from rowtide.cdc.spark_source.errors import SourceOptionInvalid
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.lake.paths import absolute_lake
 
 LATEST: Final = "latest"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +21,6 @@ from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN, unite
 from rowtide.cdc.rows.change_columns import shown_columns
 from rowtide.cdc.rows.operations import TRUNCATE
 from rowtide.cdc.spark_source.errors import StreamColumnsChanged
-from rowtide.core.values import dataclass
 from rowtide.databases.lake_values.arrow_types import arrow_schema
 
 VALUES_COLUMN = "__$values"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -12,7 +13,6 @@ from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part
 from rowtide.cdc.lake_readers.ordering import Source, gather, merge
 from rowtide.cdc.rows.change_columns import shown_columns
 from rowtide.cdc.spark_source.shapes import Shape
-from rowtide.core.values import dataclass
 from rowtide.databases.lake_values.arrow_types import arrow_schema
 
 _TASK_BYTES = 32 * 1024 * 1024

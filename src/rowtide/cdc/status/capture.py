@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, select
@@ -12,7 +13,6 @@ from rowtide.cdc.jobs.history import find_failure
 from rowtide.cdc.jobs.parameters import JobType
 from rowtide.cdc.scans.tables import log_scan_errors
 from rowtide.cdc.snapshot_requests import find_failed, list_visible
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.log.commit_times import find_oldest_waiting
 from rowtide.log.postgres.lease import find_holder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import JSON, Connection, cast, func, select
@@ -12,7 +13,6 @@ from rowtide.cdc.jobs.definitions import read_jobs
 from rowtide.cdc.jobs.history import find_failure
 from rowtide.cdc.jobs.parameters import JobType
 from rowtide.cdc.jobs.requests import AGENT
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.log.postgres.lease import find_holder
 

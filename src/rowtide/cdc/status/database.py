@@ -7,6 +7,7 @@ published, at most ten seconds old.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Engine
@@ -16,7 +17,6 @@ from rowtide.cdc.definitions import READER, list_catalogue, read_source
 from rowtide.cdc.snapshot_requests import SnapshotRequest, list_visible
 from rowtide.cdc.status.capture import describe_gaps
 from rowtide.core.lsn import Position
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.entries import Segment
 from rowtide.log.ownership import open_own_manifest

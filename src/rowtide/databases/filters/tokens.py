@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum
-
-from rowtide.core.values import dataclass
 
 
 class FilterUnreadable(Exception):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, text
 
 from rowtide.core.errors import NotFound, numbered
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres import text_queries
 from rowtide.databases.postgres.text_queries import Run
 from rowtide.databases.source_table import Partition, SourceColumn, SourceIndex, SourceTable, TableKind

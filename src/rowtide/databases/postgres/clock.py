@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import accumulate
 from uuid import UUID
 
@@ -18,7 +19,6 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.anchors import Anchor, UnknownAnchor
 from rowtide.core.failpoints import failpoint
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.databases.postgres.quoting import quote_literal, statement
 

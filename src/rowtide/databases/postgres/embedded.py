@@ -27,14 +27,13 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Literal
 from urllib.parse import quote
 
 from rowtide.core.errors import RowtideError, numbered
-from rowtide.core.values import dataclass
 
 ServerVersion = Literal[16, 18]
 StopMode = Literal["fast", "immediate"]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import (
     ConnectionFailed,
     ServerOutOfResources,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-
-from rowtide.core.values import dataclass
+from dataclasses import dataclass
 
 _TYPE = re.compile(r"(?P<name>[^(\[]+?)(?:\((?P<modifiers>[-\d, ]+)\))?(?P<zone> with(?:out)? time zone)?")
 _BINARY, _DECIMAL = 2, 10

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from rowtide.core.values import dataclass
 from rowtide.databases.sqlite.index_text import IndexText, parse_index
 from rowtide.databases.sqlite.quoting import quote
 

@@ -7,8 +7,8 @@ Triggers that fire before a write can find those rows by the conditions made her
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.databases.sqlite.catalogue import ROWID_NAMES, Column, Table, UniqueKey, UniqueTerm
 from rowtide.databases.sqlite.quoting import quote
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-
-from rowtide.core.values import dataclass
+from dataclasses import dataclass
 
 TOKEN = re.compile(
     r"""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.databases.sqlite.index_text import TOKEN, find_closing, split_terms, text_between
 from rowtide.databases.sqlite.quoting import quote, unquote
 

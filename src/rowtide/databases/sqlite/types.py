@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 
-from rowtide.core.values import dataclass
 from rowtide.databases.sqlite.keys import SqliteValue
 
 

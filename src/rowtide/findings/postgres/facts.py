@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from rowtide.cdc.consumers.consumers import ListedConsumer
 from rowtide.cdc.enabling.table_rules import RuledTable
 from rowtide.cdc.instances import Instance
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.source_table import SourceTable
 from rowtide.findings.place_facts import Place

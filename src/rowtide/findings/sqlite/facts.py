@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.databases.sqlite.catalogue import Table
 from rowtide.findings.tracked_facts import TrackedFacts
 from rowtide.tracking.options import TrackedTable

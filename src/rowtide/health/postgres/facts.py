@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.status import CaptureStatus, CleanupStatus
-from rowtide.core.values import dataclass
 from rowtide.findings.place_facts import Place
 from rowtide.findings.postgres.facts import CaptureFacts, ServerFacts, TableFacts, TrackingFacts
 from rowtide.health.facts import MergeFacts, ReadingFacts, Unread

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
-from rowtide.core.values import dataclass
 from rowtide.databases.sqlite.connect import IN_MEMORY, open_url, path_of
 from rowtide.findings.place_facts import Place, read_place
 from rowtide.findings.sqlite.file_facts import read_all_tracked, read_other_forms

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.lake.spark.arguments import PACKAGES
 from rowtide.lake.spark.settings import join_lists
 

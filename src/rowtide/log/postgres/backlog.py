@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, text
-
-from rowtide.core.values import dataclass
 
 MISSING = "missing"
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.alterations import Committing
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity, read_server_time
 from rowtide.databases.postgres.errors import translated

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import psycopg
@@ -11,7 +12,6 @@ from psycopg import pq
 from psycopg.pq import abc
 
 from rowtide.core.selectable_event import SelectableEvent, await_readable
-from rowtide.core.values import dataclass
 from rowtide.log.batches import LARGE_MESSAGE_BYTES
 from rowtide.log.postgres.xlog_data import XLOG_DATA, is_logical_message
 from rowtide.log.source import Received

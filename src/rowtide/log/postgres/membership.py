@@ -8,6 +8,7 @@ itself; an open transaction would be captured in part.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from sqlalchemy import Connection, Engine, Executable, delete, literal_column, select, text, update
@@ -15,7 +16,6 @@ from sqlalchemy.dialects.postgresql import insert
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres import locks
 from rowtide.databases.postgres.alterations import Alterations, Committing, execute_at_once
 from rowtide.databases.postgres.locks import LockMode, limit_wait, limit_wait_briefly

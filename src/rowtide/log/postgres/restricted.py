@@ -7,13 +7,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.selectable_event import SelectableEvent
-from rowtide.core.values import dataclass
 from rowtide.log.batches import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from rowtide.log.errors import StreamEnded
 from rowtide.log.manifest import Manifest

@@ -8,11 +8,11 @@ compared with those recorded, before each range becomes durable.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, Executable, text
 
 from rowtide.core.lsn import format_log_position
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import ServerIdentity
 from rowtide.databases.postgres.errors import NoFreeSlot, NoReplicationRight, ServerIsStandby, WalLevelNotLogical
 from rowtide.databases.postgres.quoting import quote, statement

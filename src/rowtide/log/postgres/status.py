@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
-from rowtide.core.values import dataclass
 from rowtide.log.postgres.backlog import Backlog
 from rowtide.log.state import ManifestState
 

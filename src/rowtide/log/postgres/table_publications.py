@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, Engine, Executable, delete, literal_column, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.schema import CreateTable
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, limit_wait

@@ -7,8 +7,8 @@ of the hub's own that includes both versions. Rows that neither knows the other 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictType, type_of
 from rowtide.merge.conflicts.resolution import Contest, Winner, decide, weight_of, withdrawal

@@ -6,12 +6,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
 
 from sqlalchemy import Connection, delete, insert, literal, select, update
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import conflicts_info, retries
 from rowtide.merge.versions.changes import Row, RowChange

@@ -7,9 +7,9 @@ loser receives the result like any other change.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Presence, concurrent_columns

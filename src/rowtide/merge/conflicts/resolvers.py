@@ -7,9 +7,9 @@ nothing to say, `by_priority` decides, as it does of two rows with one key for a
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import (
     ADDITIVE,
     DOWNLOAD_ONLY,

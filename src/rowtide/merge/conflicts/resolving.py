@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
 from sqlalchemy import RowMapping, or_, select, update
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import INTEGERS, Article, Publication
 from rowtide.merge.catalogue import find_article, get_publication, list_articles, list_publications, read_nickname
 from rowtide.merge.conflicts.records import ConflictType, decode_row

@@ -7,10 +7,9 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import ExchangeType, Publication
 from rowtide.merge.catalogue import get_publication, list_publications, read_nickname
 from rowtide.merge.errors.nodes import NodeBusy

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.merge.documented.names import view_names
 from rowtide.merge.errors.inspection import DocumentedTableUnknown
 from rowtide.merge.nodes.node import Node

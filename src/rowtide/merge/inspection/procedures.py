@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import find_article, read_nickname
 from rowtide.merge.definitions import genhistory

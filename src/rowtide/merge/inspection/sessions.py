@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import select
 
-from rowtide.core.values import dataclass
 from rowtide.merge.catalogue import get_publication
 from rowtide.merge.definitions import article_history, sessions, subscriptions
 from rowtide.merge.nodes.node import Node

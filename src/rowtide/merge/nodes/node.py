@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Select
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article, Subscription
 from rowtide.merge.errors.rows import RowsRefused
 from rowtide.merge.nodes.node_tables import NodeTables, RebuiltTables

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from rowtide.core.values import dataclass
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import Article, ArticleColumn, JoinFilter
 from rowtide.merge.nodes.table_changes import TableChange

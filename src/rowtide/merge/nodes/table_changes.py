@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.nodes.table_parts import Part, PartKind

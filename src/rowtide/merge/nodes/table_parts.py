@@ -6,9 +6,8 @@ Pure. A part is given as its own database writes it; `for_sqlite` and `for_postg
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import Enum
-
-from rowtide.core.values import dataclass
 
 
 class PartKind(Enum):

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-
-from rowtide.core.values import dataclass
+from dataclasses import dataclass
 
 _MODIFIER = re.compile(r"\([^)]*\)")
 

@@ -7,8 +7,8 @@ query over the rows that a row follows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.partitions.filters import BoundJoin, Group, Level, RowFilter
 from rowtide.merge.versions.apply import Step, Tables

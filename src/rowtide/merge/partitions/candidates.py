@@ -8,11 +8,10 @@ that the subscriber has because of a changed parent. The decisions are pure; `de
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Self
 
-from rowtide.core.values import dataclass
 from rowtide.merge.partitions.belonging import read_parents
 
 SqlValue = str | int | float | bytes | None

@@ -7,9 +7,8 @@ subscriber has: a row that was deleted, or has another key, joins no more to tho
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.partitions.belonging import FROM, ROW, FilterDialect, belongs, parents, quoted
 from rowtide.merge.partitions.filters import BoundJoin, Group, Level, RowFilter

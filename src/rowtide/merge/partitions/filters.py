@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.databases.filters.tokens import FilterUnreadable
 from rowtide.merge.articles import ROWGUID, Article, JoinFilter, Partition, Publication
 from rowtide.merge.errors.publishing import FilterRefused, StoredFilterRefused

@@ -6,8 +6,8 @@ A record is a row of its top article with all rows that are linked to it, over a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article
 from rowtide.merge.partitions.expressions.tree import Column, Expression, Operation
 from rowtide.merge.partitions.filters import parent_name, read_join

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import ROWGUID, Article, Partition, PartitionOptions
 from rowtide.merge.definitions import partition_mappings, subscriptions
 from rowtide.merge.documented.names import CONTENTS_VIEW

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypedDict
 
-from rowtide.core.values import dataclass
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.merge.articles import INTEGERS, Article, PartitionOptions, Publication, SubscriberType, UploadOptions
 from rowtide.merge.catalogue import (

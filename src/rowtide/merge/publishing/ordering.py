@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article, ArticleReference, Publication
 from rowtide.merge.catalogue import list_articles, set_definition
 from rowtide.merge.nodes.node import Node

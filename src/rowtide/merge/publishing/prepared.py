@@ -8,12 +8,11 @@ what differs from it is a change like any other.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from uuid import uuid4
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.errors.subscribing import TablesUnfit
 from rowtide.merge.nodes.node import Node

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from rowtide.core.names import require_name
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import (
     Article,
     JoinFilter,

@@ -8,7 +8,7 @@ has changed into the article's definition, and makes its triggers again; subscri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 from uuid import uuid4
@@ -16,7 +16,6 @@ from uuid import uuid4
 from sqlalchemy import Connection, func, insert, select, update
 
 from rowtide.core.failpoints import failpoint
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article, ArticleColumn, Publication
 from rowtide.merge.catalogue import (
     get_publication,

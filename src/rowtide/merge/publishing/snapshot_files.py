@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
@@ -19,7 +19,6 @@ from typing import Any
 from uuid import uuid4
 
 from rowtide.core.errors import FileNotWritable
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article, Partition, Publication
 from rowtide.merge.errors.subscribing import SnapshotDamaged, SnapshotUnfit
 from rowtide.merge.publishing.snapshots import Snapshot, SnapshotProgress

@@ -7,9 +7,8 @@ does not know keep their values, or get their defaults.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article
 from rowtide.merge.versions.changes import RowChange
 from rowtide.merge.versions.lineage import in_all_columns, move_columns

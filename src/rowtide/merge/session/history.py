@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
-from rowtide.core.values import dataclass
 from rowtide.merge.definitions import article_history, sessions
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import UnsentColumn

@@ -6,10 +6,9 @@ A conflict is resolved once, at the hub, in the transaction that writes the outc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, SubscriberType
 from rowtide.merge.conflicts.procedures import Answered
 from rowtide.merge.conflicts.records import ConflictRecord, failure_type, identify, reason_of, type_of

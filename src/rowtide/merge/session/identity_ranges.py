@@ -7,13 +7,12 @@ synchronisations, once it has used those that it has.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article, Publication, SubscriberType, Subscription
 from rowtide.merge.definitions import identity_ranges, publications
 from rowtide.merge.errors.rows import IdentityRangeExhausted, IdentityRangeMissing

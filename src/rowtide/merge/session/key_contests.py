@@ -6,8 +6,8 @@ The other goes to the conflict inbox with its descendants, or gets a new key and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
 from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, winner_of, withdrawal

@@ -7,10 +7,9 @@ both, which are then one unit. The cost is in proportion to the changes and thei
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 
-from rowtide.core.values import dataclass
 from rowtide.databases.sqlite.texts import is_numeric
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.node import Node

@@ -7,13 +7,13 @@ backup, or is a copy.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Select, bindparam, false, or_, select
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Publication, Subscription
 from rowtide.merge.catalogue import (
     SELECT_HUB_PRIORITY,

@@ -7,11 +7,10 @@ of its rows by rowguid, and a child goes with its own parent, whatever key that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
-from rowtide.core.values import dataclass
 from rowtide.databases.sqlite.texts import ANY
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.errors.rows import ParentNotThere

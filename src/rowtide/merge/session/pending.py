@@ -7,9 +7,8 @@ an upload that the hub undoes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article
 from rowtide.merge.catalogue import get_publication, list_articles
 from rowtide.merge.conflicts.records import ConflictType

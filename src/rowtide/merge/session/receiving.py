@@ -7,9 +7,8 @@ synchronisation, and the hub's decision comes back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Subscription
 from rowtide.merge.conflicts.records import (
     ConflictRecord,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from sqlalchemy import select
 
-from rowtide.core.values import dataclass
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.definitions import conflicts_info
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending

@@ -8,11 +8,10 @@ from __future__ import annotations
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Self
 
 from rowtide.core.errors import FileNotWritable
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.sending import Request, Sending
 from rowtide.merge.partitions.candidates import Marks, Move, judge

@@ -7,10 +7,10 @@ brings what the hub decides together with the rest of the record.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import assert_never
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article
 from rowtide.merge.partitions.links import RecordType
 from rowtide.merge.progress import put_retry

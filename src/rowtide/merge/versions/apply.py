@@ -8,10 +8,10 @@ temporary table, whose rows replace those of the two tables for the reader.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article
 from rowtide.merge.versions.changes import TombstoneType
 

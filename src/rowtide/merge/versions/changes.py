@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rowtide.core.values import dataclass
 from rowtide.merge.versions.comparison import Presence, RowVersion
 from rowtide.merge.versions.lineage import Change, Lineage, decode_columns
 

@@ -8,9 +8,9 @@ change that its lineage does not include is newer.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 
-from rowtide.core.values import dataclass
 from rowtide.merge.versions.lineage import Change, Lineage
 
 

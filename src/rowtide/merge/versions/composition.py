@@ -7,9 +7,9 @@ maintain both, and changes that bypass triggers are still reported correctly.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType
 from rowtide.merge.versions.comparison import Presence, RowVersion

@@ -6,9 +6,8 @@ A node has a primary range and an equal secondary one; both are taken from the p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article
 
 _LARGEST = {"smallint": 2**15 - 1, "integer": 2**31 - 1, "bigint": 2**63 - 1}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.versions.apply import (
     CONTENTS_COLUMNS,

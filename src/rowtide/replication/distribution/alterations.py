@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple, TypeGuard, assert_never
 
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.values import dataclass
 from rowtide.log.alterations import Alteration
 from rowtide.log.membership import Altered, Event, LeftOut, Reshaped
 from rowtide.log.state import ManifestState, events_between

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,6 @@ import numpy.typing as npt
 
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.encoding import Arguments, Calls

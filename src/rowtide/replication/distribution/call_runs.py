@@ -7,10 +7,10 @@ reordered. Calls within a group of articles that can influence each other stay i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from operator import itemgetter
 
 from rowtide.core.operations import Operation
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import Part, parts_of
 from rowtide.replication.distribution.batches import Block, Call

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from sqlalchemy import Engine
 
-from rowtide.core.values import dataclass
 from rowtide.replication.distribution.watchers import Watchers
 from rowtide.replication.subscription_settings import SettingsChanges
 

@@ -6,10 +6,10 @@ And where delivery resumes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from rowtide.core.lsn import Position
-from rowtide.core.values import dataclass
 from rowtide.replication.errors.delivery import CommandError
 
 if TYPE_CHECKING:

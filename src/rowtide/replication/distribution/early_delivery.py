@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.core.values import dataclass
 from rowtide.log.entries import Segment
 from rowtide.log.membership import Disabled, LeftOut, Traced
 from rowtide.log.state import ManifestState, events_between, segments_between, skipped_between

@@ -6,6 +6,7 @@ Values keep the log's text form; they become Python bytes here, because each is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ import pyarrow as pa
 
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat, KeyUpdates, Part, parts_of
 from rowtide.replication.distribution.bitmaps import bitmap_texts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
-from rowtide.core.values import dataclass
 from rowtide.log.batches import MAX_BATCH_BYTES
 from rowtide.log.entries import Segment
 from rowtide.log.manifest import Manifest

@@ -7,9 +7,9 @@ after that, pieces grow again. This is cheap for one failing command as well as 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors.delivery import CommandError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeGuard
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 from rowtide.replication.errors.delivery import CommandError, CommandRefused, RowNotFound
 from rowtide.replication.errors.subscribing import SkipErrorsInvalid
 

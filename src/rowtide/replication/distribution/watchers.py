@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rowtide.agents.loop import OnRetry, ignore
 from rowtide.core.lsn import Position
-from rowtide.core.values import dataclass
 from rowtide.replication.errors.delivery import ArticleEnded, CommandError
 from rowtide.replication.snapshot.agent import SnapshotReport
 from rowtide.replication.subscription_records import Subscription

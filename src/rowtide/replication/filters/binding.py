@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.databases.filters.tokens import Token
 from rowtide.databases.postgres.type_details import describe_type
 from rowtide.replication.errors.publishing import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import assert_never
 
-from rowtide.core.values import dataclass
 from rowtide.replication.filters.literals import Key, Literal
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.type_details import describe_type
 from rowtide.replication.filters import moments, numbers, texts
 from rowtide.replication.filters.literals import Key, Literal

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-
-from rowtide.core.values import dataclass
 
 Key = int | bool | bytes | Decimal
 """A value in comparisons: two keys of a type compare as the server compares the values."""

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
-
-from rowtide.core.values import dataclass
 
 _Facts = npt.NDArray[np.bool_]
 

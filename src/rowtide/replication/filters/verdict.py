@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
 
-from rowtide.core.values import dataclass
 from rowtide.replication.filters.conditions import (
     Comparator,
     Comparison,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 from sqlalchemy import Connection, Engine
@@ -11,7 +12,6 @@ from sqlalchemy import Connection, Engine
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.tables import TableVersion
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.log.membership import Enabled

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlalchemy import Engine
 
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest

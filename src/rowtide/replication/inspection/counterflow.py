@@ -6,10 +6,10 @@ Such a row differs from the published one without being wrong: its change is on 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from rowtide.copying.visibility import TransactionSnapshot
 from rowtide.core.lsn import Position
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.ownership import open_own_manifest

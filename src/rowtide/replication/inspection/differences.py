@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
@@ -18,7 +19,6 @@ from sqlalchemy import Engine
 
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine, RowMapping, distinct, func, select
 
 from rowtide.core.lsn import Position
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication import definitions, publication_records, schema_articles
 from rowtide.replication.article_types import ArticleType

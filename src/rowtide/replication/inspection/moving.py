@@ -7,7 +7,7 @@ snapshot sees it and it commits at the position or later. Neither LSN nor commit
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -17,7 +17,6 @@ from rowtide.copying.visibility import TransactionSnapshot
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
-from rowtide.core.values import dataclass
 from rowtide.log.entries import Segment
 from rowtide.log.state import ManifestState, segments_between, skipped_between
 from rowtide.replication.articles import Article

@@ -6,13 +6,13 @@ Each side is read in its own snapshot; the publisher's value is moved along the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from sqlalchemy import Connection, Engine
 
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication import publication_records, subscription_records
 from rowtide.replication.articles import Article

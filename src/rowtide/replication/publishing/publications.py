@@ -5,13 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, Executable, func, select
 from sqlalchemy.schema import DropSchema
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.names import require_name
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.catalogue import find_by_id, find_table, find_table_id
 from rowtide.databases.postgres.errors import translated

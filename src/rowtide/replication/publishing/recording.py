@@ -8,12 +8,12 @@ publication.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from sqlalchemy import Connection, Executable, select, text
 
 from rowtide.core.failpoints import failpoint
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.log.catalogue import members_table
 from rowtide.log.postgres import membership

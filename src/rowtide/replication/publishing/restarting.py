@@ -6,11 +6,11 @@ Articles stay. A subscription cannot continue across the gap; `reinitialize` cop
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, Executable
 
 from rowtide.core.lsn import Position, format_log_position
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_by_id, read_server_identity
 from rowtide.databases.postgres.errors import translated

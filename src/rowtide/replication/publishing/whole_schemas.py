@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication import publication_records
 from rowtide.replication.article_types import ArticleType

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.core.secrets import redact
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.articles import Article
 from rowtide.replication.custom_scripts import find_script

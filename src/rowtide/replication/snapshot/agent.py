@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Protocol
 
@@ -15,7 +16,6 @@ from rowtide.copying.chunks import Chunk, CopiedChunk, OpenChunk, is_torn
 from rowtide.copying.tables import CopiedTable
 from rowtide.copying.visibility import TransactionSnapshot
 from rowtide.core.lsn import Position
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article, as_copied
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotTarget

@@ -7,6 +7,7 @@ to another, one may contain the change and the other not; it is then a delete or
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,6 @@ import numpy.typing as npt
 from rowtide.copying.chunks import CopiedChunk
 from rowtide.copying.tables import CopiedTable
 from rowtide.core.lsn import Position
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article, as_copied
 
 _Xids = npt.NDArray[np.int64]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 
 from sqlalchemy import Connection, text
 
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article
 
 

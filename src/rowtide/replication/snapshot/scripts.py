@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 from sqlalchemy import Connection, text
 
-from rowtide.core.values import dataclass
 from rowtide.replication.article_types import ArticleType
 from rowtide.replication.schema_articles import SchemaArticle
 from rowtide.replication.snapshot.needs import names_in_full

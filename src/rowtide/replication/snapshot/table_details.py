@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlalchemy import Connection, text
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
 from rowtide.replication.articles import Article
 from rowtide.replication.snapshot.needs import Need, read_table_needs

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from rowtide.copying.chunk_statements import CopyForm
 from rowtide.copying.chunks import Chunk, CopiedChunk
 from rowtide.core.lsn import Position
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article
 from rowtide.replication.schema_changes import Followed
 from rowtide.replication.snapshot.table_details import TableDetails

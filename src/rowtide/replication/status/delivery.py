@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
 from sqlalchemy import Connection, column, select, table, text
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import has_table, read_server_time
 from rowtide.log.commit_times import find_oldest_waiting
 from rowtide.log.source_definition import SourceDefinition

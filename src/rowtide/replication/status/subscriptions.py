@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine
@@ -10,7 +11,6 @@ from sqlalchemy import Connection, Engine
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot

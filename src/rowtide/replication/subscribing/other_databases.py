@@ -7,11 +7,11 @@ the original's records. Therefore the databases themselves are compared, before 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import psycopg
 from sqlalchemy import Connection
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.databases.urls import parse_url
 from rowtide.replication import subscription_records

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.snapshot.target import SnapshotStatus

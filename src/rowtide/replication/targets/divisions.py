@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.targets.fingerprints import Row, hash_row
 

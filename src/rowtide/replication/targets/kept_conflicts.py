@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
-
-from rowtide.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from rowtide.copying.chunks import Chunk
 from rowtide.core.lsn import Position
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article
 from rowtide.replication.schema_changes import Followed
 from rowtide.replication.snapshot.needs import Need

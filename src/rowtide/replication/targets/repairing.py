@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from rowtide.core.operations import Operation
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article
 from rowtide.replication.targets.compared_rows import SubscribedRows
 from rowtide.replication.targets.fingerprints import Row

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.delivery import Delivery
 from rowtide.replication.snapshot.scripts import Script

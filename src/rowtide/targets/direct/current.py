@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
@@ -12,7 +13,6 @@ import pyarrow as pa
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.rows.operations import DELETE, TRUNCATE
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.delta.actions import AddFile
 from rowtide.delta.edits import Places
 from rowtide.delta.snapshot import Snapshot

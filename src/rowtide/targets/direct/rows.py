@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.exact_texts import EXACT, read_exact_texts
 from rowtide.cdc.rows.change_columns import column_type
-from rowtide.core.values import dataclass
 from rowtide.targets.columns import TableShape
 from rowtide.targets.errors import KeyUnfit
 

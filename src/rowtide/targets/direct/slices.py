@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,7 +13,6 @@ import pyarrow.compute as pc
 
 from rowtide.cdc.lake_readers.last_rows import comparable
 from rowtide.cdc.rows.operations import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from rowtide.core.values import dataclass
 
 Numbers: TypeAlias = npt.NDArray[Any]
 _kernels: Any = pc

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.delta.commit_race import require_writable
 from rowtide.delta.creation import create_table
 from rowtide.delta.edits import Edit, MakeRows, Stamp, edit_rows, replace_rows

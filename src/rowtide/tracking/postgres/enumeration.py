@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.anchors import Anchor
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.clock import Taken
 from rowtide.databases.postgres.connect import load_texts

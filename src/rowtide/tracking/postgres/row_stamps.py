@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlalchemy import Connection
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.clock import BSN, CONTEXT_SETTING, SCHEMA, SEEN_SETTING
 from rowtide.databases.postgres.quoting import quote, quote_body
 from rowtide.tracking.options import TrackingOptions

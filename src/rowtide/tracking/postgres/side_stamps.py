@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.clock import BSN, SCHEMA, SEEN_SETTING
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.source_table import SourceTable, TableKind

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rowtide.core.values import dataclass
+from dataclasses import dataclass
+
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.tracking.changes import DeclaredColumn, DeclaredTable

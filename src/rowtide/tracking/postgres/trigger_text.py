@@ -6,9 +6,9 @@ tables run with their owner's rights, a fixed search path, and settings under wh
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from uuid import UUID
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.clock import BSN, CONTEXT_SETTING, SCHEMA
 from rowtide.databases.postgres.connect import PINNED_SETTINGS
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified

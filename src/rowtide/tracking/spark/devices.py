@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 
 from rowtide.core.places import local_path
-from rowtide.core.values import dataclass
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.tracking.errors import NoDatabaseFound

@@ -15,13 +15,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pyarrow as pa
 
-from rowtide.core.values import dataclass
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.lake.java import describe
 from rowtide.lake.paths import absolute_lake, local_folder

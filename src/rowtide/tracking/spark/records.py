@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from rowtide.core.json_records import JsonOf
-from rowtide.core.values import dataclass
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.tracking.changes import Change, DeclaredColumn, Operation
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from uuid import UUID
 
 from rowtide.core.anchors import Anchor
 from rowtide.core.errors import RowtideError
-from rowtide.core.values import dataclass
 from rowtide.tracking.changes import Changes
 from rowtide.tracking.connecting import open_tracking
 from rowtide.tracking.spark.devices import Device

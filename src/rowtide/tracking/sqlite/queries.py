@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.databases.sqlite.keys import unpack
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.tracking.changes import Change, Operation

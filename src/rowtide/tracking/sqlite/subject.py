@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.databases.sqlite.catalogue import Column, Table
 from rowtide.databases.sqlite.displacement import Displacement
 from rowtide.databases.sqlite.keys import packing_expression

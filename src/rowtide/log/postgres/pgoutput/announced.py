@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.log.alterations import decode_alteration
 from rowtide.log.announcements import MESSAGE_PREFIX, SCHEMA, TABLE, Announcement, ControlRow
 from rowtide.log.membership import (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
-from rowtide.core.values import dataclass
 from rowtide.log.postgres.pgoutput.control import Control
 from rowtide.log.postgres.pgoutput.frames import Frames, Ints
 from rowtide.log.postgres.pgoutput.relations import Layout, LayoutChange

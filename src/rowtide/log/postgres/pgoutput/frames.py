@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from rowtide.core.errors import DecodeError
-from rowtide.core.values import dataclass
 from rowtide.log.messages import Messages
 from rowtide.log.postgres.xlog_data import HEADER_BYTES, XLOG_DATA
 

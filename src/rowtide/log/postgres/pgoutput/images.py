@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute
 
 from rowtide.core.tables import ImageKind
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.marked_texts import as_marked_texts, is_utf8
 from rowtide.log.postgres.pgoutput.frames import Bools, Bytes, Frames, Ints
 from rowtide.log.postgres.pgoutput.relations import Layout

@@ -8,10 +8,9 @@ later, still has the numbers of renamed columns, and those of added ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rowtide.core.tables import ColumnShape
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.type_codes import describe_code
 from rowtide.log.alterations import Alteration, AlteredColumn

@@ -6,10 +6,10 @@ Layouts: PostgreSQL documentation, "Logical Replication Message Formats", protoc
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
 from rowtide.core.errors import DecodeError
 from rowtide.core.tables import ColumnShape, ImageKind
-from rowtide.core.values import dataclass
 from rowtide.log.postgres.pgoutput.frames import Frames, printable
 
 _IDENTITIES = {"d": ImageKind.KEY, "i": ImageKind.KEY, "f": ImageKind.FULL, "n": ImageKind.NONE}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rowtide.core.lsn import CommitLsn
-from rowtide.core.values import dataclass
 from rowtide.log.membership import Event, Reshaped
 from rowtide.log.postgres.pgoutput.changes import Changes, LayoutTimeline, by_slot
 from rowtide.log.postgres.pgoutput.control import LogOrder, PlacedEvent

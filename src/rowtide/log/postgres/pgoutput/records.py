@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import pyarrow as pa
 
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.records import RECORD
-from rowtide.core.values import dataclass
 from rowtide.log.postgres.pgoutput.changes import NO_PAYLOAD, Changes
 from rowtide.log.postgres.pgoutput.control import Control
 from rowtide.log.postgres.pgoutput.frames import Frames, Ints

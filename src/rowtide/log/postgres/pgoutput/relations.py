@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rowtide.core.tables import ColumnShape, TableShape, TableVersion
-from rowtide.core.values import dataclass
 from rowtide.log.alterations import Alteration
 from rowtide.log.membership import Member, follow_alteration, needed_columns
 from rowtide.log.postgres.pgoutput.announced import is_control

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
 
 from rowtide.core.lsn import EPOCH_SHIFT, Position, pack_lsn
-from rowtide.core.values import dataclass
 from rowtide.log.postgres.pgoutput.frames import Bools, Frames, Ints
 from rowtide.log.postgres.pgoutput.messages import parse_origin
 

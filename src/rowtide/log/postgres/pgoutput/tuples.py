@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from rowtide.core.errors import DecodeError
-from rowtide.core.values import dataclass
 from rowtide.log.postgres.pgoutput.frames import Bools, Bytes, Frames, Ints, printable
 from rowtide.log.postgres.pgoutput.relations import Layout
 

@@ -7,8 +7,8 @@ when they run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 from rowtide.merge.articles import Article, Partition
 from rowtide.merge.definitions import SCHEMA, articles, genhistory, partition_groups, replinfo

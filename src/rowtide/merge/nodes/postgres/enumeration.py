@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.copy_text import read_texts
 from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified

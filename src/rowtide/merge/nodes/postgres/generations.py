@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import Connection, Select, bindparam, func, insert, select, text
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.clock import unseen_by
 from rowtide.databases.postgres.quoting import statement
 from rowtide.merge.definitions import genhistory, replinfo

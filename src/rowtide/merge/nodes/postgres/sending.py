@@ -8,7 +8,7 @@ open meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +16,6 @@ import psycopg
 from psycopg import sql
 
 from rowtide.core.failpoints import failpoint
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.clock import LOCK
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import Article

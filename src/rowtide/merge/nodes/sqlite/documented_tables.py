@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from rowtide.core.values import dataclass
 from rowtide.databases.sqlite.clock import BSN
 from rowtide.databases.sqlite.quoting import quote, quote_literal
 from rowtide.merge.articles import Article, Partition

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import Connection, func, insert, select
 
-from rowtide.core.values import dataclass
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.quoting import quote_literal
 from rowtide.merge.articles import ROWGUID, Article

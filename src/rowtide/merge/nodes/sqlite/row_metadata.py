@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from operator import methodcaller
 from typing import Any
 
-from rowtide.core.values import dataclass
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import ANY, to_text

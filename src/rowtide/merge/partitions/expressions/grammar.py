@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from decimal import Decimal
 
-from rowtide.core.values import dataclass
 from rowtide.databases.filters.cursor import Cursor
 from rowtide.databases.filters.reserved_words import RESERVED_WORDS
 from rowtide.databases.filters.tokens import Token, TokenKind

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
-
-from rowtide.core.values import dataclass
 
 
 class Form(Enum):

@@ -7,8 +7,7 @@ direction and through any number of tables; and any table by what users have def
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-
-from rowtide.core.values import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

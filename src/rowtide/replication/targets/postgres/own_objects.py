@@ -7,11 +7,11 @@ act on rows whose effects are copied too. Both are switched off for as long. Uni
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified

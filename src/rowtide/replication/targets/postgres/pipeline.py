@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import psycopg
 from psycopg import pq
 from psycopg.pq import abc
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.copying import await_socket, begin_copy_in, end_copy_in, put_copy_data
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.replication.targets.postgres.deadlocks import DeadlockWatch

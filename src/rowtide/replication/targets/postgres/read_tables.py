@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles import Article, PublishedColumn

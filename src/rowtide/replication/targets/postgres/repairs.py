@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -11,7 +12,6 @@ from psycopg import sql
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.operations import Operation
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.databases.postgres.errors import translate, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 import psycopg
 
 from rowtide.core.operations import Operation
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified

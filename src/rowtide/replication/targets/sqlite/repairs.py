@@ -5,10 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rowtide.core.operations import Operation
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.subscription_records import Subscription

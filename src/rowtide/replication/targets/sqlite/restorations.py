@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from rowtide.core.values import dataclass
 from rowtide.replication.errors.subscribers import RestorationRefused
 from rowtide.replication.targets.sqlite.files import code_of
 

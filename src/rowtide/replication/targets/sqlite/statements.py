@@ -7,9 +7,9 @@ subscriber. Where that evaluates the bitmap, there is one statement per bitmap.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from rowtide.core.operations import Operation
-from rowtide.core.values import dataclass
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import StoredType, stored_type

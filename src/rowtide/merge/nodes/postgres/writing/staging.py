@@ -6,9 +6,9 @@ A value is parsed by its column's own type as it gets there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.merge.articles import Article

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from rowtide.core.values import dataclass
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.postgres.key_moves import Referrer, read_referrers, referrers_request
 from rowtide.merge.nodes.postgres.row_metadata import table_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -11,7 +12,6 @@ from psycopg import sql
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.secrets import redact
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.conflicts import ConflictKind, PresentRow, Resolution
 from rowtide.replication.subscription_records import Subscription

@@ -7,13 +7,13 @@ the new one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg.types.string import StrDumper
 
 from rowtide.core.operations import Operation
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.replication.articles import Article, PublishedColumn
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA

@@ -9,10 +9,9 @@ first keeps until all streams are prepared.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from rowtide.core.operations import Operation
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.targets.postgres.streams.touched import ColumnReader, Touched, Unknown, Values

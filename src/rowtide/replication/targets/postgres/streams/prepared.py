@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import psycopg
 from psycopg import errors, sql
 
 from rowtide.core.failpoints import failpoint
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_literal
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 import psycopg
 from psycopg import errors, sql
 
 from rowtide.core.lsn import Position
-from rowtide.core.values import dataclass
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.distribution.delivery import Progress

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from rowtide.core.operations import Operation
-from rowtide.core.values import dataclass
 from rowtide.replication.articles import Article
 from rowtide.replication.call_formats import Part, parts_of
 from rowtide.replication.distribution.encoding import Arguments
