@@ -61,8 +61,6 @@ def require_detectable(
         reason = "--skip-errors leaves commands out"
     elif settings.streams > 1:
         reason = "--streams divides a batch among connections"
-    elif settings.streams > 1:
-        reason = "several streams deliver its changes"
     elif forwards and settings.conflicts is Resolver.LAST_COMMIT_TIME:
         reason = "with --forward it is not known where a change was made"
     for article in articles:
