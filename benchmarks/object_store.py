@@ -29,8 +29,8 @@ from benchmarks.source import Source, open_source
 from benchmarks.table import Sizes, Table
 from benchmarks.thread import read_log
 from benchmarks.workloads import WORKLOADS
-from builders.faulty_proxy import FaultyProxy, Request
-from builders.object_servers import Bucket, create_bucket, drop_bucket, running_object_server
+from builders.faults.faulty_proxy import FaultyProxy, Request
+from builders.servers.object_servers import Bucket, create_bucket, drop_bucket, running_object_server
 from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table_path
 from rowtide.delta.log_files import LOG, LogFiles
 from rowtide.delta.replay import read_commit

@@ -32,8 +32,8 @@ import pytest
 REPOSITORY = Path(__file__).parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
-from builders.captured_databases import CapturedDatabase, LoggedDatabase
-from builders.merged_databases import Merge, open_file_member, open_server_member
+from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
+from builders.merge.merged_databases import Merge, open_file_member, open_server_member
 from builders.recordings import (
     CONTENTS,
     DATABASES,
@@ -45,8 +45,8 @@ from builders.recordings import (
     read_file_tables,
     read_server_tables,
 )
-from builders.replicated_databases import deliver_all
-from builders.replicated_files import declare
+from builders.replication.replicated_databases import deliver_all
+from builders.replication.replicated_files import declare
 from rowtide.cdc import system_tables
 from rowtide.cdc.capture import capture
 from rowtide.cdc.cleanup.retention import CleanupOrder

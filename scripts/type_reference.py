@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from builders.type_catalogue import CATALOGUE, TypeSamples
+from builders.values.type_catalogue import CATALOGUE, TypeSamples
 from rowtide.databases.postgres.values import lake_type
 
 HEAD = """# Types

@@ -14,7 +14,7 @@ import psycopg
 from benchmarks.goals import at_most
 from benchmarks.source import open_source
 from benchmarks.table import Sizes, Table
-from builders.slow_network import SlowNetwork, slow_network
+from builders.faults.slow_network import SlowNetwork, slow_network
 from rowtide.merge.api import MergeReplication
 
 ROWS = 1000

@@ -21,7 +21,7 @@ from benchmarks.replication import native, tpcb
 from benchmarks.replication.native import NATIVE
 from benchmarks.replication.publisher import PUBLICATION, Publisher, await_fact, open_publisher
 from benchmarks.table import Sizes, Table
-from builders.slow_network import slow_network
+from builders.faults.slow_network import slow_network
 
 _SCALE = 4
 _TRANSACTIONS = 20_000

@@ -23,7 +23,7 @@ from benchmarks.replication import native, tpcb
 from benchmarks.replication.native import NATIVE
 from benchmarks.replication.publisher import NotReplicated, Publisher, await_fact, open_publisher
 from benchmarks.table import Sizes, Table
-from builders.slow_network import SlowNetwork, slow_network
+from builders.faults.slow_network import SlowNetwork, slow_network
 
 _OURS = "rowtide replication run --once"
 _NATIVE_DATABASE, _OUR_DATABASE = "native", "ours"

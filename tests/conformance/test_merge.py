@@ -8,7 +8,7 @@ from uuid import RFC_4122, UUID
 
 import pytest
 
-from builders.merged_databases import SERVER, Merge, open_file_member
+from builders.merge.merged_databases import SERVER, Merge, open_file_member
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.errors.nodes import SessionReplaced
 

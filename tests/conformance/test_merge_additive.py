@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from builders.merged_databases import Merge
+from builders.merge.merged_databases import Merge
 
 STOCK = "create table stock (id integer primary key, name varchar(20), qty integer, price numeric(10, 2))"
 BEGINNING = "insert into stock values (1, 'screw', 100, 1.50)"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
+from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
 from fixtures.merged import PARAMETERS, open_members
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import ExchangeType

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builders.command_lines import rowtide
-from builders.merged_databases import PUBLICATION, FileMember, Merge
+from builders.commands.command_lines import rowtide
+from builders.merge.merged_databases import PUBLICATION, FileMember, Merge
 from rowtide.merge.articles import Partition
 from rowtide.merge.nodes.connecting import address
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, FileMember, Merge, ServerMember
+from builders.merge.merged_databases import PUBLICATION, FileMember, Merge, ServerMember
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.errors.inspection import ConflictUnknown
 from rowtide.merge.errors.nodes import NodeBusy, NodeRestored

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from builders.merge_machine_base import require_foreign_keys
-from builders.merged_databases import Member, Merge
+from builders.merge.merged_databases import Member, Merge
+from builders.merge_machines.merge_machine_base import require_foreign_keys
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.errors.inspection import ParentInInbox
 from rowtide.merge.errors.publishing import KeyNotNumbered

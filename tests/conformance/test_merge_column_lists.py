@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, FileMember, Merge
+from builders.merge.merged_databases import PUBLICATION, FileMember, Merge
 from rowtide.merge.errors.publishing import ColumnsRefused, MergeArticleExists, ResolverUnknown
 from rowtide.merge.nodes.table_parts import Omission
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, FileMember, Member, Merge, ServerMember
+from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge, ServerMember
 from fixtures.merged import PARAMETERS, open_members
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Partition, PartitionOptions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.merged_databases import FileMember, Merge, ServerMember
+from builders.merge.merged_databases import FileMember, Merge, ServerMember
 from rowtide.core.errors import RowtideError
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.errors.publishing import ArticleTableNotFound

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import psycopg
 
-from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
+from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.nodes.connecting import address, open_node
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.session.pairing import pair

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builders.merged_databases import PUBLICATION, Member, Merge, ServerMember
+from builders.merge.merged_databases import PUBLICATION, Member, Merge, ServerMember
 from rowtide.merge.documented.names import RENAMED, view_names
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, FileMember, Merge, open_file_member
+from builders.merge.merged_databases import PUBLICATION, FileMember, Merge, open_file_member
 from rowtide.merge.nodes.connecting import address, open_node
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.session.pairing import pair

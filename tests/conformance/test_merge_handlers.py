@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builders.merge_handlers import Broken, Stock
-from builders.merged_databases import PUBLICATION, Merge
+from builders.merge.merge_handlers import Broken, Stock
+from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.errors.nodes import HandlerFailed
 from rowtide.merge.errors.publishing import ResolverUnknown
@@ -14,7 +14,7 @@ from rowtide.merge.handlers import ChangeStates
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 COLUMNS = "id, name, qty"
 INSERT = "insert into customer (id, name, qty) values (2, 'second', 2)"
-STOCK = {"resolver": "python:builders.merge_handlers.Stock"}
+STOCK = {"resolver": "python:builders.merge.merge_handlers.Stock"}
 
 
 def begin(merged: Merge, **options: object) -> None:
@@ -47,7 +47,7 @@ def test_a_handlers_row_is_new_only_where_it_differs(merged: Merge) -> None:
 
 
 def test_an_update_is_new_only_where_the_handler_changed_it(merged: Merge) -> None:
-    begin(merged, column_tracking=True, resolver="python:builders.merge_handlers.Rounding")
+    begin(merged, column_tracking=True, resolver="python:builders.merge.merge_handlers.Rounding")
     merged.subscribers[0].execute("update customer set qty = 17")
     merged.subscribers[1].execute("update customer set name = 'kept'")
     merged.settle()
@@ -95,7 +95,7 @@ def test_an_update_and_a_delete_come_to_what_the_handler_says(merged: Merge) -> 
 
 @pytest.mark.parametrize(("name", "reason"), [("Broken", "no idea about 2"), ("Careless", "custom data")])
 def test_failing_handler_ends_the_sync_and_changes_no_row(merged: Merge, name: str, reason: str) -> None:
-    begin(merged, resolver=f"python:builders.merge_handlers.{name}")
+    begin(merged, resolver=f"python:builders.merge.merge_handlers.{name}")
     merged.subscribers[0].execute(INSERT)
 
     with pytest.raises(HandlerFailed, match=reason):
@@ -108,7 +108,7 @@ def test_failing_handler_ends_the_sync_and_changes_no_row(merged: Merge, name: s
 def test_changes_arrive_once_a_failing_handler_is_mended_or_gone(
     merged: Merge, monkeypatch: pytest.MonkeyPatch, *, is_mended: bool
 ) -> None:
-    begin(merged, resolver="python:builders.merge_handlers.Broken")
+    begin(merged, resolver="python:builders.merge.merge_handlers.Broken")
     merged.hub.execute("update customer set name = 'hub'", "insert into customer (id, name) values (3, 'third')")
     merged.subscribers[0].execute("update customer set name = 'sub', qty = 7", INSERT)
     for _ in range(2):
@@ -130,7 +130,7 @@ def test_changes_arrive_once_a_failing_handler_is_mended_or_gone(
 
 
 @pytest.mark.parametrize(
-    "path", ["nowhere.Stock", "builders.merge_handlers.Nobody", "builders.merge_handlers.Values", ""]
+    "path", ["nowhere.Stock", "builders.merge.merge_handlers.Nobody", "builders.merge.merge_handlers.Values", ""]
 )
 def test_a_handler_that_is_none_is_refused(merged: Merge, path: str) -> None:
     merged.hub.execute(CUSTOMER)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from builders.checks import run_line
-from builders.merged_databases import PUBLICATION, Merge
+from builders.commands.checks import run_line
+from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.findings.finding import Command, Severity
 from rowtide.handle import connect
 from rowtide.health import Area, Judgement, State

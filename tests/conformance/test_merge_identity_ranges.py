@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.merged_databases import SERVER, Member, Merge, open_file_member, open_server_member
+from builders.merge.merged_databases import SERVER, Member, Merge, open_file_member, open_server_member
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.merge.errors.publishing import KeyNotNumbered, MergeArticleExists

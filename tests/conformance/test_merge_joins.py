@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, Member, Merge
+from builders.merge.merged_databases import PUBLICATION, Member, Merge
 from rowtide.merge.articles import Partition
 from rowtide.merge.errors.publishing import FilterRefused, JoinFilterRefused, MergeArticleUnknown
 

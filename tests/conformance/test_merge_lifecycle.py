@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
+from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.conflicts.resolution import Winner

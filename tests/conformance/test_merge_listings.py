@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from builders.command_lines import rowtide
-from builders.merged_databases import Merge
+from builders.commands.command_lines import rowtide
+from builders.merge.merged_databases import Merge
 from rowtide.merge.nodes.connecting import address
 
 PARENT = "create table parent (id integer primary key, owner text)"

@@ -9,8 +9,8 @@ from typing import Any, cast
 import psycopg
 import pytest
 
-from builders.merge_interruptions import nothing_applied_ahead
-from builders.merged_databases import FileMember, Member, Merge
+from builders.merge.merge_interruptions import nothing_applied_ahead
+from builders.merge.merged_databases import FileMember, Member, Merge
 from rowtide.merge.articles import Partition
 from rowtide.merge.nodes.connecting import open_node
 

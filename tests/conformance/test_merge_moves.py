@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from builders.command_lines import rowtide, rowtide_process
-from builders.merged_databases import PUBLICATION, Member, Merge
+from builders.commands.command_lines import rowtide, rowtide_process
+from builders.merge.merged_databases import PUBLICATION, Member, Merge
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import Partition, PartitionOptions
 from rowtide.merge.errors.nodes import SessionReplaced

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from builders.merged_databases import FileMember, Merge, open_file_member, open_server_member
+from builders.merge.merged_databases import FileMember, Merge, open_file_member, open_server_member
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.merge.api import MergeReplication

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from builders.merge_machine_base import require_foreign_keys
-from builders.merged_databases import SERVER, Merge, ServerMember
+from builders.merge.merged_databases import SERVER, Merge, ServerMember
+from builders.merge_machines.merge_machine_base import require_foreign_keys
 from rowtide.merge.articles import FilterType, Partition, PartitionOptions
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.publishing.prepared import Existing

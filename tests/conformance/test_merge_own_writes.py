@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builders.merged_databases import FileMember, Member, Merge
+from builders.merge.merged_databases import FileMember, Member, Merge
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20) unique, qty integer)"
 ORDERS = "create table orders (id integer primary key, customer_id integer references customer (id), note varchar(20))"

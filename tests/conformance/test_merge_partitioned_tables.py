@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from builders.merged_databases import Merge
+from builders.merge.merged_databases import Merge
 from rowtide.merge.errors.schema_changes import MergedTableAltered
 
 pytestmark = [

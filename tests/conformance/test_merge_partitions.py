@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
+from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.articles import Partition, PartitionOptions
 from rowtide.merge.catalogue import get_publication, list_articles, set_definition
 from rowtide.merge.errors.publishing import FilterRefused, StoredFilterRefused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
+from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.articles import FilterType, Partition
 from rowtide.merge.errors.schema_changes import MergedTableAltered
 from rowtide.merge.nodes.connecting import address

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from builders.command_lines import rowtide, rowtide_process
-from builders.copied_databases import copied_member
-from builders.merged_databases import PUBLICATION, Member, Merge
+from builders.commands.command_lines import rowtide, rowtide_process
+from builders.merge.merged_databases import PUBLICATION, Member, Merge
+from builders.servers.copied_databases import copied_member
 from rowtide.merge.articles import Partition
 from rowtide.merge.errors.nodes import NodeCopied, NodeRestored
 from rowtide.merge.errors.subscribing import SubscriberHasTable, TablesUnfit

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, Member, Merge, open_file_member
+from builders.merge.merged_databases import PUBLICATION, Member, Merge, open_file_member
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import SubscriberType
 from rowtide.merge.errors.publishing import RepublisherNotServer

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, Merge
+from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.merge.articles import Partition, PartitionOptions
 from rowtide.merge.errors.publishing import JoinFilterRefused
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builders.command_lines import rowtide
-from builders.merged_databases import PUBLICATION, FileMember, Member, Merge
+from builders.commands.command_lines import rowtide
+from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge
 from rowtide.merge.errors.schema_changes import MergedTableAltered
 from rowtide.merge.errors.subscribing import TablesUnfit
 from rowtide.merge.publishing.recovering import Recovered

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, FileMember, Member, Merge, ServerMember
+from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge, ServerMember
 from rowtide.merge.articles import FilterType, Partition, PartitionOptions
 from rowtide.merge.errors.publishing import RecordLinkRefused, RecordOptionsRefused
 

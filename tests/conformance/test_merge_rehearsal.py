@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from builders.command_lines import rowtide
-from builders.merged_databases import FileMember, Member, Merge
+from builders.commands.command_lines import rowtide
+from builders.merge.merged_databases import FileMember, Member, Merge
 from rowtide.merge.errors.publishing import MergeArticleUnknown
 from rowtide.merge.publishing.handle import MergePublishing
 

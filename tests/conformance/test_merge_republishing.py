@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from builders.merge_machine_base import attempt
-from builders.merged_databases import PUBLICATION, Member, Merge
+from builders.merge.merged_databases import PUBLICATION, Member, Merge
+from builders.merge_machines.merge_machine_base import attempt
 from fixtures.merged import live_if_a_server, open_member
 from rowtide.merge.articles import Partition, SubscriberType
 from rowtide.merge.errors.nodes import NodeRestored

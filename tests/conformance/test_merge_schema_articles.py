@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, Merge
+from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.merge.articles import Partition
 from rowtide.merge.errors.publishing import MergeArticleExists
 from rowtide.merge.errors.subscribing import PartitionValueMissing, SubscriberHasTable

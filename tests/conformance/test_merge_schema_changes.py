@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, FileMember, Merge, ServerMember
+from builders.merge.merged_databases import PUBLICATION, FileMember, Merge, ServerMember
 from rowtide.merge.articles import Partition
 from rowtide.merge.conflicts.resolution import Winner
 

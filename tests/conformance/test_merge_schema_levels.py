@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builders.merged_databases import Merge
+from builders.merge.merged_databases import Merge
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import SubscriberType
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from builders.merged_databases import PUBLICATION, Merge, ServerMember
+from builders.merge.merged_databases import PUBLICATION, Merge, ServerMember
 from rowtide.merge.catalogue import get_publication, list_articles, set_definition
 from rowtide.merge.definitions import schema_changes
 from rowtide.merge.errors.schema_changes import (

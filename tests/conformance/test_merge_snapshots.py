@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from builders.command_lines import rowtide
-from builders.merge_interruptions import Cut, Cutter, interrupted
-from builders.merged_databases import PUBLICATION, Merge
+from builders.commands.command_lines import rowtide
+from builders.merge.merge_interruptions import Cut, Cutter, interrupted
+from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.merge.articles import Partition
 from rowtide.merge.errors.subscribing import SnapshotDamaged, SnapshotOutdated, SnapshotUnfit, SubscriberHasTable
 from rowtide.merge.nodes.connecting import address, open_node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.merged_databases import Member, Merge, ServerMember
+from builders.merge.merged_databases import Member, Merge, ServerMember
 
 PARENT = "create table parent (id integer primary key, name varchar(20))"
 CHILD = (

@@ -10,7 +10,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.merged_databases import FileMember, Member, Merge, ServerMember, open_file_member, open_server_member
+from builders.merge.merged_databases import (
+    FileMember,
+    Member,
+    Merge,
+    ServerMember,
+    open_file_member,
+    open_server_member,
+)
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 

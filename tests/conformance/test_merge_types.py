@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from builders.merged_databases import FileMember, Member, Merge, ServerMember, open_file_member, open_server_member
-from builders.type_catalogue import SAMPLES, SETUP, TypeSamples
+from builders.merge.merged_databases import (
+    FileMember,
+    Member,
+    Merge,
+    ServerMember,
+    open_file_member,
+    open_server_member,
+)
+from builders.values.type_catalogue import SAMPLES, SETUP, TypeSamples
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.sqlite.texts import ANY

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.merged_databases import PUBLICATION, SERVER, Merge, ServerMember
+from builders.merge.merged_databases import PUBLICATION, SERVER, Merge, ServerMember
 from rowtide.merge.articles import UploadOptions
 from rowtide.merge.errors.publishing import DirectionsChanged, MergeArticleExists, UploadOptionsRefused
 

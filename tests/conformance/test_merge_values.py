@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.merged_databases import FileMember, Member, Merge
+from builders.merge.merged_databases import FileMember, Member, Merge
 from rowtide.databases.sqlite.texts import to_text
 from rowtide.merge.errors.publishing import MergeKeyMissing
 

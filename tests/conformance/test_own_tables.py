@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from builders.merged_databases import open_server_member
+from builders.merge.merged_databases import open_server_member
 from rowtide.databases.sqlite.guarding import WRITING
 from rowtide.handle import connect
 from rowtide.merge.nodes.sqlite.system_tables import AGENT

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from builders.log_stores import claim_in_child
-from builders.object_servers import Bucket
+from builders.log.log_stores import claim_in_child
+from builders.servers.object_servers import Bucket
 from rowtide.core.errors import Remedy
 from rowtide.log.errors import LogStoreNotWritable, LogStoreReadFailed, LogStoreWriteFailed
 from rowtide.log.store import LocalStore, open_store, probe_store

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from builders.tracked_databases import TrackedDatabase
+from builders.tracking.tracked_databases import TrackedDatabase
 from rowtide.core.anchors import UnknownAnchor
 from rowtide.tracking import Anchor, Operation, PurgeType, TrackingKeyType, TrackingOptions
 from rowtide.tracking.errors import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.dry_runs import require_true_dry_run_of_file
+from builders.commands.dry_runs import require_true_dry_run_of_file
 from rowtide.databases.sqlite.guarding import writing
 from rowtide.handle import connect
 from rowtide.tracking import ChangeTracking

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import rowtide
-from builders.delta_values import require_same
+from builders.lakes.delta_values import require_same
 from builders.recordings import Recording, as_plain, read_change_rows
 from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.system_tables import SystemTables

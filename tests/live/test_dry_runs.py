@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from builders.command_lines import rowtide
-from builders.copied_databases import moved
-from builders.dry_runs import catalogue, require_true_dry_run
+from builders.commands.command_lines import rowtide
+from builders.commands.dry_runs import catalogue, require_true_dry_run
+from builders.servers.copied_databases import moved
 from rowtide.handle import Database, connect
 
 if TYPE_CHECKING:
-    from builders.captured_databases import LoggedDatabase
+    from builders.capture.captured_databases import LoggedDatabase
     from rowtide.databases.postgres.embedded import EmbeddedServer
 
 

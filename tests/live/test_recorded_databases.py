@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
+from builders.capture.captured_databases import LoggedDatabase
 from builders.recordings import Recording, read_change_rows, read_server_tables
-from builders.replicated_databases import list_subscriptions, open_only_agent
+from builders.replication.replicated_databases import list_subscriptions, open_only_agent
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.system_tables import SystemTables

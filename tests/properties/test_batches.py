@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.log_messages import PlainCommits, messages
+from builders.log.log_messages import PlainCommits, messages
 from rowtide.log.batches import Cut, LastPart, Part, Whole, cut_batch
 from rowtide.log.messages import Messages
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from builders.arrow_rows import assert_same_rows
-from builders.log_records import log_records
-from builders.random_records import Logged, random_change, random_records, random_table
+from builders.log.log_records import log_records
+from builders.log.random_records import Logged, random_change, random_records, random_table
+from builders.values.arrow_rows import assert_same_rows
 from rowtide.cdc.capture import change_files
 from rowtide.cdc.capture.change_files import Selection, convert_part, convert_segment, divide, select_records
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime

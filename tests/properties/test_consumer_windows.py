@@ -7,8 +7,8 @@ from dataclasses import replace
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from builders.capture_instances import instance as define
-from builders.consumers import NOON, consumer
+from builders.capture.capture_instances import instance as define
+from builders.capture.consumers import NOON, consumer
 from rowtide.cdc.cleanup.retention import Mark, find_hold
 from rowtide.cdc.consumers.windows import find_starts
 from rowtide.cdc.published import ENABLED, RecordedInstance

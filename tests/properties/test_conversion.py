@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from psycopg import sql
 
-from builders.arrow_rows import as_bits, assert_same_rows
-from builders.capture_instances import instance, shape_of, source_table
-from builders.conversion_oracle import as_change_rows
-from builders.odd_texts import LENIENT_TEXTS, ODD_TEXTS
-from builders.random_records import random_records, random_table, records_of_texts
-from builders.type_catalogue import SAMPLES, SETUP
+from builders.capture.capture_instances import instance, shape_of, source_table
+from builders.lakes.conversion_oracle import as_change_rows
+from builders.log.random_records import random_records, random_table, records_of_texts
+from builders.values.arrow_rows import as_bits, assert_same_rows
+from builders.values.odd_texts import LENIENT_TEXTS, ODD_TEXTS
+from builders.values.type_catalogue import SAMPLES, SETUP
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
 from rowtide.core.tables import TableShape

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.capture_instances import instance, source_table
+from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.bridging.bridges import logged_shape
 from rowtide.cdc.bridging.comparison import ComparedTable, Comparison
 from rowtide.cdc.lake_readers.grouping import open_engine

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from builders.arrow_rows import assert_same_rows
-from builders.made_lakes import MadeLake
-from builders.random_records import random_records, random_table
-from builders.spark_presentation import present_by_spark
+from builders.lakes.made_lakes import MadeLake
+from builders.lakes.spark_presentation import present_by_spark
+from builders.log.random_records import random_records, random_table
+from builders.values.arrow_rows import assert_same_rows
 from rowtide.cdc.errors.querying import LsnOutOfRange
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.lake import Lake

@@ -12,8 +12,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.log_stores import NOW, START, member, open_manifest, opened, range_to, segment, table_version
-from builders.watched_stores import AgingStore, SleepingStore
+from builders.faults.watched_stores import AgingStore, SleepingStore
+from builders.log.log_stores import NOW, START, member, open_manifest, opened, range_to, segment, table_version
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.entries import (
     Entry,

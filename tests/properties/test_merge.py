@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine
 
-from builders.merge_machine_base import Opening, open_files, open_mixed, run_machine
-from builders.merge_machines import Merging, MergingPartitions
-from builders.merge_shops import MergingShop
-from builders.merged_databases import Member
+from builders.merge.merged_databases import Member
+from builders.merge_machines.merge_machine_base import Opening, open_files, open_mixed, run_machine
+from builders.merge_machines.merge_machines import Merging, MergingPartitions
+from builders.merge_machines.merge_shops import MergingShop
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
 SOAK = [pytest.mark.soak, pytest.mark.timeout(7200)]

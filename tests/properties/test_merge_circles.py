@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from builders.join_machines import Match, belonging, require_rows, rows_of
-from builders.merged_databases import PUBLICATION, Merge
+from builders.merge.merged_databases import PUBLICATION, Merge
+from builders.merge_machines.join_machines import Match, belonging, require_rows, rows_of
 from rowtide.merge.articles import Partition
 
 COLUMNS = {

@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.merge_machine_base import Opening, open_files, open_mixed
-from builders.merged_databases import Member, Merge, ServerMember
+from builders.merge.merged_databases import Member, Merge, ServerMember
+from builders.merge_machines.merge_machine_base import Opening, open_files, open_mixed
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
 ORDERS = "create table orders (id {key}, tag text, above integer references orders (id))"

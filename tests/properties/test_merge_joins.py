@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from builders.join_machines import MergingTrees
-from builders.merge_machine_base import open_files, open_mixed, run_machine
-from builders.merged_databases import Member
+from builders.merge.merged_databases import Member
+from builders.merge_machines.join_machines import MergingTrees
+from builders.merge_machines.merge_machine_base import open_files, open_mixed, run_machine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
 SOAK = [pytest.mark.soak, pytest.mark.timeout(7200)]

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from builders.level_machines import MergingLevels
-from builders.merge_machine_base import open_files, open_mixed, run_machine
-from builders.merged_databases import Member
+from builders.merge.merged_databases import Member
+from builders.merge_machines.level_machines import MergingLevels
+from builders.merge_machines.merge_machine_base import open_files, open_mixed, run_machine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
 SOAK = [pytest.mark.soak, pytest.mark.timeout(7200)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from builders.parents_and_children import OPERATIONS, SYNCHRONISE, Step, families, histories
+from builders.merge.parents_and_children import OPERATIONS, SYNCHRONISE, Step, families, histories
 
 SOAK = [pytest.mark.soak, pytest.mark.timeout(7200)]
 WHOLE: dict[str, Any] = {"record_conflict_resolution": True}

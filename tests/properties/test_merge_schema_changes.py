@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from builders.merge_machine_base import open_files, open_mixed, run_machine
-from builders.merged_databases import Member
-from builders.schema_machines import ChangingSchemas
+from builders.merge.merged_databases import Member
+from builders.merge_machines.merge_machine_base import open_files, open_mixed, run_machine
+from builders.merge_machines.schema_machines import ChangingSchemas
 from rowtide.databases.postgres.embedded import EmbeddedServer
 
 SOAK = [pytest.mark.soak, pytest.mark.timeout(7200)]

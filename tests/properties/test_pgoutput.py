@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.pgoutput_oracle import Oracle
-from builders.pgoutput_streams import decoder, members, rows, streams, together
+from builders.log.pgoutput_oracle import Oracle
+from builders.log.pgoutput_streams import decoder, members, rows, streams, together
 from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import Position
 from rowtide.log.membership import Member

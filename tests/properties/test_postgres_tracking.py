@@ -30,7 +30,7 @@ from psycopg.errors import (
 )
 from psycopg.pq import TransactionStatus
 
-from builders.tracking_replicas import Replica, Row, images
+from builders.tracking.tracking_replicas import Replica, Row, images
 from fixtures.tracked import POSTGRES_STORAGES
 from rowtide.core.anchors import UnknownAnchor
 from rowtide.databases.postgres import connect, locks

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from builders.replicated_databases import ReplicatedDatabase
-from builders.replication_machines import KilledDatabases, ReplicationMachine
-from builders.subscriber_looks import At
+from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.replication.replication_machines import KilledDatabases, ReplicationMachine
+from builders.replication.subscriber_looks import At
 
 LONG = [pytest.param(seed, 60, marks=pytest.mark.soak) for seed in range(100)]
 OFTEN = [pytest.param(seed, 25, marks=pytest.mark.exhaustive) for seed in range(200, 216)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from builders.row_filters import (
+from builders.values.row_filters import (
     COLUMNS,
     EDGES,
     NUMBERS,

@@ -18,7 +18,7 @@ import hypothesis.strategies as st
 from hypothesis import assume, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from builders.tracking_replicas import Replica, Row, images
+from builders.tracking.tracking_replicas import Replica, Row, images
 from rowtide.core.anchors import UnknownAnchor
 from rowtide.tracking import ChangeTracking, Operation, PurgeType, Storage
 from rowtide.tracking.errors import AnchorTooOld

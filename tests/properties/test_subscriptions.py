@@ -6,7 +6,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from builders.subscription_machines import Subscriptions
+from builders.replication.subscription_machines import Subscriptions
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.replication.distribution import reader_entry
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from builders.shadow_bags import BAG, ShadowBag
-from builders.shadow_tables import ShadowTable
+from builders.lakes.shadow_bags import BAG, ShadowBag
+from builders.lakes.shadow_tables import ShadowTable
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.queries.errors import BeforeSnapshot, NeverCopied

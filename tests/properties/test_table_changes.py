@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from builders.arrow_rows import assert_same_rows
-from builders.capture_instances import instance, source_table
-from builders.made_lakes import MadeLake
-from builders.random_records import TYPES, Logged, random_records
+from builders.capture.capture_instances import instance, source_table
+from builders.lakes.made_lakes import MadeLake
+from builders.log.random_records import TYPES, Logged, random_records
+from builders.values.arrow_rows import assert_same_rows
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.queries.changes import Changes

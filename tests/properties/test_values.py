@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from builders.captured_databases import CapturedDatabase
-from builders.random_values import RANDOM_SAMPLES, choose
-from builders.type_catalogue import SETUP
+from builders.capture.captured_databases import CapturedDatabase
+from builders.values.random_values import RANDOM_SAMPLES, choose
+from builders.values.type_catalogue import SETUP
 from rowtide.cdc.lake_readers.presentation import present
 from rowtide.databases.postgres.connect import PINNED_SETTINGS
 

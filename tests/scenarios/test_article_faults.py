@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from builders.capture_processes import DELIVERY
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.command_lines import rowtide_process
-from builders.failpoints import (
+from builders.capture.capture_processes import DELIVERY
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.capture.transfers import DEFINITIONS, FIRST_ROWS, read_state, transfers
+from builders.commands.command_lines import rowtide_process
+from builders.faults.failpoints import (
     ARTICLE_COPY_FAILPOINTS,
     DELIVERY_FAILPOINTS,
     JOINING_FAILPOINTS,
@@ -17,9 +18,8 @@ from builders.failpoints import (
     SNAPSHOT_FAILPOINTS,
     SQLITE_DELIVERY_FAILPOINTS,
 )
-from builders.replicated_databases import ReplicatedDatabase, list_subscriptions
-from builders.replicated_files import ReplicatedFile
-from builders.transfers import DEFINITIONS, FIRST_ROWS, read_state, transfers
+from builders.replication.replicated_databases import ReplicatedDatabase, list_subscriptions
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.replication.sync_types import SyncType
 
 _COMMITS = tuple(f"{DELIVERY_FAILPOINTS[side]}@{hit}" for hit in range(1, 6) for side in (0, 1))

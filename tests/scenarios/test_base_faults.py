@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from builders.base_tables import base_rows, snapshots_of, table_of
-from builders.capture_processes import CaptureProcess
-from builders.captured_databases import CapturedDatabase
-from builders.failpoints import BASE_FAILPOINTS, BASE_REMOVAL_FAILPOINTS
-from builders.killed_programs import KILLED, run_program
-from builders.transfers import DEFINITIONS, FIRST_ROWS, read_state, transfers
+from builders.capture.capture_processes import CaptureProcess
+from builders.capture.captured_databases import CapturedDatabase
+from builders.capture.transfers import DEFINITIONS, FIRST_ROWS, read_state, transfers
+from builders.faults.failpoints import BASE_FAILPOINTS, BASE_REMOVAL_FAILPOINTS
+from builders.faults.killed_programs import KILLED, run_program
+from builders.lakes.base_tables import base_rows, snapshots_of, table_of
 from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.cdc.snapshots.limits import CopyLimits
 
@@ -21,8 +21,8 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import psycopg
-from builders.capture_processes import CaptureProcess
-from builders.captured_databases import CapturedDatabase
+from builders.capture.capture_processes import CaptureProcess
+from builders.capture.captured_databases import CapturedDatabase
 from rowtide.cdc.snapshots.limits import CopyLimits
 with psycopg.connect(sys.argv[1], autocommit=True) as session:
     copied = CapturedDatabase(sys.argv[1], Path(sys.argv[2]), session, None)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from builders.applied_targets import AppliedTargets
-from builders.captured_databases import CapturedDatabase, wait_until
-from builders.command_lines import rowtide
-from builders.following import FakeReceiver, follow, following, receiving
+from builders.capture.applied_targets import AppliedTargets
+from builders.capture.captured_databases import CapturedDatabase, wait_until
+from builders.capture.following import FakeReceiver, follow, following, receiving
+from builders.commands.command_lines import rowtide
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import BeforeImages
 from rowtide.targets import TargetFormat

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from builders.bucket_storms import BucketStorm, read_bucket
-from builders.captured_databases import LoggedDatabase
-from builders.faulty_proxy import Fault, FaultyProxy
-from builders.object_servers import Bucket
+from builders.capture.bucket_storms import BucketStorm, read_bucket
+from builders.capture.captured_databases import LoggedDatabase
+from builders.faults.faulty_proxy import Fault, FaultyProxy
+from builders.servers.object_servers import Bucket
 from builders.workloads import TABLES, Workload, make_tables, read_history
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.capture.options import CaptureOptions

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase
-from builders.command_lines import rowtide_process
-from builders.replicated_files import ReplicatedFile
+from builders.capture.captured_databases import CapturedDatabase
+from builders.commands.command_lines import rowtide_process
+from builders.replication.replicated_files import ReplicatedFile
 
 COMMANDS = (
     ("cdc", "status"),

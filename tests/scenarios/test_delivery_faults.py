@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from builders.capture_processes import DELIVERY, CaptureProcess
-from builders.captured_databases import wait_until
-from builders.failpoints import DELIVERY_FAILPOINTS, SQLITE_DELIVERY_FAILPOINTS
-from builders.replicated_databases import ReplicatedDatabase
-from builders.replicated_files import ReplicatedFile
-from builders.transfers import DEFINITIONS, FIRST_ROWS, Sightings, read_file, read_state, transfers
+from builders.capture.capture_processes import DELIVERY, CaptureProcess
+from builders.capture.captured_databases import wait_until
+from builders.capture.transfers import DEFINITIONS, FIRST_ROWS, Sightings, read_file, read_state, transfers
+from builders.faults.failpoints import DELIVERY_FAILPOINTS, SQLITE_DELIVERY_FAILPOINTS
+from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.replication.replicated_files import ReplicatedFile
 
 ANY_SUBSCRIBERS_FAILPOINTS = tuple(name for name in DELIVERY_FAILPOINTS if name.startswith("reader_advance"))
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from builders.capture_processes import DELIVERY, CaptureProcess
-from builders.failpoints import EARLY_DELIVERY_FAILPOINTS, PART_FAILPOINTS
-from builders.replicated_databases import ReplicatedDatabase
+from builders.capture.capture_processes import DELIVERY, CaptureProcess
+from builders.faults.failpoints import EARLY_DELIVERY_FAILPOINTS, PART_FAILPOINTS
+from builders.replication.replicated_databases import ReplicatedDatabase
 
 ROWS = 250_000
 SUMS = "select count(*)::int, coalesce(sum(id), 0)::bigint, sum(length(name))::int from item"

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from builders.capture_processes import CaptureProcess
-from builders.captured_databases import CapturedDatabase, wait_until
-from builders.change_histories import read_instance, read_transactions
-from builders.failpoints import CAPTURE_FAILPOINTS, LOG_READER_FAILPOINTS
+from builders.capture.capture_processes import CaptureProcess
+from builders.capture.captured_databases import CapturedDatabase, wait_until
+from builders.faults.failpoints import CAPTURE_FAILPOINTS, LOG_READER_FAILPOINTS
+from builders.lakes.change_histories import read_instance, read_transactions
 from builders.workloads import COLUMNS, TABLES, ChangeRow, History, Workload, make_tables, read_history
 from fixtures.captured import open_captured
 from rowtide.cdc.lake_tables import change_table_path

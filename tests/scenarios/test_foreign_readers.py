@@ -20,11 +20,11 @@ import psycopg
 import pyarrow.compute as pc
 import pytest
 
-from builders.capture_instances import instance, source_table
-from builders.capture_processes import CaptureProcess
-from builders.captured_databases import CapturedDatabase, wait_until
-from builders.delta_tables import own
-from builders.made_lakes import MadeLake, make_rows
+from builders.capture.capture_instances import instance, source_table
+from builders.capture.capture_processes import CaptureProcess
+from builders.capture.captured_databases import CapturedDatabase, wait_until
+from builders.lakes.delta_tables import own
+from builders.lakes.made_lakes import MadeLake, make_rows
 from builders.threads import in_thread
 
 if TYPE_CHECKING:

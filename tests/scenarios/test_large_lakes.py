@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from builders.capture_instances import instance, source_table
-from builders.made_lakes import MadeLake
-from builders.measured_processes import MIB
+from builders.capture.capture_instances import instance, source_table
+from builders.lakes.made_lakes import MadeLake
+from builders.log.measured_processes import MIB
 from rowtide.cdc.rows.conversion import change_schema
 
 ORDERS = instance(table=source_table([("id", "bigint"), ("amount", "numeric(12,2)"), ("note", "text")], name="orders"))

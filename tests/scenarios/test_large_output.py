@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase
+from builders.capture.captured_databases import CapturedDatabase
 from rowtide.cli.process import CLOSED_PIPE
 
 BIG = "create table big (id int primary key, content text)"

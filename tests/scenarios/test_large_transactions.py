@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase
-from builders.measured_processes import GIB, MIB, read_in_process
+from builders.capture.captured_databases import CapturedDatabase
+from builders.log.measured_processes import GIB, MIB, read_in_process
 
 
 @pytest.mark.exhaustive

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.log_reader_processes import is_streaming, log_reader
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.log.log_reader_processes import is_streaming, log_reader
 from rowtide.core.lsn import Position
 from rowtide.log import reader
 from rowtide.log.opening import open_log_reader

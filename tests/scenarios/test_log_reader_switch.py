@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from builders.capture_processes import CAPTURE, DELIVERY, CaptureProcess
-from builders.captured_databases import wait_until
-from builders.replicated_databases import ReplicatedDatabase
-from builders.transfers import DEFINITIONS, FIRST_ROWS, transfers
+from builders.capture.capture_processes import CAPTURE, DELIVERY, CaptureProcess
+from builders.capture.captured_databases import wait_until
+from builders.capture.transfers import DEFINITIONS, FIRST_ROWS, transfers
+from builders.replication.replicated_databases import ReplicatedDatabase
 
 
 def wait_read(replicated: ReplicatedDatabase, process: CaptureProcess) -> None:

@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from builders.chinook import Shop
-from builders.merged_databases import Merge, open_file_member, open_server_member
+from builders.merge.merged_databases import Merge, open_file_member, open_server_member
+from builders.merge_machines.chinook import Shop
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from builders.merged_databases import FileMember, Merge
+from builders.merge.merged_databases import FileMember, Merge
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.errors.publishing import MergeKeyMissing
 

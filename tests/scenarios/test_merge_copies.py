@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builders.copied_databases import copied_member
-from builders.merged_databases import PUBLICATION, FileMember, Merge, ServerMember, open_file_member
+from builders.merge.merged_databases import PUBLICATION, FileMember, Merge, ServerMember, open_file_member
+from builders.servers.copied_databases import copied_member
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.errors.nodes import NodeCopied, NodeRestored
 

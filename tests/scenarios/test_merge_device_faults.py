@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from builders.failpoints import MERGE_FAILPOINTS
-from builders.killed_programs import KILLED, run_program
-from builders.merged_databases import PUBLICATION, FileMember, Member, Merge, open_file_member
+from builders.faults.failpoints import MERGE_FAILPOINTS
+from builders.faults.killed_programs import KILLED, run_program
+from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge, open_file_member
 from fixtures.merged import KINDS, live_if_a_server
 from rowtide.merge.articles import Partition
 from rowtide.merge.errors.schema_changes import MergedTableAltered

@@ -7,9 +7,9 @@ from itertools import count
 
 import pytest
 
-from builders.failpoints import MERGE_FAILPOINTS, MERGE_SCHEMA_FAILPOINTS
-from builders.killed_programs import KILLED, run_program
-from builders.merged_databases import PUBLICATION, Merge
+from builders.faults.failpoints import MERGE_FAILPOINTS, MERGE_SCHEMA_FAILPOINTS
+from builders.faults.killed_programs import KILLED, run_program
+from builders.merge.merged_databases import PUBLICATION, Merge
 from fixtures.merged import KINDS, live_if_a_server
 
 PROGRAM = """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, FileMember, Member, Merge, open_file_member, open_server_member
+from builders.merge.merged_databases import PUBLICATION, FileMember, Member, Merge, open_file_member, open_server_member
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.merge.errors.nodes import NodeBusy

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.merged_databases import FileMember, Member, Merge
+from builders.merge.merged_databases import FileMember, Member, Merge
 from rowtide.merge.errors.nodes import NodeBusy
 
 TASK = "create table task (id integer primary key, value integer)"

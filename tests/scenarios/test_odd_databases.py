@@ -10,10 +10,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.merged_databases import Member, Merge, ServerMember, open_file_member
-from builders.odd_settings import MEANINGS, TIME_LIMITS, open_program, set_for_database
-from builders.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.capture.captured_databases import LoggedDatabase
+from builders.merge.merged_databases import Member, Merge, ServerMember, open_file_member
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.servers.odd_settings import MEANINGS, TIME_LIMITS, open_program, set_for_database
 from fixtures.servers import fresh_database
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.embedded import EmbeddedServer

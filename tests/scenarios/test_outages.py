@@ -19,8 +19,8 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
-from builders.log_reader_processes import is_streaming, log_reader
+from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
+from builders.log.log_reader_processes import is_streaming, log_reader
 from rowtide.agents.log_reader_child import open_reading
 from rowtide.agents.loop import run_agent
 from rowtide.core.errors import RowtideError

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase, wait_until
+from builders.capture.captured_databases import LoggedDatabase, wait_until
 from rowtide.core.operations import Operation
 from rowtide.log.opening import open_log_reader
 

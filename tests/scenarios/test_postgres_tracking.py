@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import psycopg
 import pytest
 
-from builders.failpoints import POSTGRES_TRACKING_FAILPOINTS
-from builders.killed_programs import KILLED, run_program
-from builders.tracking_replicas import Replica, images
+from builders.faults.failpoints import POSTGRES_TRACKING_FAILPOINTS
+from builders.faults.killed_programs import KILLED, run_program
+from builders.tracking.tracking_replicas import Replica, images
 from rowtide.tracking import ChangeTracking, PurgeType
 
 PROGRAM = """

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase
-from builders.change_histories import read_transactions
+from builders.capture.captured_databases import CapturedDatabase
+from builders.lakes.change_histories import read_transactions
 from builders.random_histories import CapturedTable, RandomHistory
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from builders.replication_machines import KilledDatabases, ReplicationMachine
-from builders.sample_schemas import SampleSchema, chinook, northwind, pagila
+from builders.replication.replication_machines import KilledDatabases, ReplicationMachine
+from builders.replication.sample_schemas import SampleSchema, chinook, northwind, pagila
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(3600)]
 TEN_MINUTES = [pytest.param(schema, 600, marks=pytest.mark.soak) for schema in (chinook, northwind, pagila)]

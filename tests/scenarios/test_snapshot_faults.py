@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from builders.capture_processes import DELIVERY, CaptureProcess
-from builders.captured_databases import wait_until
-from builders.command_lines import rowtide_process
-from builders.failpoints import (
+from builders.capture.capture_processes import DELIVERY, CaptureProcess
+from builders.capture.captured_databases import wait_until
+from builders.capture.transfers import DEFINITIONS, FIRST_ROWS, read_file, read_state, require_sum, transfers
+from builders.commands.command_lines import rowtide_process
+from builders.faults.failpoints import (
     PREPARATION_FAILPOINTS,
     SNAPSHOT_FAILPOINTS,
     SQLITE_DELIVERY_FAILPOINTS,
     SUBSCRIBER_REMOVAL_FAILPOINTS,
 )
-from builders.replicated_databases import ReplicatedDatabase
-from builders.replicated_files import ReplicatedFile
-from builders.transfers import DEFINITIONS, FIRST_ROWS, read_file, read_state, require_sum, transfers
+from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.replication.sync_types import SyncType
 
 

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase
-from builders.snapshot_machines import SnapshotMachine, opened
-from builders.target_machines import TargetMachine
+from builders.capture.captured_databases import CapturedDatabase
+from builders.capture.snapshot_machines import SnapshotMachine, opened
+from builders.capture.target_machines import TargetMachine
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.lake import deletion
 from rowtide.targets import TargetFormat

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from builders.captured_databases import CapturedDatabase
-from builders.change_histories import read_transactions
-from builders.storms import INSTANCES, Storm
+from builders.capture.captured_databases import CapturedDatabase
+from builders.capture.storms import INSTANCES, Storm
+from builders.lakes.change_histories import read_transactions
 from builders.workloads import History, Workload, make_tables, read_histories
 from fixtures.captured import open_captured
 from rowtide.cdc.lake_tables import change_table_path, system_table_path

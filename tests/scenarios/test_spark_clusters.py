@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import rowtide
-from builders.captured_databases import LoggedDatabase
-from builders.device_files import Fleet
-from builders.object_servers import Bucket
-from builders.replicated_databases import ReplicatedDatabase
-from builders.spark_clusters import SparkCluster
+from builders.capture.captured_databases import LoggedDatabase
+from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.servers.object_servers import Bucket
+from builders.servers.spark_clusters import SparkCluster
+from builders.tracking.device_files import Fleet
 
 ORDERS = "create table orders (id int primary key, qty int)"
 SOME, MANY = 5000, 60_000

@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from builders.failpoints import SQLITE_FAILPOINTS
-from builders.killed_programs import KILLED, run_program
-from builders.sqlite_writers import was_killed, writing
-from builders.tracked_databases import TrackedFile
-from builders.tracking_replicas import Replica, images
+from builders.faults.failpoints import SQLITE_FAILPOINTS
+from builders.faults.killed_programs import KILLED, run_program
+from builders.tracking.sqlite_writers import was_killed, writing
+from builders.tracking.tracked_databases import TrackedFile
+from builders.tracking.tracking_replicas import Replica, images
 from rowtide.tracking import PurgeType
 from rowtide.tracking.errors import AnchorTooOld
 

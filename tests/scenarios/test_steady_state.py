@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import rowtide
-from builders.captured_databases import CapturedDatabase
-from builders.delta_tables import own
+from builders.capture.captured_databases import CapturedDatabase
+from builders.lakes.delta_tables import own
 from rowtide.lake.compaction import COMPACTION_INTERVAL
 from rowtide.log.opening import open_log_reader
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import rowtide
-from builders.capture_processes import LOG_READER, CaptureProcess, find_children
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.delta_tables import locate, own
+from builders.capture.capture_processes import LOG_READER, CaptureProcess, find_children
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.lakes.delta_tables import locate, own
 from rowtide.cdc.lake_lease import LAKE
 from rowtide.delta.alteration import set_properties
 from rowtide.delta.log_files import commit_path

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from builders.peers import Peer, deliver_until_quiet
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber, deliver_all
+from builders.replication.peers import Peer, deliver_until_quiet
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber, deliver_all
 from fixtures.replicated import open_peers
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer

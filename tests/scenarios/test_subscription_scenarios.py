@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from builders.replicated_databases import ReplicatedDatabase
+from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.core.operations import Operation
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.errors.delivery import CommandRefused, SchemaChanged

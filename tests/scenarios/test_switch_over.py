@@ -11,8 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.copied_databases import METADATA
-from builders.replicated_databases import ReplicatedDatabase
+from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.servers.copied_databases import METADATA
 from fixtures.servers import SETTINGS
 from rowtide.databases.postgres.embedded import EmbeddedServer
 

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from builders.applied_targets import AppliedTargets
-from builders.captured_databases import CapturedDatabase
-from builders.failpoints import TARGET_FAILPOINTS
-from builders.slice_models import found_slices, slices_of, states_by_change
+from builders.capture.applied_targets import AppliedTargets
+from builders.capture.captured_databases import CapturedDatabase
+from builders.faults.failpoints import TARGET_FAILPOINTS
+from builders.lakes.slice_models import found_slices, slices_of, states_by_change
 from rowtide.targets import TargetFormat
 
 KEYS, COLUMNS = ("id",), ("id", "name")

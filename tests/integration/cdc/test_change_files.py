@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builders.capture_instances import instance, source_table, version_of
-from builders.log_stores import records
+from builders.capture.capture_instances import instance, source_table, version_of
+from builders.log.log_stores import records
 from rowtide.cdc.capture.change_files import convert_part, divide, select_records
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice

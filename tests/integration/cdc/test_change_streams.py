@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from builders.capture_instances import instance, source_table
-from builders.made_lakes import MadeLake, make_rows
+from builders.capture.capture_instances import instance, source_table
+from builders.lakes.made_lakes import MadeLake, make_rows
 from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange, NetChangesUnsupported
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.published import ALTERED, DISABLED, ENABLED, SKIPPED

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.event_rows import event_rows, lsn
+from builders.capture.event_rows import event_rows, lsn
 from rowtide.cdc.errors.consuming import EventsNotWritten
 from rowtide.cdc.following.files import Filing, Rotation
 

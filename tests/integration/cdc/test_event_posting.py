@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from builders.event_rows import event_rows, lsn
-from builders.following import FakeReceiver, receiving
+from builders.capture.event_rows import event_rows, lsn
+from builders.capture.following import FakeReceiver, receiving
 from rowtide.agents import loop
 from rowtide.cdc.errors.consuming import EventsRefused
 from rowtide.cdc.following import posting

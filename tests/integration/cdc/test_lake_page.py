@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from builders.capture_instances import instance, source_table
-from builders.made_lakes import MadeLake, make_rows
+from builders.capture.capture_instances import instance, source_table
+from builders.lakes.made_lakes import MadeLake, make_rows
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "read-a-lake.md"
 

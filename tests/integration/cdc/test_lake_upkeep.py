@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from builders.captured_databases import wait_until
-from builders.delta_tables import append, create, locate, own
+from builders.capture.captured_databases import wait_until
+from builders.lakes.delta_tables import append, create, locate, own
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.running.lake_upkeep import LakeUpkeep
 from rowtide.delta import commit_race

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.publications import transactions
+from builders.capture.publications import transactions
 from rowtide.cdc.cleanup.marks import Marks
 from rowtide.cdc.cleanup.retention import Mark
 from rowtide.cdc.errors.capturing import LowWaterMarkUnknown

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builders.capture_instances import instance, source_table
+from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.queries.changes import reduce_changes
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import rowtide
-from builders.capture_instances import instance, source_table
-from builders.made_lakes import MadeLake, make_rows
+from builders.capture.capture_instances import instance, source_table
+from builders.lakes.made_lakes import MadeLake, make_rows
 from rowtide.cdc.queries.changes import Changes
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import full_mask, pack_mask

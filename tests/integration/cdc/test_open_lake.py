@@ -11,8 +11,8 @@ import duckdb
 import pytest
 
 import rowtide
-from builders.capture_instances import instance, source_table
-from builders.made_lakes import BEGIN, SECONDS_PER_CYCLE, MadeLake, make_rows
+from builders.capture.capture_instances import instance, source_table
+from builders.lakes.made_lakes import BEGIN, SECONDS_PER_CYCLE, MadeLake, make_rows
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange, NetChangesUnsupported, UnknownRowFilter
 from rowtide.core.errors import ExtraMissing

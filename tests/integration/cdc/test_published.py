@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builders.publications import transactions
+from builders.capture.publications import transactions
 from rowtide.cdc import published
 from rowtide.cdc.published import Publication, read_publication, read_visible_publication
 from rowtide.cdc.system_tables import RecordedCycle, SystemTables

@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 import rowtide
-from builders.capture_instances import instance, source_table
-from builders.made_lakes import MadeLake, make_rows
+from builders.capture.capture_instances import instance, source_table
+from builders.lakes.made_lakes import MadeLake, make_rows
 from rowtide.cdc.published import ENABLED
 from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn

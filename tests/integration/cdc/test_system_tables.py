@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builders.cuts import Cut, cut_at
-from builders.publications import transactions
+from builders.capture.publications import transactions
+from builders.faults.cuts import Cut, cut_at
 from rowtide.cdc import system_tables as system_tables_module
 from rowtide.cdc.system_tables import LakeState, RecordedCycle, SystemTables
 from rowtide.core.lsn import Position

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import rowtide
-from builders.capture_instances import instance, source_table
-from builders.made_lakes import MadeLake, make_rows
+from builders.capture.capture_instances import instance, source_table
+from builders.lakes.made_lakes import MadeLake, make_rows
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_readers import newest_first
 from rowtide.cdc.lake_tables import base_table_path, change_table_path

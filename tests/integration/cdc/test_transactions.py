@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from builders.capture_instances import instance, source_table, version_of
-from builders.log_stores import NOW, records
+from builders.capture.capture_instances import instance, source_table, version_of
+from builders.log.log_stores import NOW, records
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice
 from rowtide.cdc.capture.segment_reader import SegmentReader

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from builders import type_change_oracle as oracle
+from builders.lakes import type_change_oracle as oracle
 from rowtide.cdc.ddl.type_changes import convert, is_misfit
 from rowtide.databases.lake_types import LakeType
 from rowtide.databases.lake_values.texts import as_texts

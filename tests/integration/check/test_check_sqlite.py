@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from builders.checks import matching, only, run_mend, stopping
-from builders.command_lines import rowtide
-from builders.tracked_databases import TrackedFile
+from builders.commands.checks import matching, only, run_mend, stopping
+from builders.commands.command_lines import rowtide
+from builders.tracking.tracked_databases import TrackedFile
 from rowtide.core.errors import NameUnfit
 from rowtide.databases.sqlite.guarding import writing
 from rowtide.findings.finding import Advice, Finding, Severity

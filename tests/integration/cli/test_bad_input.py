@@ -11,8 +11,8 @@ from zlib import crc32
 import psycopg
 import pytest
 
-from builders.command_lines import rowtide
-from builders.command_tree import Command, commands
+from builders.commands.command_lines import rowtide
+from builders.commands.command_tree import Command, commands
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 

@@ -7,8 +7,8 @@ from importlib.metadata import version
 
 import pytest
 
-from builders.command_lines import rowtide
-from builders.command_tree import Command, commands
+from builders.commands.command_lines import rowtide
+from builders.commands.command_tree import Command, commands
 
 GROUPS = sorted({command.words[:depth] for command in commands() for depth in range(len(command.words))})
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.tracked_databases import TrackedFile
+from builders.tracking.tracked_databases import TrackedFile
 from rowtide.cli.process import CLOSED_PIPE
 
 READS_WHILE_IT_ENDS = """

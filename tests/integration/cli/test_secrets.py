@@ -10,8 +10,8 @@ from zlib import crc32
 
 import pytest
 
-from builders.command_lines import rowtide
-from builders.command_tree import Command, commands
+from builders.commands.command_lines import rowtide
+from builders.commands.command_tree import Command, commands
 
 SECRET = "s3cr3t"
 CLOSED = "127.0.0.1:1"

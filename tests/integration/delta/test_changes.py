@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.delta_tables import ERRORS, SCHEMA, append, create, locate, metadata, own, write_commit
-from builders.failpoints import CHANGE_FAILPOINTS, VACUUM_FAILPOINTS
-from builders.killed_programs import KILLED, run_program
+from builders.faults.failpoints import CHANGE_FAILPOINTS, VACUUM_FAILPOINTS
+from builders.faults.killed_programs import KILLED, run_program
+from builders.lakes.delta_tables import ERRORS, SCHEMA, append, create, locate, metadata, own, write_commit
 from rowtide.delta import checkpoints, compaction
 from rowtide.delta.actions import Protocol
 from rowtide.delta.alteration import empty_table, renew_table, retire_table, rewrite, set_properties, widen_columns
@@ -479,7 +479,7 @@ CHANGES = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from builders.delta_tables import ERRORS, SCHEMA, append, create, locate
+from builders.lakes.delta_tables import ERRORS, SCHEMA, append, create, locate
 from rowtide.delta.alteration import renew_table, retire_table, rewrite, widen_columns
 from rowtide.delta.commits import Committer
 from rowtide.delta.compaction import compact
@@ -532,7 +532,7 @@ def test_a_vacuum_that_is_killed_is_completed_by_the_next(tmp_path: Path, failpo
     program = """
 import sys
 from pathlib import Path
-from builders.delta_tables import locate
+from builders.lakes.delta_tables import locate
 from rowtide.delta.vacuum import vacuum
 location = locate(Path(sys.argv[1]))
 vacuum(location, location.store)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from builders.delta_tables import append, create, locate, own
-from builders.delta_values import VALUES, require_same
+from builders.lakes.delta_tables import append, create, locate, own
+from builders.lakes.delta_values import VALUES, require_same
 from builders.recordings import Recording
 from rowtide.delta.alteration import empty_table, renew_table, retire_table, rewrite, set_properties, widen_columns
 from rowtide.delta.commits import Committer

@@ -13,7 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.delta_tables import (
+from builders.faults.failpoints import DELTA_FAILPOINTS
+from builders.faults.killed_programs import KILLED, run_program
+from builders.faults.watched_stores import WatchedStore
+from builders.lakes.delta_tables import (
     ERRORS,
     PROTOCOL,
     SCHEMA,
@@ -27,9 +30,6 @@ from builders.delta_tables import (
     own,
     write_commit,
 )
-from builders.failpoints import DELTA_FAILPOINTS
-from builders.killed_programs import KILLED, run_program
-from builders.watched_stores import WatchedStore
 from rowtide.delta import checkpoints
 from rowtide.delta.appends import write_rows
 from rowtide.delta.checkpoints import forget_versions, maintain_log, write_checkpoint
@@ -136,7 +136,7 @@ def test_a_writer_that_is_killed_repeats_its_cycle(tmp_path: Path, failpoint: st
     program = """
 import sys
 from pathlib import Path
-from builders.delta_tables import append, create, locate
+from builders.lakes.delta_tables import append, create, locate
 from rowtide.delta.commits import Committer
 path = create(Path(sys.argv[1]), **{"delta.checkpointInterval": "2"})
 committer = Committer()

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from builders.delta_tables import append, create, locate, own
+from builders.lakes.delta_tables import append, create, locate, own
 from rowtide.delta.actions import AddFile
 from rowtide.delta.commits import Committer
 from rowtide.delta.compaction import compact

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.delta_tables import SCHEMA, make_table, metadata, write_commit, write_ids
+from builders.lakes.delta_tables import SCHEMA, make_table, metadata, write_commit, write_ids
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed, TableUnreadable
 from rowtide.delta.log_files import commit_path
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from builders.delta_tables import append, create, locate, maintain_later, own
-from builders.delta_values import VALUES, require_same
+from builders.lakes.delta_tables import append, create, locate, maintain_later, own
+from builders.lakes.delta_values import VALUES, require_same
 from rowtide.delta.commits import Committer
 from rowtide.delta.creation import create_table
 from rowtide.delta.log_files import commit_path

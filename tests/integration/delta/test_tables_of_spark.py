@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builders.delta_tables import own
-from builders.delta_values import VALUES, require_same
+from builders.lakes.delta_tables import own
+from builders.lakes.delta_values import VALUES, require_same
 from rowtide.delta.errors import TableUnreadable
 from rowtide.delta.statistics import Between
 from rowtide.lake.session import pinned

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from builders.captured_databases import CapturedDatabase
+from builders.capture.captured_databases import CapturedDatabase
 from rowtide.demo.figures import Span, read_figures
 from rowtide.demo.workload import ACCOUNT, KEYS
 

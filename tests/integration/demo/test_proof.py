@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase
+from builders.capture.captured_databases import CapturedDatabase
 from rowtide.demo.proof import Comparison, compare_tables
 
 TABLES = {

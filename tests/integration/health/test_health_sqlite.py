@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from builders.checks import run_line
-from builders.command_lines import rowtide
-from builders.tracked_databases import TrackedFile
+from builders.commands.checks import run_line
+from builders.commands.command_lines import rowtide
+from builders.tracking.tracked_databases import TrackedFile
 from rowtide.findings.finding import Command
 from rowtide.handle import connect
 from rowtide.health import Judgement, State

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import rowtide
-from builders.object_servers import Bucket
-from builders.relocated_lakes import NAME, FilledLake
+from builders.lakes.relocated_lakes import NAME, FilledLake
+from builders.servers.object_servers import Bucket
 from rowtide.lake.errors import LakeNested
 from rowtide.lake.neighbours import require_not_nested
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from builders.log_stores import append_records, append_records_in_child, open_manifest, range_to, records
+from builders.log.log_stores import append_records, append_records_in_child, open_manifest, range_to, records
 from rowtide.core.lsn import Position
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import LeaseLost

@@ -7,8 +7,8 @@ from threading import Barrier
 
 import pytest
 
-from builders.log_stores import open_manifest, opened, range_to, table_version
-from builders.watched_stores import AgingStore, LosingStore, SleepingStore, WatchedStore
+from builders.faults.watched_stores import AgingStore, LosingStore, SleepingStore, WatchedStore
+from builders.log.log_stores import open_manifest, opened, range_to, table_version
 from rowtide.core.lsn import Position
 from rowtide.log.entries import ReaderAdvanced, TableGiven
 from rowtide.log.errors import (

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.log_stores import records
+from builders.log.log_stores import records
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.records import RECORD

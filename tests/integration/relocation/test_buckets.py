@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import rowtide
-from builders.faulty_proxy import Fault, FaultyProxy
-from builders.object_servers import Bucket
-from builders.relocated_lakes import FilledLake, describe, read_ids
+from builders.faults.faulty_proxy import Fault, FaultyProxy
+from builders.lakes.relocated_lakes import FilledLake, describe, read_ids
+from builders.servers.object_servers import Bucket
 from rowtide.core.errors import RowtideError
 from rowtide.lake.stores import open_folder
 from rowtide.relocation import CopyProgress, transfer

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import rowtide
-from builders.command_lines import rowtide as run
-from builders.failpoints import COPY_FAILPOINTS
-from builders.killed_programs import KILLED, run_program
-from builders.relocated_lakes import NAME, FilledLake, describe, read_ids, read_position
+from builders.commands.command_lines import rowtide as run
+from builders.faults.failpoints import COPY_FAILPOINTS
+from builders.faults.killed_programs import KILLED, run_program
+from builders.lakes.relocated_lakes import NAME, FilledLake, describe, read_ids, read_position
 from rowtide.delta.compaction import compact
 from rowtide.delta.vacuum import vacuum
 from rowtide.lake.stores import locate, open_folder

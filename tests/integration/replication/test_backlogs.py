@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builders.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.spark.backlogs import DeliveredBacklog, deliver_backlogs
 from rowtide.replication.subscription_settings import SettingsChanges

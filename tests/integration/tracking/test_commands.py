@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from builders.command_lines import rowtide
-from builders.tracked_databases import TrackedFile
+from builders.commands.command_lines import rowtide
+from builders.tracking.tracked_databases import TrackedFile
 
 
 @pytest.fixture

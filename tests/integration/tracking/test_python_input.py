@@ -7,7 +7,7 @@ import gc
 import pytest
 
 import rowtide
-from builders.tracked_databases import TrackedFile
+from builders.tracking.tracked_databases import TrackedFile
 from rowtide.core.anchors import InvalidAnchor
 from rowtide.tracking.errors import NothingTracked, TableToTrackNotFound
 from rowtide.tracking.options import PurgeType

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import pytest
 
-from builders.device_files import Fleet, T
+from builders.tracking.device_files import Fleet, T
 from rowtide.core.anchors import Anchor
 from rowtide.tracking import ChangeTracking, PurgeType
 from rowtide.tracking.errors import DevicesFailed, EnumerationFailed, NoDatabaseFound

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.tracked_databases import TrackedFile
+from builders.tracking.tracked_databases import TrackedFile
 from rowtide.core.anchors import InvalidAnchor, UnknownAnchor
 from rowtide.databases.sqlite import connect
 from rowtide.databases.sqlite.connect import write_transaction

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from builders.tracked_databases import TrackedFile
+from builders.tracking.tracked_databases import TrackedFile
 from rowtide.databases.sqlite.errors import FileFailed
 from rowtide.tracking import ChangeTracking
 

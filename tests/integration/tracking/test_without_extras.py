@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from builders.tracked_databases import TrackedFile
+from builders.tracking.tracked_databases import TrackedFile
 
 WITHOUT_EXTRAS = """
 import sys

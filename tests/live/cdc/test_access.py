@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import rowtide
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.errors.access import NotOwner, ReadingDenied, RoleNotCreated
 from rowtide.cdc.errors.querying import InstanceNotReadable, InstanceUnknown

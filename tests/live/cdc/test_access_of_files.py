@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase
+from builders.capture.captured_databases import CapturedDatabase
 from builders.file_modes import modes_in
 
 

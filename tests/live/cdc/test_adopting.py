@@ -14,11 +14,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.captured_databases import CapturedDatabase, LoggedDatabase
-from builders.command_lines import rowtide, rowtide_process
-from builders.copied_databases import NOTHING, base_backup, copied, moved, read_metadata, restored
-from builders.failpoints import ADOPTION_FAILPOINTS, LOG_RESTART_FAILPOINTS
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
+from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
+from builders.commands.command_lines import rowtide, rowtide_process
+from builders.faults.failpoints import ADOPTION_FAILPOINTS, LOG_RESTART_FAILPOINTS
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
+from builders.servers.copied_databases import NOTHING, base_backup, copied, moved, read_metadata, restored
 from fixtures.servers import SETTINGS
 from rowtide.adoption import Adoption
 from rowtide.adoption.errors import NothingToGoOnFrom, OriginalAlive

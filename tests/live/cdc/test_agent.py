@@ -10,10 +10,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.agents import idle_agent, running_agent
-from builders.capture_processes import AGENT, CaptureProcess
-from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
-from builders.command_lines import rowtide
+from builders.capture.agents import idle_agent, running_agent
+from builders.capture.capture_processes import AGENT, CaptureProcess
+from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
+from builders.commands.command_lines import rowtide
 from builders.threads import in_thread
 from rowtide.agents.runs import RunOutcome
 from rowtide.cdc.cleanup import cleanup as cleanup_module

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide
-from builders.ddl import forget_triggers, has_triggers, opened_as, opened_by_owner
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import rowtide
+from builders.servers.ddl import forget_triggers, has_triggers, opened_as, opened_by_owner
 from rowtide.log.alterations import Alteration
 from rowtide.log.membership import Altered, Disabled, Reshaped
 

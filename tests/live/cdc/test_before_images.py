@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import rowtide
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages, ImageKind
 from rowtide.log.membership import Enabled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
+from builders.capture.captured_databases import LoggedDatabase
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, plan_cycle
 from rowtide.cdc.definitions import READER

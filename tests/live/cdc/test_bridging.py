@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 import psycopg
 import pytest
 
-from builders.base_tables import table_of
-from builders.captured_databases import CapturedDatabase, LoggedDatabase
-from builders.command_lines import rowtide, rowtide_process
-from builders.failpoints import LOG_BRIDGE_FAILPOINTS
-from builders.replicated_databases import ReplicatedDatabase
-from builders.standbys import standby_of
-from builders.typed_tables import COLUMNS, TABLE, create_typed_table, input_of, read_texts
+from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
+from builders.commands.command_lines import rowtide, rowtide_process
+from builders.faults.failpoints import LOG_BRIDGE_FAILPOINTS
+from builders.lakes.base_tables import table_of
+from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.servers.standbys import standby_of
+from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, input_of, read_texts
 from fixtures.servers import SETTINGS
 from rowtide.cdc.bridging.errors import DifferenceImpossible
 from rowtide.core.mask import pack_mask

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from psycopg import sql
 
-from builders.captured_databases import CapturedDatabase, pick
+from builders.capture.captured_databases import CapturedDatabase, pick
 from rowtide.cdc.lake_readers.presentation import present
 from rowtide.core.tables import BeforeImages
 

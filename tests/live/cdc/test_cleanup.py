@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from builders.capture_processes import CaptureProcess
-from builders.captured_databases import CapturedDatabase
-from builders.command_lines import rowtide, rowtide_process
-from builders.cuts import Cut, cut_at
-from builders.failpoints import CLEANUP_FAILPOINTS
+from builders.capture.capture_processes import CaptureProcess
+from builders.capture.captured_databases import CapturedDatabase
+from builders.commands.command_lines import rowtide, rowtide_process
+from builders.faults.cuts import Cut, cut_at
+from builders.faults.failpoints import CLEANUP_FAILPOINTS
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup import cleanups_table, retention
 from rowtide.cdc.cleanup.cleanup import Cleaned, Cleanup

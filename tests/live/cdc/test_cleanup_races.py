@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 import rowtide
-from builders.captured_databases import LoggedDatabase
-from builders.following import capture, no_spark
+from builders.capture.captured_databases import LoggedDatabase
+from builders.capture.following import capture, no_spark
 from rowtide.cdc.cleanup.cleanup import Cleanup
 from rowtide.cdc.cleanup.cleanups_table import CleanupsTable, RecordedCleanup
 from rowtide.cdc.cleanup.marks import Marks

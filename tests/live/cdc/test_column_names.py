@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import rowtide
-from builders.captured_databases import CapturedDatabase
-from builders.command_lines import rowtide as run_rowtide
+from builders.capture.captured_databases import CapturedDatabase
+from builders.commands.command_lines import rowtide as run_rowtide
 from rowtide.cdc.enabling import instances
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.lake.stores import locate

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.captured_databases import CapturedDatabase, LoggedDatabase
-from builders.command_lines import Ended, rowtide, rowtide_process
+from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
+from builders.commands.command_lines import Ended, rowtide, rowtide_process
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase
+from builders.capture.captured_databases import CapturedDatabase
 from rowtide.lake import compaction, tables
 
 CYCLES = 8

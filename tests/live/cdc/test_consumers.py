@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import rowtide
 from rowtide.cdc.consumers import consumers
 from rowtide.cdc.errors.access import NotOwner
 from rowtide.cdc.errors.consuming import ConsumerExists, ConsumerInvalid, ConsumerUnknown

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide, rowtide_process
-from builders.copied_databases import NOTHING, copied, dump, read_metadata, restored
-from builders.every_command import list_commands
-from builders.failpoints import DISOWNING_FAILPOINTS
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import rowtide, rowtide_process
+from builders.commands.every_command import list_commands
+from builders.faults.failpoints import DISOWNING_FAILPOINTS
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber
+from builders.servers.copied_databases import NOTHING, copied, dump, read_metadata, restored
 from fixtures.servers import fresh_database
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.enabling.disabling import Disabling

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from builders.base_tables import snapshots_of
-from builders.captured_databases import CapturedDatabase, wait_until
-from builders.waiting_commits import waiting_commit
+from builders.capture.captured_databases import CapturedDatabase, wait_until
+from builders.faults.waiting_commits import waiting_commit
+from builders.lakes.base_tables import snapshots_of
 from fixtures.captured import open_copied
 from fixtures.servers import fresh_database
 from rowtide.cdc.snapshots import chunk_copies

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase, LoggedDatabase
-from builders.command_lines import rowtide
+from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
+from builders.commands.command_lines import rowtide
 from rowtide.cdc.errors.enabling import IndexNotUsable, IndexUnknown, KeyImagesDiffer, NetChangesNeedKey
 from rowtide.cdc.instances import Instance, decode_instance
 from rowtide.core.operations import Operation

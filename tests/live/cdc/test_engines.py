@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from builders.captured_databases import CapturedDatabase
-from builders.command_lines import rowtide
+from builders.capture.captured_databases import CapturedDatabase
+from builders.commands.command_lines import rowtide
 from rowtide.cdc.capture import appends
 from rowtide.cdc.capture.change_files import ChangeFile, Selection, count_change_rows
 from rowtide.cdc.errors.capturing import ChangeFileMissing, ChangeRowsMiscounted

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide
-from builders.following import FakeReceiver, capture, follow, following, no_spark, receiving
+from builders.capture.captured_databases import LoggedDatabase
+from builders.capture.following import FakeReceiver, capture, follow, following, no_spark, receiving
+from builders.commands.command_lines import rowtide
 from rowtide.agents import loop
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup.cleanup import Cleanup

@@ -12,10 +12,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide
-from builders.following import FakeReceiver, capture, follow, receiving
-from builders.object_servers import Bucket
+from builders.capture.captured_databases import LoggedDatabase
+from builders.capture.following import FakeReceiver, capture, follow, receiving
+from builders.commands.command_lines import rowtide
+from builders.servers.object_servers import Bucket
 from rowtide.agents import loop
 from rowtide.cdc.following import follower
 from rowtide.cdc.following.transactions import read_transactions

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from builders.captured_databases import DEADLINE_S, CapturedDatabase, LoggedDatabase
+from builders.capture.captured_databases import DEADLINE_S, CapturedDatabase, LoggedDatabase
 from rowtide.agents.loop import Agent
 from rowtide.cdc.errors.querying import LsnOutOfRange
 from rowtide.core.errors import RowtideError

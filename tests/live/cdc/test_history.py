@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
+from builders.capture.captured_databases import LoggedDatabase
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect
 from rowtide.log.errors import HistoryDiverged, LogStoreMoved

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase
+from builders.capture.captured_databases import CapturedDatabase
 from rowtide.cdc.capture import planning
 from rowtide.cdc.lake_tables import system_table_path
 from rowtide.core.lsn import CommitLsn

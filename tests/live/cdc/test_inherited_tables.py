@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.checks import only
-from builders.ddl import forget_triggers
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.checks import only
+from builders.servers.ddl import forget_triggers
 from rowtide.findings.finding import Severity
 from rowtide.handle import connect
 from rowtide.log.alterations import Alteration

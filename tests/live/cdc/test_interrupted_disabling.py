@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.failpoints import SOURCE_REMOVAL_FAILPOINTS
+from builders.capture.captured_databases import LoggedDatabase
+from builders.faults.failpoints import SOURCE_REMOVAL_FAILPOINTS
 from rowtide.cdc.enabling.disabling import disable_database
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.log.errors import DatabaseNotEnabled

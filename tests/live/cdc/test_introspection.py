@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
+from builders.capture.captured_databases import LoggedDatabase
 from rowtide.cdc.errors.enabling import TableNameIncomplete
 from rowtide.cdc.errors.querying import InstanceNotReadable
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import Ended, rowtide
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import Ended, rowtide
 from rowtide.agents.runs import RunOutcome
 from rowtide.cdc.errors.access import NotOwner
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete

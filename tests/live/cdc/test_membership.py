@@ -14,7 +14,7 @@ import pytest
 from psycopg.errors import FeatureNotSupported
 from pyspark.sql import DataFrame, SparkSession
 
-from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
+from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
 from rowtide.cdc.errors.capturing import DefinitionsIncomplete
 from rowtide.cdc.errors.enabling import (
     ColumnNameReserved,

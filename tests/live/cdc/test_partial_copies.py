@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from builders.base_tables import base_rows, snapshots_of
-from builders.captured_databases import CapturedDatabase
-from builders.unsendable_changes import TABLES, open_western, unsendable
+from builders.capture.captured_databases import CapturedDatabase
+from builders.lakes.base_tables import base_rows, snapshots_of
+from builders.servers.unsendable_changes import TABLES, open_western, unsendable
 from fixtures.captured import open_copied
 from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.cdc.snapshots.limits import CopyLimits

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from psycopg.errors import FeatureNotSupported
 
-from builders.captured_databases import CapturedDatabase, LoggedDatabase
-from builders.checks import matching, only, run_mend
+from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
+from builders.commands.checks import matching, only, run_mend
 from rowtide.cdc.errors.enabling import PartitionCapturedToo, PartitionNotCapturable
 from rowtide.cdc.queries.errors import RewrittenSinceSnapshot
 from rowtide.core.operations import Operation

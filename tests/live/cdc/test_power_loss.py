@@ -7,8 +7,8 @@ import random
 import pytest
 
 import rowtide
-from builders.captured_databases import CapturedDatabase
-from builders.forgetful_disk import ForgetfulDisk
+from builders.capture.captured_databases import CapturedDatabase
+from builders.faults.forgetful_disk import ForgetfulDisk
 
 
 def lose_power(captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch, syncs: int) -> bool:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase, pick
+from builders.capture.captured_databases import CapturedDatabase, pick
 from rowtide.cdc.errors.capturing import LakeUnknown
 from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange, NetChangesUnsupported, UnknownRowFilter
 from rowtide.cdc.queries.published_lake import ValidityInterval

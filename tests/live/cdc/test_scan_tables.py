@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import rowtide
 from rowtide.cdc.scans.metrics import KEPT_SESSIONS, ScanMetrics
 from rowtide.cdc.scans.sessions import Engine, ScanFigures, ScanPhase
 from rowtide.cdc.scans.tables import ScanWriter

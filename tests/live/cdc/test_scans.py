@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase, LoggedDatabase
-from builders.command_lines import rowtide
+from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
+from builders.commands.command_lines import rowtide
 from rowtide.cdc.capture import appends
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.delta.errors import AppendNotFound

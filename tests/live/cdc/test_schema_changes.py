@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase
-from builders.command_lines import rowtide
-from builders.cuts import Cut, cut_at
-from builders.ddl import forget_triggers
-from builders.failpoints import CAPTURE_FAILPOINTS, RETYPING_FAILPOINTS
+from builders.capture.captured_databases import CapturedDatabase
+from builders.commands.command_lines import rowtide
+from builders.faults.cuts import Cut, cut_at
+from builders.faults.failpoints import CAPTURE_FAILPOINTS, RETYPING_FAILPOINTS
+from builders.servers.ddl import forget_triggers
 from rowtide.cdc import system_tables
 from rowtide.cdc.capture import appends, capture
 from rowtide.cdc.cleanup.retention import CleanupOrder

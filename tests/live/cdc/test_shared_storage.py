@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide_process
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import rowtide_process
 
 MASTER = "spark://nowhere.invalid:7077"
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 import rowtide
-from builders.base_tables import base_rows, read_rows, snapshots_of, table_of
-from builders.command_lines import rowtide as run
-from builders.waiting_commits import end_waiting, waiting_commit
+from builders.commands.command_lines import rowtide as run
+from builders.faults.waiting_commits import end_waiting, waiting_commit
+from builders.lakes.base_tables import base_rows, read_rows, snapshots_of, table_of
 from fixtures.captured import open_copied
 from fixtures.servers import fresh_database
 from rowtide.cdc.lake_tables import base_table_path, change_table_path, system_table_path
@@ -29,8 +29,8 @@ from rowtide.cdc.snapshots.limits import CopyLimits
 from rowtide.cdc.snapshots.runner import SnapshotRunner
 
 if TYPE_CHECKING:
-    from builders.captured_databases import CapturedDatabase
-    from builders.object_servers import Bucket
+    from builders.capture.captured_databases import CapturedDatabase
+    from builders.servers.object_servers import Bucket
     from rowtide.databases.postgres.embedded import EmbeddedServer
 
 SMALL = CopyLimits(chunk_bytes=16 * 1024, workers=1)

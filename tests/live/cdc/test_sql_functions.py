@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import rowtide
-from builders.captured_databases import CapturedDatabase
+from builders.capture.captured_databases import CapturedDatabase
 from rowtide.cdc.errors.querying import UnknownTimeOperator
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.session import pinned

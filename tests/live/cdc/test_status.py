@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.command_lines import rowtide
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.commands.command_lines import rowtide
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.backlog import MISSING

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import make_url
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import rowtide
 from rowtide.cdc.api import ChangeDataCapture
 from rowtide.cdc.enabling.instances import InstanceRequest, as_member, define_instance
 from rowtide.cdc.enabling.joining import join_new_tables

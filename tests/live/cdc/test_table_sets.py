@@ -16,8 +16,8 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.command_lines import Ended, rowtide
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.commands.command_lines import Ended, rowtide
 from rowtide.cdc.enabling.table_sets import Outcome, TableOutcome
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.errors import RightMissing, TableHeld

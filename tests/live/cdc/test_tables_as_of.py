@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builders.base_tables import base_rows, read_rows, snapshots_of
-from builders.capture_processes import CaptureProcess
-from builders.command_lines import rowtide, rowtide_process
-from builders.cuts import Cut, cut_at
-from builders.failpoints import ROLLING_FAILPOINTS
+from builders.capture.capture_processes import CaptureProcess
+from builders.commands.command_lines import rowtide, rowtide_process
+from builders.faults.cuts import Cut, cut_at
+from builders.faults.failpoints import ROLLING_FAILPOINTS
+from builders.lakes.base_tables import base_rows, read_rows, snapshots_of
 from rowtide.cdc.cleanup import cleanup as cleanup_module
 from rowtide.cdc.cleanup import rolling
 from rowtide.cdc.cleanup.retention import CleanupOrder
@@ -26,7 +26,7 @@ from rowtide.delta.errors import LakeWriteFailed
 from rowtide.lake.tables import is_table
 
 if TYPE_CHECKING:
-    from builders.captured_databases import CapturedDatabase
+    from builders.capture.captured_databases import CapturedDatabase
 
 pytestmark = pytest.mark.usefixtures("vacuumed")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase
+from builders.capture.captured_databases import CapturedDatabase
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.system_tables import RecordedCycle, SystemTables

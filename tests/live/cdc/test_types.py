@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.captured_databases import FINDS_EVERYTHING, CapturedDatabase
-from builders.spark_presentation import present_by_spark
-from builders.type_catalogue import SAMPLES
-from builders.typed_tables import (
+from builders.capture.captured_databases import FINDS_EVERYTHING, CapturedDatabase
+from builders.lakes.spark_presentation import present_by_spark
+from builders.values.type_catalogue import SAMPLES
+from builders.values.typed_tables import (
     COLUMNS,
     TABLE,
     VERSION_OF,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import SparkRuntimeException
 
-from builders.captured_databases import CapturedDatabase, LoggedDatabase
-from builders.command_lines import rowtide, rowtide_process
-from builders.cuts import Cut, cut_at
-from builders.failpoints import LEAVING_OUT_FAILPOINTS, SKIP_FAILPOINTS
-from builders.unsendable_changes import TABLES, open_western, write_around
+from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
+from builders.commands.command_lines import rowtide, rowtide_process
+from builders.faults.cuts import Cut, cut_at
+from builders.faults.failpoints import LEAVING_OUT_FAILPOINTS, SKIP_FAILPOINTS
+from builders.servers.unsendable_changes import TABLES, open_western, write_around
 from rowtide.cdc.capture import capture as capture_module
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.querying import RangeOverGap

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase, wait_until
-from builders.delta_tables import own
+from builders.capture.captured_databases import CapturedDatabase, wait_until
+from builders.lakes.delta_tables import own
 from rowtide.cdc.capture.capture import Capture
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.running.lake_upkeep import THREAD, LakeUpkeep

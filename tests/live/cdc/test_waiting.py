@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
+from builders.capture.captured_databases import LoggedDatabase
 from rowtide.log.postgres import waiting
 
 

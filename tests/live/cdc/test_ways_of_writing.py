@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
+from builders.capture.captured_databases import LoggedDatabase
 from fixtures.servers import fresh_database
 from rowtide.cdc.errors.enabling import InstanceNameTaken, TableNotCapturable
 from rowtide.core.operations import Operation

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase
-from builders.command_lines import rowtide
+from builders.capture.captured_databases import CapturedDatabase
+from builders.commands.command_lines import rowtide
 from rowtide.delta.snapshot import open_snapshot
 from rowtide.lake.stores import locate
 

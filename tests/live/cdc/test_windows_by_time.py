@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 import rowtide
-from builders.captured_databases import CapturedDatabase
+from builders.capture.captured_databases import CapturedDatabase
 from rowtide.cdc.errors.querying import LsnOutOfRange, TimeOutOfRange
 from rowtide.cdc.queries.lsn_times import Bound
 from rowtide.core.lsn import CommitLsn

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.checks import matching, only, run_mend, stopping
-from builders.ddl import forget_triggers
-from builders.log_stores import opened
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.commands.checks import matching, only, run_mend, stopping
+from builders.log.log_stores import opened
+from builders.servers.ddl import forget_triggers
 from rowtide.findings.finding import Finding, Severity
 from rowtide.handle import connect
 from rowtide.log.manifest import Manifest

@@ -6,8 +6,8 @@ import csv
 import json
 from io import StringIO
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import rowtide
 
 
 def test_findings_are_listed_and_nothing_that_stops_is_a_success(logged: LoggedDatabase) -> None:

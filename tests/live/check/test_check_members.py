@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.checks import matching, only, run_mend
-from builders.command_lines import rowtide
-from builders.ddl import forget_triggers
-from builders.replicated_databases import ReplicatedDatabase
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.checks import matching, only, run_mend
+from builders.commands.command_lines import rowtide
+from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.servers.ddl import forget_triggers
 from rowtide.findings.finding import Finding, Severity
 from rowtide.handle import connect
 

@@ -12,9 +12,9 @@ from typing import get_args
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.checks import matching, only, run_mend, stopping
-from builders.standbys import make_ordinary
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.commands.checks import matching, only, run_mend, stopping
+from builders.servers.standbys import make_ordinary
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
 from rowtide.findings.finding import Finding, Severity

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.checks import matching, only, run_mend, stopping
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.checks import matching, only, run_mend, stopping
 from rowtide.check.postgres.checking import read_facts
 from rowtide.databases.postgres.catalogue import TableNotFound
 from rowtide.findings.finding import Finding, Severity

@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.checks import matching, only, run_mend, stopping
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.checks import matching, only, run_mend, stopping
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.findings.finding import Advice, Finding, Severity

@@ -17,7 +17,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 import rowtide
-from builders import command_lines
+from builders.commands import command_lines
 from rowtide.databases.errors import PostgresNeeded, UrlNotRead
 from rowtide.databases.postgres.connect import open_engine, open_replication_connection, open_url
 from rowtide.databases.postgres.embedded import EmbeddedServer

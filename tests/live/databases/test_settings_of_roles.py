@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.captured_databases import wait_until
-from builders.odd_settings import MEANINGS, TIME_LIMITS, open_program, set_for_database
+from builders.capture.captured_databases import wait_until
+from builders.servers.odd_settings import MEANINGS, TIME_LIMITS, open_program, set_for_database
 from fixtures.servers import fresh_database
 from rowtide.core.errors import Remedy
 from rowtide.databases.postgres.connect import (

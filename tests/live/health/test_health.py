@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy.engine import make_url
 
-from builders.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
-from builders.checks import run_line
-from builders.command_lines import rowtide
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
-from builders.replication_runs import running
+from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase, wait_until
+from builders.commands.checks import run_line
+from builders.commands.command_lines import rowtide
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
+from builders.replication.replication_runs import running
 from rowtide.findings.finding import Command, Severity
 from rowtide.handle import connect
 from rowtide.health import Judgement, State, exit_code

@@ -11,9 +11,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.captured_databases import CapturedDatabase, LoggedDatabase
-from builders.command_lines import Ended, rowtide, rowtide_process
-from builders.copied_databases import NOTHING, base_backup, read_metadata
+from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
+from builders.commands.command_lines import Ended, rowtide, rowtide_process
+from builders.servers.copied_databases import NOTHING, base_backup, read_metadata
 from fixtures.servers import SETTINGS
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from psycopg import errors
 
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.command_lines import rowtide
-from builders.ddl import has_triggers, opened_by_owner, opened_by_stranger
-from builders.earlier_builds import emit, enable_as_before
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.commands.command_lines import rowtide
+from builders.log.earlier_builds import emit, enable_as_before
+from builders.servers.ddl import has_triggers, opened_by_owner, opened_by_stranger
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log import reader

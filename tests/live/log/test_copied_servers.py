@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.copied_databases import NOTHING, read_metadata
+from builders.capture.captured_databases import LoggedDatabase
+from builders.servers.copied_databases import NOTHING, read_metadata
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
 from rowtide.handle import connect
 from rowtide.log.errors import HistoryDiverged

@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide
-from builders.earlier_builds import enable_as_before
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import rowtide
+from builders.log.earlier_builds import enable_as_before
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log.membership import Altered

@@ -9,10 +9,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.capture_processes import CaptureProcess
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.checks import matching, only, run_mend
-from builders.standbys import KEEPS_SLOTS, Standby, make_ordinary, standby_of
+from builders.capture.capture_processes import CaptureProcess
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.commands.checks import matching, only, run_mend
+from builders.servers.standbys import KEEPS_SLOTS, Standby, make_ordinary, standby_of
 from fixtures.servers import SETTINGS
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
 from rowtide.databases.postgres.errors import ServerIsStandby

@@ -11,7 +11,7 @@ from datetime import datetime
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase, wait_until
+from builders.capture.captured_databases import LoggedDatabase, wait_until
 from fixtures.servers import fresh_database
 from rowtide.agents.loop import Agent
 from rowtide.databases.postgres.embedded import EmbeddedServer

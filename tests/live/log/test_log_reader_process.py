@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.log_reader_processes import is_streaming
-from builders.replicated_files import ReplicatedFile
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.log.log_reader_processes import is_streaming
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.agents.errors import LogReaderEnded
 from rowtide.agents.log_reader_process import LogReaderProcess
 from rowtide.core.errors import RowtideError

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
+from builders.capture.captured_databases import LoggedDatabase
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log.postgres import copy_data
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase, wait_until
+from builders.capture.captured_databases import LoggedDatabase, wait_until
 from rowtide.log import reader
 from rowtide.log.announcements import ControlRow
 from rowtide.log.errors import HistoryDiverged, SlotAdvanced, SlotMissing

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.slow_network import slow_network
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.faults.slow_network import slow_network
 from rowtide.log import reader
 from rowtide.log.opening import open_log_reader
 

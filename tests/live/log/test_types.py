@@ -12,9 +12,9 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from builders.captured_databases import LoggedDatabase
-from builders.type_catalogue import SAMPLES
-from builders.typed_tables import (
+from builders.capture.captured_databases import LoggedDatabase
+from builders.values.type_catalogue import SAMPLES
+from builders.values.typed_tables import (
     COLUMNS,
     TABLE,
     VERSION_OF,

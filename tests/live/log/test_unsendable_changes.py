@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.command_lines import rowtide
-from builders.earlier_builds import enable_as_before
-from builders.failpoints import LOG_READER_FAILPOINTS
-from builders.log_reader_processes import is_streaming, log_reader
-from builders.unsendable_changes import TABLES, lacking, open_western, unsendable, write, write_around
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.commands.command_lines import rowtide
+from builders.faults.failpoints import LOG_READER_FAILPOINTS
+from builders.log.earlier_builds import enable_as_before
+from builders.log.log_reader_processes import is_streaming, log_reader
+from builders.servers.unsendable_changes import TABLES, lacking, open_western, unsendable, write, write_around
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log import reader

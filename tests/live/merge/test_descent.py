@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builders.merged_databases import PUBLICATION, Merge, open_file_member, open_server_member
-from builders.server_reads import count_read
+from builders.merge.merged_databases import PUBLICATION, Merge, open_file_member, open_server_member
+from builders.servers.server_reads import count_read
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 

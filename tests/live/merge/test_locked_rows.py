@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.merged_databases import Merge, open_file_member, open_server_member
+from builders.merge.merged_databases import Merge, open_file_member, open_server_member
 
 pytestmark = pytest.mark.live
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.join_machines import COLUMNS, DEFINITIONS, REGIONS, publish, require_belonging
-from builders.merged_databases import Merge, open_file_member, open_server_member
+from builders.merge.merged_databases import Merge, open_file_member, open_server_member
+from builders.merge_machines.join_machines import COLUMNS, DEFINITIONS, REGIONS, publish, require_belonging
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from builders.captured_databases import LoggedDatabase
-from builders.copied_databases import copied, restored
-from builders.merged_databases import PUBLICATION, Merge, ServerMember, open_server_member
+from builders.capture.captured_databases import LoggedDatabase
+from builders.merge.merged_databases import PUBLICATION, Merge, ServerMember, open_server_member
+from builders.servers.copied_databases import copied, restored
 from fixtures.servers import drop_database, fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.merge.api import MergeReplication

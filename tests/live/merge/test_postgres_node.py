@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from builders.merged_databases import PUBLICATION, Member, open_file_member, open_server_member
+from builders.merge.merged_databases import PUBLICATION, Member, open_file_member, open_server_member
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import RightMissing, RowsHidden

@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.merged_databases import PUBLICATION, Merge, open_file_member, open_server_member
-from builders.slow_network import SlowNetwork, slow_network
+from builders.faults.slow_network import SlowNetwork, slow_network
+from builders.merge.merged_databases import PUBLICATION, Merge, open_file_member, open_server_member
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import FilterType, Partition
 from rowtide.merge.session.history import Summary

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from builders.merged_databases import PUBLICATION, Member, Merge
-from builders.server_reads import count_read
+from builders.merge.merged_databases import PUBLICATION, Member, Merge
+from builders.servers.server_reads import count_read
 from rowtide.merge.articles import Partition
 
 pytestmark = [

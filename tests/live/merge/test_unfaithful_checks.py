@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builders.merged_databases import PUBLICATION, Merge, open_file_member, open_server_member
+from builders.merge.merged_databases import PUBLICATION, Merge, open_file_member, open_server_member
 
 
 def test_checks_that_files_read_otherwise_are_listed(database: str, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from builders.captured_databases import wait_until
-from builders.replicated_databases import ReplicatedDatabase
+from builders.capture.captured_databases import wait_until
+from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.agents.loop import run_agent
 from rowtide.core.errors import RowtideError
 from rowtide.handle import connect

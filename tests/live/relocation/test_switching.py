@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import rowtide
-from builders.capture_processes import CaptureProcess
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide as run
-from builders.failpoints import SWITCH_FAILPOINTS
-from builders.killed_programs import KILLED, run_program
-from builders.object_servers import Bucket
-from builders.relocated_lakes import FilledLake
+from builders.capture.capture_processes import CaptureProcess
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import rowtide as run
+from builders.faults.failpoints import SWITCH_FAILPOINTS
+from builders.faults.killed_programs import KILLED, run_program
+from builders.lakes.relocated_lakes import FilledLake
+from builders.servers.object_servers import Bucket
 from builders.threads import in_thread
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.core.errors import RowtideError

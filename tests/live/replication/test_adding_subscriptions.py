@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from builders.cuts import acting_at
-from builders.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.faults.cuts import acting_at
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.replication import publication_locks
 from rowtide.replication.errors.publishing import SubscriptionBeingAdded
 from rowtide.replication.sync_types import SyncType

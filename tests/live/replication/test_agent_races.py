@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from builders.cuts import acting_at
-from builders.replicated_databases import ReplicatedDatabase, join_level, list_subscriptions
+from builders.faults.cuts import acting_at
+from builders.replication.replicated_databases import ReplicatedDatabase, join_level, list_subscriptions
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.running.subscription_agent import SubscriptionAgent

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from builders.ddl import forget_triggers
-from builders.replicated_databases import ReplicatedDatabase, list_left_out
-from builders.replicated_files import ReplicatedFile
+from builders.replication.replicated_databases import ReplicatedDatabase, list_left_out
+from builders.replication.replicated_files import ReplicatedFile
+from builders.servers.ddl import forget_triggers
 from rowtide.log import reader
 from rowtide.log.postgres.pgoutput.control import Control
 from rowtide.replication.subscription_settings import SubscriptionSettings

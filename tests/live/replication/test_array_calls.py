@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from builders.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.replication.distribution import batches
 from rowtide.replication.errors.delivery import CommandRefused, RowNotFound
 from rowtide.replication.targets.postgres import modes

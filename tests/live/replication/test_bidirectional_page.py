@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.command_lines import rowtide
+from builders.commands.command_lines import rowtide
 from fixtures.servers import SETTINGS, fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 

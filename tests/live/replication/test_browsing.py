@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from builders.command_lines import rowtide
-from builders.replicated_databases import ReplicatedDatabase
+from builders.commands.command_lines import rowtide
+from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.core.operations import Operation
 from rowtide.replication.call_formats import CallFormat, Command
 from rowtide.replication.errors.publishing import ArticleUnknown, PublicationUnknown

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builders.replicated_databases import ReplicatedDatabase, list_subscriptions
-from builders.replicated_files import ReplicatedFile
+from builders.replication.replicated_databases import ReplicatedDatabase, list_subscriptions
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.replication.call_formats import CallFormat, Command

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from builders.command_lines import rowtide, rowtide_process
-from builders.replicated_databases import ReplicatedDatabase
-from builders.replicated_files import ReplicatedFile, declare
+from builders.commands.command_lines import rowtide, rowtide_process
+from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.replication.replicated_files import ReplicatedFile, declare
 
 ORDERS = "create table orders (id int primary key, qty int, note text)"
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from builders.peers import PUBLICATION, Peer, deliver_until_quiet
+from builders.replication.peers import PUBLICATION, Peer, deliver_until_quiet
 from rowtide.handle import connect
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.conflicts import (

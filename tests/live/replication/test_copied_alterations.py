@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from builders.captured_databases import wait_until
-from builders.replicated_databases import ReplicatedDatabase, deliver_all, list_subscriptions, open_only_agent
-from builders.replicated_files import ReplicatedFile
-from builders.replication_runs import running
+from builders.capture.captured_databases import wait_until
+from builders.replication.replicated_databases import (
+    ReplicatedDatabase,
+    deliver_all,
+    list_subscriptions,
+    open_only_agent,
+)
+from builders.replication.replicated_files import ReplicatedFile
+from builders.replication.replication_runs import running
 from rowtide.replication.distribution.watchers import DroppedTable, Watchers
 from rowtide.replication.errors.delivery import ArticleCopiedAgain
 from rowtide.replication.errors.publishing import PublishedTableAltered

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from builders.replicated_databases import Subscriber
+from builders.replication.replicated_databases import Subscriber
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.pipeline import Pipeline

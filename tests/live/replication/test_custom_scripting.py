@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from builders.articles import commands
-from builders.command_lines import rowtide, rowtide_process
-from builders.killed_programs import KILLED
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
-from builders.replicated_files import ReplicatedFile
+from builders.commands.command_lines import rowtide, rowtide_process
+from builders.faults.killed_programs import KILLED
+from builders.replication.articles import commands
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.replication import ScriptedChange
 from rowtide.replication.errors.delivery import CustomScriptFailed
 from rowtide.replication.errors.publishing import ArticleUnknown, CustomScriptInvalid

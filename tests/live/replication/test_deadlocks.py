@@ -5,9 +5,9 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from builders.captured_databases import wait_until
-from builders.replicated_databases import ReplicatedDatabase
-from builders.replication_runs import running, wait_rows
+from builders.capture.captured_databases import wait_until
+from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.replication.replication_runs import running, wait_rows
 from rowtide.replication.subscription_settings import SubscriptionSettings
 
 ACCOUNTS = "create table accounts (id int primary key, balance int not null)"

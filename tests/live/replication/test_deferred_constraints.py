@@ -5,10 +5,10 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from builders.articles import commands
-from builders.command_lines import rowtide
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
-from builders.replicated_files import ReplicatedFile
+from builders.commands.command_lines import rowtide
+from builders.replication.articles import commands
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.replication.errors.publishing import KeyCheckedLate
 from rowtide.replication.sync_types import SyncType
 

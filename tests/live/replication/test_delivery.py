@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from builders.replicated_databases import ReplicatedDatabase, list_subscriptions
+from builders.replication.replicated_databases import ReplicatedDatabase, list_subscriptions
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from builders.captured_databases import wait_until
-from builders.command_lines import rowtide
-from builders.replicated_databases import ReplicatedDatabase
-from builders.replicated_files import ReplicatedFile
+from builders.capture.captured_databases import wait_until
+from builders.commands.command_lines import rowtide
+from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.articles import Article

@@ -14,12 +14,12 @@ from psycopg import sql
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.command_lines import rowtide
-from builders.copied_databases import moved
-from builders.killed_programs import KILLED, run_program
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
-from builders.replication_runs import running, wait_rows
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.commands.command_lines import rowtide
+from builders.faults.killed_programs import KILLED, run_program
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
+from builders.replication.replication_runs import running, wait_rows
+from builders.servers.copied_databases import moved
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builders.command_lines import rowtide
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
+from builders.commands.command_lines import rowtide
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.replication.distribution.watchers import DroppedTable, Watchers
 from rowtide.replication.errors.delivery import PublishedTableDropped
 

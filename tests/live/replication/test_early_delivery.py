@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.replicated_databases import ReplicatedDatabase, Subscriber, is_open, open_only_agent
-from builders.replicated_files import ReplicatedFile
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber, is_open, open_only_agent
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.log import reader
 from rowtide.log.opening import open_log_reader
 from rowtide.log.reader import LogReader

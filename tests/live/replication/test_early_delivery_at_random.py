@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from builders.captured_databases import wait_until
-from builders.replicated_databases import ReplicatedDatabase, is_open
+from builders.capture.captured_databases import wait_until
+from builders.replication.replicated_databases import ReplicatedDatabase, is_open
 from rowtide.log import reader
 from rowtide.log.opening import open_log_reader
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers

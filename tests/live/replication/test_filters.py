@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.replication.call_formats import CallFormat, Command

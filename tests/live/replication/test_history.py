@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from builders.capture_processes import DELIVERY, CaptureProcess
-from builders.captured_databases import wait_until
-from builders.command_lines import rowtide
-from builders.replicated_databases import ReplicatedDatabase
-from builders.replication_runs import running, wait_rows
+from builders.capture.capture_processes import DELIVERY, CaptureProcess
+from builders.capture.captured_databases import wait_until
+from builders.commands.command_lines import rowtide
+from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.replication.replication_runs import running, wait_rows
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, let_go, open_only_agent, publish_alone
-from builders.replicated_files import ReplicatedFile
+from builders.replication.replicated_databases import (
+    PUBLICATION,
+    ReplicatedDatabase,
+    let_go,
+    open_only_agent,
+    publish_alone,
+)
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
 from rowtide.replication.errors.delivery import SubscriberBehind

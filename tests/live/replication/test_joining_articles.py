@@ -8,10 +8,10 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from builders.captured_databases import wait_until
-from builders.replicated_databases import ReplicatedDatabase, Subscriber, join_level, list_subscriptions
-from builders.replicated_files import ReplicatedFile
-from builders.replication_runs import running, wait_rows
+from builders.capture.captured_databases import wait_until
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber, join_level, list_subscriptions
+from builders.replication.replicated_files import ReplicatedFile
+from builders.replication.replication_runs import running, wait_rows
 from rowtide.handle import connect
 from rowtide.replication.errors.delivery import JoiningRefused
 from rowtide.replication.errors.subscribers import SubscriberTableExists

@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.replicated_databases import ReplicatedDatabase, list_subscriptions
-from builders.replicated_files import ReplicatedFile
+from builders.replication.replicated_databases import ReplicatedDatabase, list_subscriptions
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.replication.errors.subscribers import SubscriberTableBusy, SubscriberTablesUnfit
 from rowtide.replication.errors.subscribing import SubscriberNotCleared
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType

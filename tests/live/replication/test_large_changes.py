@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide
-from builders.cuts import Cut, cut_at
-from builders.failpoints import SUSPENSION_FAILPOINTS
-from builders.measured_processes import MIB, deliver_in_process, read_in_process
-from builders.replicated_databases import deliver_all
-from builders.replicated_files import ReplicatedFile
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import rowtide
+from builders.faults.cuts import Cut, cut_at
+from builders.faults.failpoints import SUSPENSION_FAILPOINTS
+from builders.log.measured_processes import MIB, deliver_in_process, read_in_process
+from builders.replication.replicated_databases import deliver_all
+from builders.replication.replicated_files import ReplicatedFile
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log import batches, reader

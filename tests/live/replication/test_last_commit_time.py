@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.peers import PUBLICATION, Peer, deliver_until_quiet
+from builders.replication.peers import PUBLICATION, Peer, deliver_until_quiet
 from fixtures.replicated import open_peers
 from fixtures.servers import SETTINGS
 from rowtide.databases.postgres.embedded import EmbeddedServer

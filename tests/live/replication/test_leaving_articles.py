@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from builders.captured_databases import wait_until
-from builders.replicated_databases import ReplicatedDatabase, Subscriber, join_level, list_subscriptions
-from builders.replicated_files import ReplicatedFile
-from builders.replication_runs import running, wait_rows
+from builders.capture.captured_databases import wait_until
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber, join_level, list_subscriptions
+from builders.replication.replicated_files import ReplicatedFile
+from builders.replication.replication_runs import running, wait_rows
 from rowtide.replication.errors.delivery import RowNotFound
 from rowtide.replication.sync_types import IfExists, SyncType
 

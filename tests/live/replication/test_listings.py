@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from builders.command_lines import rowtide
-from builders.replicated_databases import ReplicatedDatabase
+from builders.commands.command_lines import rowtide
+from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.replication.errors.publishing import PublicationUnknown
 
 ORDERS = "create table orders (id bigint primary key, note text, secret text)"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from builders.peers import PUBLICATION, Peer, deliver_until_quiet
+from builders.replication.peers import PUBLICATION, Peer, deliver_until_quiet
 from fixtures.replicated import open_peers
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.handle import connect

@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import rowtide
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.cdc.definitions import READER
 from rowtide.log.errors import ManifestMissing
 from rowtide.log.manifest import Manifest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.replicated_databases import ReplicatedDatabase, list_subscriptions
+from builders.replication.replicated_databases import ReplicatedDatabase, list_subscriptions
 from rowtide.replication.errors.subscribers import SubscriberLacks
 from rowtide.replication.sync_types import SyncType
 

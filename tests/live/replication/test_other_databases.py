@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
-from builders.replicated_files import ReplicatedFile
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, list_subscriptions
+from builders.replication.replicated_files import ReplicatedFile
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from psycopg.errors import FeatureNotSupported
 
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.core.operations import Operation
 from rowtide.replication.call_formats import CallFormat, Command
 

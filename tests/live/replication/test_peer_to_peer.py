@@ -10,8 +10,8 @@ from random import Random
 import psycopg
 import pytest
 
-from builders.capture_processes import DELIVERY, CaptureProcess
-from builders.peers import Peer, deliver_until_quiet
+from builders.capture.capture_processes import DELIVERY, CaptureProcess
+from builders.replication.peers import Peer, deliver_until_quiet
 from fixtures.replicated import open_peers
 from fixtures.servers import SETTINGS
 from rowtide.databases.postgres.embedded import EmbeddedServer

@@ -11,11 +11,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.copied_databases import METADATA
-from builders.replicated_databases import ReplicatedDatabase, Subscriber, publish_alone
-from builders.replicated_files import ReplicatedFile
-from builders.standbys import KEEPS_SLOTS, Standby, standby_of
+from builders.capture.captured_databases import LoggedDatabase
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber, publish_alone
+from builders.replication.replicated_files import ReplicatedFile
+from builders.servers.copied_databases import METADATA
+from builders.servers.standbys import KEEPS_SLOTS, Standby, standby_of
 from fixtures.servers import SETTINGS
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builders.articles import commands
-from builders.replicated_databases import ReplicatedDatabase
+from builders.replication.articles import commands
+from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.handle import connect
 from rowtide.replication.errors.delivery import IdentityLost, SchemaChanged
 from rowtide.replication.sync_types import SyncType

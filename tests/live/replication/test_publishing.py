@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.core.errors import RowtideError
 from rowtide.core.operations import Operation
 from rowtide.log.errors import LogStillRead

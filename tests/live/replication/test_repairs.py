@@ -11,10 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.command_lines import rowtide, rowtide_process
-from builders.failpoints import REPAIR_FAILPOINTS, SQLITE_DELIVERY_FAILPOINTS
-from builders.replicated_databases import ReplicatedDatabase
-from builders.replicated_files import ReplicatedFile
+from builders.commands.command_lines import rowtide, rowtide_process
+from builders.faults.failpoints import REPAIR_FAILPOINTS, SQLITE_DELIVERY_FAILPOINTS
+from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.replication.replicated_files import ReplicatedFile
 from builders.threads import in_thread
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.repairing import Repair

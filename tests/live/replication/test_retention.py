@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from builders.capture_processes import DELIVERY, CaptureProcess
-from builders.captured_databases import wait_until
-from builders.command_lines import rowtide
-from builders.failpoints import DEACTIVATION_FAILPOINTS
-from builders.replicated_databases import ReplicatedDatabase, Subscriber
-from builders.replication_runs import running, wait_rows
+from builders.capture.capture_processes import DELIVERY, CaptureProcess
+from builders.capture.captured_databases import wait_until
+from builders.commands.command_lines import rowtide
+from builders.faults.failpoints import DEACTIVATION_FAILPOINTS
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.replication.replication_runs import running, wait_rows
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication import subscription_records
 from rowtide.replication.errors.delivery import CommandRefused, SubscriptionDeactivated

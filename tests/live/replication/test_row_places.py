@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from builders.command_lines import rowtide
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber
-from builders.replicated_files import ReplicatedFile
+from builders.commands.command_lines import rowtide
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.replication.errors.comparing import RowKeyInvalid
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.inspection.row_places import RowPlace

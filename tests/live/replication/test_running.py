@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from builders.capture_processes import DELIVERY, CaptureProcess
-from builders.captured_databases import wait_until
-from builders.replicated_databases import ReplicatedDatabase, Subscriber
-from builders.replication_runs import ORDERS, running, wait_rows
+from builders.capture.capture_processes import DELIVERY, CaptureProcess
+from builders.capture.captured_databases import wait_until
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.replication.replication_runs import ORDERS, running, wait_rows
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.log.postgres.control import mark_target

@@ -6,12 +6,12 @@ import contextlib
 
 import pytest
 
-from builders.altered_orders import CHANGES, ORDERS, ROWS
-from builders.articles import commands
-from builders.command_lines import rowtide_process
-from builders.killed_programs import KILLED
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber, list_left_out
-from builders.replicated_files import ReplicatedFile
+from builders.commands.command_lines import rowtide_process
+from builders.faults.killed_programs import KILLED
+from builders.replication.altered_orders import CHANGES, ORDERS, ROWS
+from builders.replication.articles import commands
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber, list_left_out
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.handle import connect
 from rowtide.replication.articles import LeftOutColumn
 from rowtide.replication.errors.delivery import CopyUnreadable, SchemaChanged

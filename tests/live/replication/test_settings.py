@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from builders.command_lines import rowtide
-from builders.replicated_databases import ReplicatedDatabase, list_subscriptions, open_only_agent
-from builders.replicated_files import ReplicatedFile
+from builders.commands.command_lines import rowtide
+from builders.replication.replicated_databases import ReplicatedDatabase, list_subscriptions, open_only_agent
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
 from rowtide.replication.errors.delivery import CommandRefused
 from rowtide.replication.errors.subscribing import SettingOutOfRange, SkipErrorsInvalid

@@ -12,11 +12,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.capture_processes import DELIVERY, CaptureProcess
-from builders.captured_databases import wait_until
-from builders.command_lines import rowtide
-from builders.replicated_databases import ReplicatedDatabase, Subscriber
-from builders.replication_runs import ORDERS, running, wait_rows
+from builders.capture.capture_processes import DELIVERY, CaptureProcess
+from builders.capture.captured_databases import wait_until
+from builders.commands.command_lines import rowtide
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.replication.replication_runs import ORDERS, running, wait_rows
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 

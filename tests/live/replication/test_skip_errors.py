@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from builders.command_lines import rowtide_process
-from builders.replicated_databases import ReplicatedDatabase
-from builders.replicated_files import ReplicatedFile
+from builders.commands.command_lines import rowtide_process
+from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.replication.distribution.watchers import SkippedCommand, Watchers
 from rowtide.replication.errors.delivery import BatchRefused, CommandRefused, RowNotFound
 

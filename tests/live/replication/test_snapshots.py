@@ -13,9 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase, wait_until
-from builders.ddl import opened_by_owner
-from builders.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.servers.ddl import opened_by_owner
 from builders.threads import in_thread
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation

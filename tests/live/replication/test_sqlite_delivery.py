@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from builders.articles import commands
-from builders.replicated_files import ReplicatedFile, declare
+from builders.replication.articles import commands
+from builders.replication.replicated_files import ReplicatedFile, declare
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.connect import open_engine

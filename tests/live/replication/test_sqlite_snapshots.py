@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builders.replicated_databases import open_only_agent
-from builders.replicated_files import FileSubscriber, ReplicatedFile
+from builders.replication.replicated_databases import open_only_agent
+from builders.replication.replicated_files import FileSubscriber, ReplicatedFile
 from rowtide.replication.errors.delivery import CopyRefused
 from rowtide.replication.errors.subscribers import SubscriberTableExists
 from rowtide.replication.sync_types import IfExists, SyncType

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from builders.articles import commands
-from builders.command_lines import rowtide_process
-from builders.failpoints import SQLITE_DELIVERY_FAILPOINTS
-from builders.replicated_databases import ReplicatedDatabase, open_only_agent
-from builders.replicated_files import ReplicatedFile, declare
+from builders.commands.command_lines import rowtide_process
+from builders.faults.failpoints import SQLITE_DELIVERY_FAILPOINTS
+from builders.replication.articles import commands
+from builders.replication.replicated_databases import ReplicatedDatabase, open_only_agent
+from builders.replication.replicated_files import ReplicatedFile, declare
 from rowtide.core.errors import Remedy
 from rowtide.core.lsn import Position
 from rowtide.databases.errors import DatabaseKindUnknown, UrlNotRead

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from builders.replicated_files import ReplicatedFile, as_printed, declare, is_real
-from builders.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts, write_typed_table
+from builders.replication.replicated_files import ReplicatedFile, as_printed, declare, is_real
+from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts, write_typed_table
 from rowtide.core.operations import Operation
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import Affinity, stored_type

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from builders.command_lines import rowtide
-from builders.failpoints import STREAM_FAILPOINTS, STREAM_RECOVERY_FAILPOINTS
-from builders.killed_programs import KILLED, run_program
-from builders.replicated_databases import ReplicatedDatabase
+from builders.commands.command_lines import rowtide
+from builders.faults.failpoints import STREAM_FAILPOINTS, STREAM_RECOVERY_FAILPOINTS
+from builders.faults.killed_programs import KILLED, run_program
+from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.replication import recover
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import IfExists, SyncType

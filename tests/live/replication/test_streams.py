@@ -10,11 +10,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from builders.articles import commands
-from builders.captured_databases import wait_until
-from builders.command_lines import rowtide
-from builders.replicated_databases import ReplicatedDatabase, Subscriber, list_subscriptions
-from builders.replicated_files import ReplicatedFile
+from builders.capture.captured_databases import wait_until
+from builders.commands.command_lines import rowtide
+from builders.replication.articles import commands
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber, list_subscriptions
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.distribution.watchers import SkippedCommand, Watchers
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, RowNotFound

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from psycopg import sql
 
-from builders.articles import commands
-from builders.replicated_databases import ReplicatedDatabase, list_subscriptions
-from builders.replicated_files import ReplicatedFile
+from builders.replication.articles import commands
+from builders.replication.replicated_databases import ReplicatedDatabase, list_subscriptions
+from builders.replication.replicated_files import ReplicatedFile
 from rowtide.replication.errors.delivery import BatchRefused, RowNotFound
 from rowtide.replication.errors.subscribers import ConstraintsFound, ConstraintsUnsupported, ReplicationRoleRefused
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType

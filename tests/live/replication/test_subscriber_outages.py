@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from builders.captured_databases import wait_until
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
-from builders.replication_runs import running, wait_rows
+from builders.capture.captured_databases import wait_until
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
+from builders.replication.replication_runs import running, wait_rows
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import (
     ServerOutOfResources,

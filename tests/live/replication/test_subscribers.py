@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from builders.capture_processes import DELIVERY, CaptureProcess
-from builders.captured_databases import wait_until
-from builders.replicated_databases import ReplicatedDatabase
+from builders.capture.capture_processes import DELIVERY, CaptureProcess
+from builders.capture.captured_databases import wait_until
+from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import LogStillRead
 from rowtide.log.maintenance import truncate

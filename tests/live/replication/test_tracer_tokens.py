@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from builders.captured_databases import wait_until
-from builders.command_lines import rowtide
-from builders.replicated_databases import ReplicatedDatabase, Subscriber
-from builders.replication_runs import running
+from builders.capture.captured_databases import wait_until
+from builders.commands.command_lines import rowtide
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.replication.replication_runs import running
 from rowtide.replication.errors.delivery import RowNotFound
 from rowtide.replication.errors.publishing import PublicationUnknown
 from rowtide.replication.tracers import TracerArrival

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from builders.replicated_databases import ReplicatedDatabase
-from builders.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts, write_typed_table
+from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts, write_typed_table
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.type_codes import SAME_IN_BINARY
 from rowtide.replication.call_formats import CallFormat, Command, parse_command

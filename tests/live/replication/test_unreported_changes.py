@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from builders.altered_orders import CHANGES, ORDERS, ROWS
-from builders.ddl import forget_triggers
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, open_only_agent
-from builders.replicated_files import ReplicatedFile
+from builders.replication.altered_orders import CHANGES, ORDERS, ROWS
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, open_only_agent
+from builders.replication.replicated_files import ReplicatedFile
+from builders.servers.ddl import forget_triggers
 from rowtide.replication.distribution.watchers import DroppedTable, Watchers
 from rowtide.replication.errors.delivery import CommandRefused
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.command_lines import rowtide
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber
-from builders.replicated_files import FileSubscriber, ReplicatedFile
-from builders.unsendable_changes import TABLES, open_western, write_around
+from builders.capture.captured_databases import LoggedDatabase
+from builders.commands.command_lines import rowtide
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber
+from builders.replication.replicated_files import FileSubscriber, ReplicatedFile
+from builders.servers.unsendable_changes import TABLES, open_western, write_around
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.replication.sync_types import SyncType

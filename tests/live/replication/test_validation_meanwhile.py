@@ -7,8 +7,8 @@ import threading
 import psycopg
 import pytest
 
-from builders.replicated_databases import ReplicatedDatabase
-from builders.replicated_files import ReplicatedFile
+from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.replication.replicated_files import ReplicatedFile
 from builders.threads import in_thread
 from rowtide.replication.inspection.validating import ArticleValidation
 from rowtide.replication.sync_types import SyncType

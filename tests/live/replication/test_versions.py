@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from builders.articles import commands
-from builders.captured_databases import LoggedDatabase
-from builders.replicated_databases import ReplicatedDatabase, Subscriber
+from builders.capture.captured_databases import LoggedDatabase
+from builders.replication.articles import commands
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType

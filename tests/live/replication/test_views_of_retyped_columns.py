@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from builders.replicated_databases import ReplicatedDatabase
+from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.replication.errors.delivery import CopyRefused
 
 ITEMS = "create table items (id int primary key, qty int not null, note text)"

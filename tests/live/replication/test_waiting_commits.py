@@ -8,9 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.captured_databases import LoggedDatabase
-from builders.replicated_databases import ReplicatedDatabase, Subscriber
-from builders.waiting_commits import waiting_commit
+from builders.capture.captured_databases import LoggedDatabase
+from builders.faults.waiting_commits import waiting_commit
+from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.replication.distribution.watchers import Watchers

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from builders.command_lines import rowtide
-from builders.rentals import CHANGED, FILLED, SCHEMA, TABLES
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase
+from builders.commands.command_lines import rowtide
+from builders.merge_machines.rentals import CHANGED, FILLED, SCHEMA, TABLES
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.replication.errors.publishing import SchemaEmpty
 from rowtide.replication.sync_types import SyncType
 

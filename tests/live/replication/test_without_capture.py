@@ -10,16 +10,16 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.captured_databases import wait_until
-from builders.command_lines import rowtide, rowtide_process
-from builders.failpoints import (
+from builders.capture.captured_databases import wait_until
+from builders.commands.command_lines import rowtide, rowtide_process
+from builders.faults.failpoints import (
     CAPTURE_ADDITION_FAILPOINTS,
     LOG_RESTART_FAILPOINTS,
     SOURCE_FAILPOINTS,
     SOURCE_REMOVAL_FAILPOINTS,
 )
-from builders.replicated_databases import PUBLICATION, ReplicatedDatabase, let_go, list_subscriptions
-from builders.replication_runs import running
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, let_go, list_subscriptions
+from builders.replication.replication_runs import running
 from rowtide.check.postgres.checking import check
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn

@@ -10,8 +10,8 @@ from datetime import timedelta
 
 import pytest
 
-from builders.faulty_proxy import Fault, FaultyProxy
-from builders.object_servers import Bucket
+from builders.faults.faulty_proxy import Fault, FaultyProxy
+from builders.servers.object_servers import Bucket
 from rowtide.core.errors import Remedy
 from rowtide.log.errors import LogStoreReadFailed, LogStoreWriteFailed
 from rowtide.log.store import open_store, probe_store

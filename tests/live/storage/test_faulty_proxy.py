@@ -15,8 +15,8 @@ import pytest
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import S3Store
 
-from builders.faulty_proxy import Fault, FaultyProxy, Request
-from builders.object_servers import Bucket
+from builders.faults.faulty_proxy import Fault, FaultyProxy, Request
+from builders.servers.object_servers import Bucket
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig

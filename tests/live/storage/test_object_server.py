@@ -15,7 +15,7 @@ import pytest
 from obstore.exceptions import AlreadyExistsError
 from obstore.store import S3Store
 
-from builders.object_servers import Bucket, running_object_server
+from builders.servers.object_servers import Bucket, running_object_server
 
 THREADS, NAMES = 16, 200
 
@@ -104,9 +104,12 @@ def test_chunks_of_an_upload_are_decoded(bucket: Bucket, store: S3Store, target:
 
 
 def test_server_ends_with_a_killed_process() -> None:
-    started = (
-        "from builders.object_servers import running_object_server as r\nwith r() as e: print(e, flush=True); input()"
-    )
+    started = """
+from builders.servers.object_servers import running_object_server
+with running_object_server() as endpoint:
+    print(endpoint, flush=True)
+    input()
+"""
     program = subprocess.Popen(
         [sys.executable, "-c", started], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="tests", text=True
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from builders.captured_databases import CapturedDatabase
+from builders.capture.captured_databases import CapturedDatabase
 from rowtide.handle import connect
 from rowtide.targets.api import Targets
 from rowtide.targets.errors import TargetInvalid

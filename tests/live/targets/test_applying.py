@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from builders.applied_targets import AppliedTargets
-from builders.captured_databases import DEADLINE_S, CapturedDatabase
-from builders.failpoints import TARGET_FAILPOINTS
-from builders.rest_catalogues import rest_catalogue
-from builders.slice_models import found_slices, slices_of, states_by_change
+from builders.capture.applied_targets import AppliedTargets
+from builders.capture.captured_databases import DEADLINE_S, CapturedDatabase
+from builders.faults.failpoints import TARGET_FAILPOINTS
+from builders.lakes.slice_models import found_slices, slices_of, states_by_change
+from builders.servers.rest_catalogues import rest_catalogue
 from rowtide.cdc.errors.consuming import ConsumerOwned
 from rowtide.log.errors import LeaseLost
 from rowtide.targets import CustomWindow, TargetFormat, Truncation

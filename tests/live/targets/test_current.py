@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builders.applied_targets import AppliedTargets
-from builders.captured_databases import CapturedDatabase
+from builders.capture.applied_targets import AppliedTargets
+from builders.capture.captured_databases import CapturedDatabase
 
 
 @pytest.fixture

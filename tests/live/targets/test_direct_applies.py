@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from builders.applied_targets import AppliedTargets
-from builders.captured_databases import CapturedDatabase
-from builders.random_rows import write_randomly
-from builders.slice_models import found_slices, slices_of, states_by_change
+from builders.capture.applied_targets import AppliedTargets
+from builders.capture.captured_databases import CapturedDatabase
+from builders.lakes.slice_models import found_slices, slices_of, states_by_change
+from builders.values.random_rows import write_randomly
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.recorded_snapshots import read_snapshots
 from rowtide.delta.snapshot import Snapshot, open_snapshot

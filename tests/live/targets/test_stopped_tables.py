@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from builders.applied_targets import AppliedTargets
-from builders.captured_databases import CapturedDatabase
-from builders.command_lines import rowtide
+from builders.capture.applied_targets import AppliedTargets
+from builders.capture.captured_databases import CapturedDatabase
+from builders.commands.command_lines import rowtide
 from rowtide.handle import connect
 from rowtide.targets.running import TargetsAgent
 

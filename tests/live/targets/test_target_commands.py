@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from builders.agents import running_agent
-from builders.applied_targets import AppliedTargets
-from builders.captured_databases import CapturedDatabase, wait_until
-from builders.command_lines import rowtide
-from builders.slice_models import found_slices, slices_of, states_by_change
+from builders.capture.agents import running_agent
+from builders.capture.applied_targets import AppliedTargets
+from builders.capture.captured_databases import CapturedDatabase, wait_until
+from builders.commands.command_lines import rowtide
+from builders.lakes.slice_models import found_slices, slices_of, states_by_change
 from builders.threads import in_thread
 from rowtide.handle import connect
 from rowtide.log.errors import LeaseHeld

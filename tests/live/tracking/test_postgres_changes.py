@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from builders.captured_databases import wait_until
-from builders.tracked_databases import TrackedPostgres
+from builders.capture.captured_databases import wait_until
+from builders.tracking.tracked_databases import TrackedPostgres
 from fixtures.servers import drop_database
 from fixtures.tracked import open_postgres
 from rowtide.core.anchors import UnknownAnchor

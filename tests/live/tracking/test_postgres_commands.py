@@ -6,7 +6,7 @@ import json
 
 import psycopg
 
-from builders.command_lines import rowtide
+from builders.commands.command_lines import rowtide
 
 COLUMNS = "id uuid primary key, n numeric, d date, ts timestamptz, j jsonb, a int[], f float8, r int4range, b bytea"
 UUID = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"

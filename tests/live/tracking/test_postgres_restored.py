@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from builders.tracked_databases import TABLE, TrackedPostgres
+from builders.tracking.tracked_databases import TABLE, TrackedPostgres
 from rowtide.core.anchors import UnknownAnchor
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.tracking import ChangeTracking

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from builders.capture_instances import instance
+from builders.capture.capture_instances import instance
 from rowtide.cdc.published import (
     CLOCK_MARGIN,
     ENABLED,

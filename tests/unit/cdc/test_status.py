@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from builders.log_stores import NOW, open_state, range_to, segment
+from builders.log.log_stores import NOW, open_state, range_to, segment
 from rowtide.cdc.status import Status
 from rowtide.cdc.status.database import describe
 from rowtide.core.lsn import Position

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.check_facts import database, place, server
+from builders.commands.check_facts import database, place, server
 from rowtide.check import Stopped, require_nothing_stops
 from rowtide.check.postgres.checking import find
 from rowtide.findings.finding import Finding, Severity

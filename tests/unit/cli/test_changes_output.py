@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.capture_instances import instance, source_table
-from builders.odd_texts import ODD_TEXTS
-from builders.type_catalogue import SAMPLES
+from builders.capture.capture_instances import instance, source_table
+from builders.values.odd_texts import ODD_TEXTS
+from builders.values.type_catalogue import SAMPLES
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.presentation import present
 from rowtide.cdc.rows.conversion import change_schema

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from builders.failpoints import (
+from builders.faults.failpoints import (
     ADOPTION_FAILPOINTS,
     ARTICLE_COPY_FAILPOINTS,
     BASE_FAILPOINTS,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.check_facts import GIBIBYTE, place
+from builders.commands.check_facts import GIBIBYTE, place
 from rowtide.core.errors import RowtideError
 from rowtide.findings.finding import Finding, Severity
 from rowtide.findings.place_facts import ObjectPlace, Place

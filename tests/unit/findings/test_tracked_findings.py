@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders.check_facts import TRACKED
+from builders.commands.check_facts import TRACKED
 from rowtide.findings.finding import Advice, Severity
 from rowtide.findings.tracked_facts import NO_TOMBSTONES, Tombstones, TrackedFacts, TrackingLoss
 from rowtide.findings.tracked_findings import MANY_TOMBSTONES, enable, find_in_tracked, find_outdated, move_beside

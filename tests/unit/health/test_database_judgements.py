@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from builders.capture_instances import source_table
-from builders.check_facts import GIBIBYTE, TRACKED, capture, place, server, tracking
+from builders.capture.capture_instances import source_table
+from builders.commands.check_facts import GIBIBYTE, TRACKED, capture, place, server, tracking
 from rowtide.cdc.consumers.consumers import ListedConsumer
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import RightMissing, ServerIsStandby

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from builders.log_messages import PlainCommits, messages
+from builders.log.log_messages import PlainCommits, messages
 from rowtide.log import batches
 from rowtide.log.batches import Cut, LastPart, Part, Whole, cut_batch
 

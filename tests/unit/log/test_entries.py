@@ -6,7 +6,7 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from builders.log_stores import NOW, SOURCE, member, segment, table_version
+from builders.log.log_stores import NOW, SOURCE, member, segment, table_version
 from rowtide.core.json_records import JsonInvalid
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.alterations import Alteration, AlteredColumn

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from builders.log_stores import NOW, SOURCE, segment
+from builders.log.log_stores import NOW, SOURCE, segment
 from rowtide.core.lsn import Position
 from rowtide.log.entries import Segment
 from rowtide.log.maintenance import (

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from builders.capture_instances import alteration_of, source_table
-from builders.log_stores import member
+from builders.capture.capture_instances import alteration_of, source_table
+from builders.log.log_stores import member
 from rowtide.core.json_records import JsonInvalid
 from rowtide.log.alterations import Alteration
 from rowtide.log.membership import (

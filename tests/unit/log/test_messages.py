@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from builders.log_messages import messages
+from builders.log.log_messages import messages
 from rowtide.log.messages import Messages
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders.check_facts import SOURCE
+from builders.commands.check_facts import SOURCE
 from rowtide.log.entries import Source
 from rowtide.log.errors import LogStoreMoved, ServerPromoted
 from rowtide.log.ownership import require_own, require_timeline

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from builders.log_stores import NOW, member, opened, range_to, segment, table_version
+from builders.log.log_stores import NOW, member, opened, range_to, segment, table_version
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import pytest
 
-from builders.small_models import (
+from builders.merge.small_models import (
     LOST_UPLOAD,
     REINITIALIZE,
     SYNCHRONISE,
@@ -22,9 +22,9 @@ from builders.small_models import (
     require_rest_after,
     require_rest_everywhere,
 )
-from builders.small_oracles import MADE
-from builders.small_uploads import Uploading
-from builders.small_worlds import DELETE, HUB, INSERT, ONE, TWO
+from builders.merge.small_oracles import MADE
+from builders.merge.small_uploads import Uploading
+from builders.merge.small_worlds import DELETE, HUB, INSERT, ONE, TWO
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.versions.changes import Row
 

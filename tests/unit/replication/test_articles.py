@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from builders.articles import ANOTHER_ID, ARTICLE_ID, article
-from builders.capture_instances import source_table
+from builders.capture.capture_instances import source_table
+from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
 from rowtide.core.json_records import JsonInvalid
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages

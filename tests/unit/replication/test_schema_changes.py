@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from builders.articles import article
-from builders.capture_instances import alteration_of, source_table, with_added, with_column, without
+from builders.capture.capture_instances import alteration_of, source_table, with_added, with_column, without
+from builders.replication.articles import article
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.alterations import Alteration
 from rowtide.replication.articles import Article, LeftOutColumn

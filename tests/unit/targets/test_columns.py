@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from builders.consumers import NOON
+from builders.capture.consumers import NOON
 from rowtide.cdc.consumers.consumers import ConsumedInstance, Consumer
 from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.targets.columns import TableShape, shape_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from builders.consumers import NOON
+from builders.capture.consumers import NOON
 from rowtide.cdc.consumers.consumers import ConsumedInstance, Consumer
 from rowtide.cdc.instances import CapturedColumn, Instance
 from rowtide.cdc.published import ENABLED, RecordedInstance

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from builders.capture_instances import instance, source_table, version_of
-from builders.log_stores import segment
+from builders.capture.capture_instances import instance, source_table, version_of
+from builders.log.log_stores import segment
 from rowtide.cdc.capture.change_files import PART_BYTES, PART_ROWS, Part, divide, select_records
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice

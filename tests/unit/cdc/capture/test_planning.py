@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from builders.capture_instances import alteration_of, enabled, instance, source_table, version_of
-from builders.log_stores import NOW, opened, range_to, segment
+from builders.capture.capture_instances import alteration_of, enabled, instance, source_table, version_of
+from builders.log.log_stores import NOW, opened, range_to, segment
 from rowtide.cdc.capture import planning
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import (

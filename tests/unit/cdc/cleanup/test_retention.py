@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from builders.capture_instances import instance
+from builders.capture.capture_instances import instance
 from rowtide.cdc.cleanup.retention import (
     SLACK,
     CleanupOrder,

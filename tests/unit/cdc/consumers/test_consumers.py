@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from builders.consumers import NOON, consumer
+from builders.capture.consumers import NOON, consumer
 
 
 def test_consumer_lag_counts_from_the_last_acknowledgement() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builders.capture_instances import instance as define
-from builders.consumers import consumer
+from builders.capture.capture_instances import instance as define
+from builders.capture.consumers import consumer
 from rowtide.cdc.consumers.consumers import ConsumedInstance
 from rowtide.cdc.consumers.windows import find_starts
 from rowtide.cdc.errors.consuming import ConsumedInstanceEnded, ConsumerPassed

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders.capture_instances import alteration_of, instance, shape_of, source_table
+from builders.capture.capture_instances import alteration_of, instance, shape_of, source_table
 from rowtide.cdc.ddl.schema_changes import SchemaChange, follow_alteration, follow_shape
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.column_places import find_places

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders.capture_instances import alteration_of, instance, source_table
+from builders.capture.capture_instances import alteration_of, instance, source_table
 from rowtide.cdc.ddl.widenings import only_widens
 from rowtide.cdc.instances import Instance
 from rowtide.log.alterations import LONGEST_STATEMENT, Alteration

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import text
 
-from builders.capture_instances import instance, source_table
+from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.definitions import EnabledTable
 from rowtide.cdc.enabling.instances import as_member, require_room
 from rowtide.cdc.errors.enabling import (

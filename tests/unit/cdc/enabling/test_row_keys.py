@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from builders.capture_instances import instance, source_table, unique_index
+from builders.capture.capture_instances import instance, source_table, unique_index
 from rowtide.cdc.definitions import EnabledTable
 from rowtide.cdc.enabling.instances import require_same_key
 from rowtide.cdc.enabling.row_keys import is_key_kept

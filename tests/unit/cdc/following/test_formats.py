@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from builders.capture_instances import instance, source_table
-from builders.odd_texts import ODD_TEXTS
+from builders.capture.capture_instances import instance, source_table
+from builders.values.odd_texts import ODD_TEXTS
 from rowtide.cdc.following.formats import EVENT, EVENT_ID, EventFormat, Making, format_events
 from rowtide.cdc.following.row_events import Origin, as_row_events
 from rowtide.cdc.following.transactions import Transactions

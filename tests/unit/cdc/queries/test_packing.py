@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builders.capture_instances import instance, source_table
+from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.queries.packing import KeyWords, packed_position
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from builders.capture_instances import instance, source_table
+from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.queries.table_changes import Share, share_out, unite, united_columns
 from rowtide.core.lsn import CommitLsn
 

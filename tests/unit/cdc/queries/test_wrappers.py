@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.capture_instances import instance, source_table
+from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.errors.querying import WrapperColumnUnknown, WrapperFlagUnknown
 from rowtide.cdc.queries.wrappers import WrapperFunction, WrapperRequest, generate_wrappers
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from builders.capture_instances import instance, shape_of, source_table
-from builders.log_records import TRUNCATE, Change, Image, delete, insert, log_records, update
+from builders.capture.capture_instances import instance, shape_of, source_table
+from builders.log.log_records import TRUNCATE, Change, Image, delete, insert, log_records, update
 from rowtide.cdc.rows.conversion import LsnRange, change_schema, convert_records
 from rowtide.cdc.rows.row_images import ImageMalformed
 from rowtide.core.mask import full_mask, pack_mask

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from builders.capture_instances import instance, shape_of, source_table
-from builders.log_records import TRUNCATE, Change, Image, delete, insert, log_records, update
+from builders.capture.capture_instances import instance, shape_of, source_table
+from builders.log.log_records import TRUNCATE, Change, Image, delete, insert, log_records, update
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.rows.conversion import LsnRange, convert_records
 from rowtide.core.mask import full_mask, pack_mask

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from builders.capture_instances import instance, source_table
+from builders.capture.capture_instances import instance, source_table
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.snapshots.base_rows import BaseRows
 from rowtide.core.lsn import CommitLsn

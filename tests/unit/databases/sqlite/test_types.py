@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from builders.type_catalogue import SAMPLES
+from builders.values.type_catalogue import SAMPLES
 from rowtide.databases.sqlite.types import Affinity, affinity, stored_type
 
 DECLARED = {

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from builders.capture_instances import instance, source_table, unique_index
-from builders.check_facts import GIBIBYTE, capture, captured_instance, database, server, table
+from builders.capture.capture_instances import instance, source_table, unique_index
+from builders.commands.check_facts import GIBIBYTE, capture, captured_instance, database, server, table
 from rowtide.cdc.enabling.table_rules import RuledTable
 from rowtide.core.errors import RowtideError
 from rowtide.core.tables import BeforeImages

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders.check_facts import SLOT, server, settings, slot
+from builders.commands.check_facts import SLOT, server, settings, slot
 from rowtide.findings.finding import Advice, Finding, Severity
 from rowtide.findings.postgres.facts import ConnectedStandby, ReplicationSlot, ServerFacts, StandbySettings
 from rowtide.findings.postgres.failover_findings import find_in_failover, find_on_standby

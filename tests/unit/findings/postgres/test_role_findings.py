@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from builders.capture_instances import source_table
-from builders.check_facts import capture, database, table
+from builders.capture.capture_instances import source_table
+from builders.commands.check_facts import capture, database, table
 from rowtide.findings.finding import Finding, Severity
 from rowtide.findings.postgres.facts import DatabaseFacts, RoleFacts
 from rowtide.findings.postgres.role_findings import find_in_role

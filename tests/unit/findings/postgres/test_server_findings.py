@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.check_facts import GIBIBYTE, SLOT, capture, server, settings, slot
+from builders.commands.check_facts import GIBIBYTE, SLOT, capture, server, settings, slot
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight
 from rowtide.findings.finding import Advice, Finding, Severity
 from rowtide.findings.postgres.facts import CaptureFacts, OpenTransaction, PreparedTransaction, ServerFacts

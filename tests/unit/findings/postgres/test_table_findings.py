@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from builders.capture_instances import source_table
-from builders.check_facts import capture, captured_instance, database, table
+from builders.capture.capture_instances import source_table
+from builders.commands.check_facts import capture, captured_instance, database, table
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.findings.finding import Advice, Finding, Severity
 from rowtide.findings.postgres.facts import Partition

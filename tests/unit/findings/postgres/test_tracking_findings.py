@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from builders.capture_instances import source_table
-from builders.check_facts import TRACKED, database, server, table, tracking
+from builders.capture.capture_instances import source_table
+from builders.commands.check_facts import TRACKED, database, server, table, tracking
 from rowtide.findings.finding import Advice, Finding, Severity
 from rowtide.findings.postgres.facts import CandidateFacts, Readers, RoleFacts, StampFacts, TrackedTableFacts
 from rowtide.findings.postgres.tracking_findings import BIG_TABLE_BYTES, find_in_tracking

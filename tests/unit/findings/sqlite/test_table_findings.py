@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from builders.check_facts import TRACKED
+from builders.commands.check_facts import TRACKED
 from rowtide.databases.sqlite.catalogue import Column, Table, UniqueKey, UniqueTerm
 from rowtide.findings.finding import Advice, Finding, Severity
 from rowtide.findings.sqlite.facts import ColumnEffects, TableFacts

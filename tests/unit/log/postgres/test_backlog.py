@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from builders.log_stores import NOW
+from builders.log.log_stores import NOW
 from rowtide.log.postgres.backlog import MISSING, Backlog, OldTransaction
 
 OLD = OldTransaction("prepared transaction 'x'", NOW - timedelta(hours=2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders import pgoutput_messages as wire
+from builders.log import pgoutput_messages as wire
 from rowtide.log.messages import Messages
 from rowtide.log.postgres.commits import find_commits
 

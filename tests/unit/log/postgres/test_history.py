@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from builders.log_stores import NOW, SOURCE, opened, range_to
+from builders.log.log_stores import NOW, SOURCE, opened, range_to
 from rowtide.core.lsn import Position
 from rowtide.log.entries import LeaseTaken
 from rowtide.log.postgres.history import find_difference

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders import pgoutput_messages as wire
+from builders.log import pgoutput_messages as wire
 from rowtide.log.postgres.xlog_data import ends_with_mark
 
 CONTROL, OTHER = 16_384, 16_385

@@ -7,9 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from builders.articles import ANOTHER_ID, article, shape_of
-from builders.capture_instances import alteration_of, enabled, instance, source_table, with_added, with_column, without
-from builders.log_stores import NOW, open_state, range_to
+from builders.capture.capture_instances import (
+    alteration_of,
+    enabled,
+    instance,
+    source_table,
+    with_added,
+    with_column,
+    without,
+)
+from builders.log.log_stores import NOW, open_state, range_to
+from builders.replication.articles import ANOTHER_ID, article, shape_of
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.databases.source_table import SourceTable

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.articles import article
-from builders.capture_instances import source_table
+from builders.capture.capture_instances import source_table
+from builders.replication.articles import article
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from builders.articles import ANOTHER_ID, ARTICLE_ID, article
-from builders.capture_instances import source_table
+from builders.capture.capture_instances import source_table
+from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
 from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.batches import Block, Call

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from builders.articles import change
-from builders.log_stores import NOW
+from builders.log.log_stores import NOW
+from builders.replication.articles import change
 from rowtide.core.operations import Operation
 from rowtide.replication.distribution.commit_times import CommitTimes
 

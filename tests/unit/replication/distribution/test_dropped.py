@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from builders.articles import ANOTHER_ID, article
-from builders.capture_instances import source_table
-from builders.log_stores import open_state, range_to
+from builders.capture.capture_instances import source_table
+from builders.log.log_stores import open_state, range_to
+from builders.replication.articles import ANOTHER_ID, article
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.membership import Disabled
 from rowtide.log.replay import apply

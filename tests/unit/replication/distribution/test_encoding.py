@@ -8,8 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from builders.articles import article, change, shape_of
-from builders.capture_instances import source_table
+from builders.capture.capture_instances import source_table
+from builders.replication.articles import article, change, shape_of
 from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape

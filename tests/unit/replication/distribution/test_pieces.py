@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from builders.articles import article
+from builders.replication.articles import article
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.replication.distribution.batches import Call

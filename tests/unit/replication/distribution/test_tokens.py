@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builders.log_stores import NOW, open_state, range_to
+from builders.log.log_stores import NOW, open_state, range_to
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.membership import Heartbeat, Traced, stamp
 from rowtide.log.replay import apply

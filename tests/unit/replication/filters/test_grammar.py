@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.row_filters import COLUMNS, filters
+from builders.values.row_filters import COLUMNS, filters
 from rowtide.replication.errors.publishing import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact
 from rowtide.replication.filters import Condition, FilterColumn, as_sql, columns_of, parse_filter
 from rowtide.replication.filters.conditions import Comparison, Conjunction, Disjunction, Negation, NullTest, Range

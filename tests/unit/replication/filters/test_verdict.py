@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders.row_filters import column_values
+from builders.values.row_filters import column_values
 from rowtide.replication.filters import FilterColumn, parse_filter
 from rowtide.replication.filters.verdict import matches
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builders.articles import article
-from builders.capture_instances import source_table
+from builders.capture.capture_instances import source_table
+from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.replication.inspection.browsing import command_text
 

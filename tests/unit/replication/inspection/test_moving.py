@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from builders.articles import article, change, shape_of
-from builders.capture_instances import source_table
-from builders.log_stores import open_state
+from builders.capture.capture_instances import source_table
+from builders.log.log_stores import open_state
+from builders.replication.articles import article, change, shape_of
 from rowtide.copying.visibility import TransactionSnapshot
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from builders.articles import article, change, shape_of
-from builders.capture_instances import source_table
+from builders.capture.capture_instances import source_table
+from builders.replication.articles import article, change, shape_of
 from rowtide.copying.chunks import CopiedChunk, cut, is_torn
 from rowtide.copying.tables import CopiedTable
 from rowtide.copying.visibility import TransactionSnapshot, format_snapshot, parse_snapshot

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from builders.articles import article
-from builders.capture_instances import source_table
+from builders.capture.capture_instances import source_table
+from builders.replication.articles import article
 from rowtide.replication.targets.fingerprints import Row, hash_row
 
 

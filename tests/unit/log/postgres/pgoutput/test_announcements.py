@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builders import pgoutput_messages as wire
-from builders.pgoutput_streams import CONTROL, CONTROL_ID, announce, decoder, disable, enable, member, message, rows
+from builders.log import pgoutput_messages as wire
+from builders.log.pgoutput_streams import CONTROL, CONTROL_ID, announce, decoder, disable, enable, member, message, rows
 from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from builders import pgoutput_messages as wire
-from builders.pgoutput_streams import decoder, member
+from builders.log import pgoutput_messages as wire
+from builders.log.pgoutput_streams import decoder, member
 from rowtide.core.errors import DecodeError
 
 OID = 16384

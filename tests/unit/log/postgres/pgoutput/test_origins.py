@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from builders import pgoutput_messages as wire
-from builders.pgoutput_streams import decoder, rows
+from builders.log import pgoutput_messages as wire
+from builders.log.pgoutput_streams import decoder, rows
 from rowtide.core.lsn import CommitLsn
 from rowtide.log.membership import Member
 from rowtide.log.origins import SecretWanted

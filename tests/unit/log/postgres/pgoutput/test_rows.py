@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from builders import pgoutput_messages as wire
-from builders.pgoutput_messages import UNSENT, ColumnSpec
-from builders.pgoutput_streams import decoder, member, rows
+from builders.log import pgoutput_messages as wire
+from builders.log.pgoutput_messages import UNSENT, ColumnSpec
+from builders.log.pgoutput_streams import decoder, member, rows
 from rowtide.core.errors import DecodeError
 from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD

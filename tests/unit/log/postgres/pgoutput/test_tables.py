@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from builders import pgoutput_messages as wire
-from builders.pgoutput_messages import ColumnSpec
-from builders.pgoutput_streams import CONTROL, announce, decoder, disable, enable, member, rows, together
+from builders.log import pgoutput_messages as wire
+from builders.log.pgoutput_messages import ColumnSpec
+from builders.log.pgoutput_streams import CONTROL, announce, decoder, disable, enable, member, rows, together
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.core.tables import ColumnShape, ImageKind, TableShape, TableVersion

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from builders import pgoutput_messages as wire
-from builders.pgoutput_streams import decoder, disable, enable, member, message, rows, together
+from builders.log import pgoutput_messages as wire
+from builders.log.pgoutput_streams import decoder, disable, enable, member, message, rows, together
 from rowtide.core.errors import DecodeError
 from rowtide.core.lsn import CommitLsn, pack_lsn
 from rowtide.log.announcements import Announcement

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from builders.articles import ANOTHER_ID, article
-from builders.capture_instances import source_table
+from builders.capture.capture_instances import source_table
 from builders.golden import read_sections
+from builders.replication.articles import ANOTHER_ID, article
 from rowtide.copying.chunk_statements import CopyForm, copying, copying_row, halving, locating, locking, sampling
 from rowtide.copying.chunks import Chunk
 from rowtide.databases.source_table import TableKind

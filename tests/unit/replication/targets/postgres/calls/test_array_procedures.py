@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from builders.articles import article
-from builders.capture_instances import source_table
+from builders.capture.capture_instances import source_table
 from builders.golden import read_sections
+from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.replication.targets.postgres.calls.array_procedures import call, creations, name_of
 from rowtide.replication.targets.postgres.calls.procedures import OPERATIONS

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.articles import ANOTHER_ID, ARTICLE_ID, article
-from builders.divided_calls import BY_XCALL, ORDERS, TABLE, delete, histories, insert, row_after, update
+from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
+from builders.replication.divided_calls import BY_XCALL, ORDERS, TABLE, delete, histories, insert, row_after, update
 from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.batches import Call

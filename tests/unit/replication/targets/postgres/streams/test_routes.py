@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.articles import ANOTHER_ID, ARTICLE_ID, article
-from builders.capture_instances import source_table
-from builders.divided_calls import BY_XCALL, ORDERS, histories, insert, row_after, update
+from builders.capture.capture_instances import source_table
+from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
+from builders.replication.divided_calls import BY_XCALL, ORDERS, histories, insert, row_after, update
 from rowtide.core.operations import Operation
 from rowtide.replication.articles import Article
 from rowtide.replication.distribution.batches import Call

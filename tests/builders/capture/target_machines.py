@@ -1,0 +1,95 @@
+"""A machine of snapshots whose tables a current and a history target follow, applied at random moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from builders.capture.applied_targets import AppliedTargets
+from builders.capture.snapshot_machines import SnapshotMachine
+from builders.faults.failpoints import TARGET_FAILPOINTS
+from builders.lakes.source_shadows import ShadowedTable
+from rowtide.core.lsn import CommitLsn
+from rowtide.targets import TargetFormat
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CURRENT, HISTORY = "now", "past"
+
+
+@dataclass
+class TargetMachine(SnapshotMachine):
+    """`check_targets` compares rows and slices with what the source had."""
+
+    all_images: bool = True
+    form: TargetFormat = TargetFormat.DELTA
+    applied: AppliedTargets = field(init=False)
+    _first: dict[str, CommitLsn] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.places = TARGET_FAILPOINTS
+        self.applied = AppliedTargets(self.captured)
+        followed = [table.instance for table in self.followed]
+        self.applied.add(CURRENT, *followed, format=self.form)
+        self.applied.add(HISTORY, *followed, kind="history", format=self.form)
+
+    @property
+    def followed(self) -> list[ShadowedTable]:
+        """The tables that have a key."""
+        return [table for table in self.shadow.tables if table.key]
+
+    def may_bridge(self) -> bool:
+        """Tell whether all can be compared: of another table a new instance begins, which its targets do not follow."""
+        return all(self.readable(table)[-1:] == self.published()[-1:] != [] for table in self.followed)
+
+    def steps(self) -> list[Callable[[], None]]:
+        return [*super().steps(), self.apply, self.apply]
+
+    def check_targets(self, most: int = 3) -> None:
+        """Compare the targets with the source, at the LSNs that they are at, and Spark's reader with it."""
+        for listed in self.applied.targets.list_targets():
+            [table] = [table for table in self.followed if table.instance == listed.instance]
+            if listed.state != "member" or listed.version is None or listed.set_lsn is None:
+                self._require_reason(table, listed.note)
+                continue
+            readable = self.readable(table)
+            if listed.set_lsn not in readable:
+                # Without a whole copy it has what changed since its instance began.
+                continue
+            rows = self.applied.targets.read(listed.target, listed.instance, spark=self.captured.spark)
+            if listed.target == CURRENT:
+                self._require_equal(table, rows, listed.set_lsn, CURRENT)
+            else:
+                self._check_slices(table, rows, listed.set_lsn, most)
+            for lsn in self.chosen.sample(readable, min(1, len(readable))):
+                found = self.captured.cdc.get_table_as_of(table.instance, lsn, spark=self.captured.spark)
+                self._require_equal(table, found, lsn, "Spark")
+
+    def _check_slices(self, table: ShadowedTable, rows: DataFrame, end: CommitLsn, most: int) -> None:
+        if self._rewritten.get(table.name):
+            # Values that were rewritten are dated by the copy that brought them.
+            return
+        first = self._first.get(table.instance, end)
+        known = [lsn for lsn in self.published() if first <= lsn <= end]
+        for lsn in self.chosen.sample(known, min(most, len(known))):
+            valid = f"valid_from_lsn <= {lsn.value} and (valid_to_lsn is null or valid_to_lsn > {lsn.value})"
+            self._require_equal(table, rows.where(valid), lsn, HISTORY)
+
+    def _require_equal(self, table: ShadowedTable, rows: DataFrame, lsn: CommitLsn, what: str) -> None:
+        differences = self.shadow.differences(table, rows.toArrow(), lsn)
+        assert differences == ([], []), (what, table.instance, lsn, self.log)
+        self.compared += 1
+
+    def _require_reason(self, table: ShadowedTable, note: str | None) -> None:
+        """A table stops where its base is not readable: after rewritten values, until it is copied again."""
+        assert note is None or self._rewritten.get(table.name), (table.instance, note, self.log)
+
+    def apply(self) -> None:
+        """Apply what is published to both targets."""
+        version = self.applied.targets.apply(spark=self.captured.spark).get(HISTORY)
+        for instance, table in version.tables.items() if version is not None else ():
+            if table.version is not None and table.lsn is not None:
+                self._first.setdefault(instance, table.lsn)

@@ -1,0 +1,149 @@
+"""A state machine of schema changes: a hub alters its tables, programs write everywhere, devices synchronise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from builders.merge.merged_databases import PUBLICATION, Member, Merge, ServerMember
+from builders.merge_machines.merge_machine_base import KEYS, TEXTS, MergeMachine
+
+DEFINITIONS = (
+    "create table customer (id integer primary key, name varchar(10))",
+    (
+        "create table orders (id integer primary key, customer_id integer references customer (id), c0 varchar(10), "
+        "n0 integer)"
+    ),
+    "create table visit (id integer primary key, customer_id integer references customer (id), place varchar(10))",
+)
+DEVICES = 2
+MEMBERS = st.integers(0, DEVICES)
+NUMBERS = st.integers(1, 3) | st.none()
+NAMES = st.sampled_from(["c0", "c1", "c2", "n0", "n1", "n2"])
+"""Names with c are of texts, those with n of numbers."""
+CLAUSES = st.sampled_from(["", " default {}", " not null default {}"])
+_OWN = ("id", "customer_id", "rowguid")
+
+
+class ChangingSchemas(MergeMachine):
+    """Orders get, lose, rename and retype columns; the article of visits comes and goes."""
+
+    def make(self, members: Sequence[Member]) -> Merge:
+        return Merge(members[0], members[1 : DEVICES + 1])
+
+    def begin(self) -> None:
+        options = {"compensate_for_errors": True} | self.options
+        self.merge.begin(*DEFINITIONS, customer=options, orders=options)
+        self.visits = "outside"
+
+    @rule(member=MEMBERS, key=KEYS, name=TEXTS)
+    def insert_customer(self, member: int, key: int, name: str | None) -> None:
+        self.attempt(member, f"insert into customer (id, name) values ({key}, {_literal('c', name)})")
+
+    @rule(member=MEMBERS, key=KEYS)
+    def delete_customer(self, member: int, key: int) -> None:
+        self.attempt(member, f"delete from customer where id = {key}")
+
+    @rule(member=MEMBERS, key=KEYS, customer=KEYS)
+    def insert_order(self, member: int, key: int, customer: int) -> None:
+        self.attempt(member, f"insert into orders (id, customer_id) values ({key}, {customer})")
+
+    @rule(member=MEMBERS, key=KEYS)
+    def delete_order(self, member: int, key: int) -> None:
+        self.attempt(member, f"delete from orders where id = {key}")
+
+    @rule(member=MEMBERS, key=KEYS, name=NAMES, text=TEXTS, number=NUMBERS)
+    def update_order(self, member: int, key: int, name: str, text: str | None, number: int | None) -> None:
+        if name in self._columns(member):
+            value = _literal(name, text if name[0] == "c" else number)
+            self.attempt(member, f"update orders set {name} = {value} where id = {key}")
+
+    @rule(name=NAMES, clause=CLAUSES, is_told=st.booleans())
+    def add_column(self, name: str, clause: str, is_told: bool) -> None:  # noqa: FBT001 - of the rule
+        if name not in self._columns(0):
+            default = _literal(name, "d" if name[0] == "c" else 7)
+            self._alter(f"add column {name} {_type(name)}{clause.format(default)}", is_told=is_told)
+
+    @rule(name=NAMES)
+    def drop_column(self, name: str) -> None:
+        if name in self._columns(0):
+            self._alter(f"drop column {name}", is_told=True)
+
+    @rule(name=NAMES, to=NAMES, is_told=st.booleans())
+    def rename_column(self, name: str, to: str, is_told: bool) -> None:  # noqa: FBT001 - of the rule
+        columns = self._columns(0)
+        if name in columns and to not in columns and name[0] == to[0]:
+            self._alter(f"rename column {name} to {to}", is_told=is_told)
+
+    @rule(name=NAMES, length=st.integers(11, 14))
+    def retype_column(self, name: str, length: int) -> None:
+        if isinstance(self.merge.hub, ServerMember) and name in self._columns(0):
+            type_text = f"varchar({length})" if name[0] == "c" else "bigint"
+            self._alter(f"alter column {name} type {type_text}", is_told=False)
+
+    @rule(name=NAMES, is_set=st.booleans())
+    def change_default(self, name: str, is_set: bool) -> None:  # noqa: FBT001 - of the rule
+        if isinstance(self.merge.hub, ServerMember) and name in self._columns(0):
+            default = _literal(name, "e" if name[0] == "c" else 8)
+            self._alter(f"alter column {name} {'set default ' + default if is_set else 'drop default'}", is_told=False)
+
+    @rule(number=st.integers(1, DEVICES))
+    def add_own_column(self, number: int) -> None:
+        if "mine" not in self._columns(number):
+            self.attempt(number, "alter table orders add column mine varchar(10)")
+
+    @precondition(lambda self: self.visits == "outside")
+    @rule()
+    def add_visits(self) -> None:
+        self.merge.merge.add_article(PUBLICATION, "visit", compensate_for_errors=True)
+        self.visits = "published"
+
+    @precondition(lambda self: self.visits == "published")
+    @rule()
+    def drop_visits(self) -> None:
+        self.merge.merge.drop_article(PUBLICATION, "visit")
+        self.visits = "dropped"
+
+    @rule(member=MEMBERS, key=KEYS, customer=KEYS, place=TEXTS)
+    def insert_visit(self, member: int, key: int, customer: int, place: str | None) -> None:
+        if member == 0 or _columns(self.merge.members[member], "visit"):
+            values = f"{key}, {customer}, {_literal('c', place)}"
+            self.attempt(member, f"insert into visit (id, customer_id, place) values ({values})")
+
+    def come_to_rest(self) -> None:
+        """After quiet rounds all have the same rows, foreign keys hold, and two more rounds move nothing."""
+        self.require_quiet(3)
+        tables = ["customer", "orders", *(["visit"] if self.visits == "published" else [])]
+        for table in tables:
+            columns = ", ".join(sorted(_columns(self.merge.hub, table) - {"rowguid"}))
+            self.merge.require_equal(table, columns=f"{columns}, cast(rowguid as varchar(36))")
+        self.require_valid()
+        self.require_nothing_moves()
+
+    def _alter(self, clause: str, *, is_told: bool) -> None:
+        if is_told:
+            self.merge.merge.alter_article(PUBLICATION, "orders", clause)
+        else:
+            self.merge.hub.execute(f"alter table orders {clause}")
+
+    def _columns(self, member: int) -> set[str]:
+        return _columns(self.merge.members[member], "orders") - set(_OWN)
+
+
+def _columns(member: Member, table: str) -> set[str]:
+    if isinstance(member, ServerMember):
+        listed = f"select attname::text from pg_attribute where attrelid = to_regclass('{table}') and attnum > 0"
+        return {name for (name,) in member.execute(f"{listed} and not attisdropped")}
+    return {name for (name,) in member.execute(f"select name from pragma_table_info('{table}')")}
+
+
+def _type(name: str) -> str:
+    return "varchar(10)" if name[0] == "c" else "integer"
+
+
+def _literal(name: str, value: str | int | None) -> str:
+    if value is None:
+        return "null"
+    return f"'{value}'" if name[0] == "c" else str(value)
