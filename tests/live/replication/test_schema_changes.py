@@ -216,6 +216,26 @@ def test_a_table_is_altered_while_it_is_copied(replicated: ReplicatedDatabase, c
     replicated.require_equal("orders")
 
 
+def test_a_copy_of_an_altered_table_ends_in_runs_that_are_brief(replicated: ReplicatedDatabase) -> None:
+    """Each ends before the log is read up to where it began."""
+    replicated.publish(ORDERS, orders={})
+    replicated.publisher.execute(ROWS)
+    replicated.subscribe(SyncType.AUTOMATIC)
+    with replicated.open_agent() as agent:
+        while not replicated.subscriber.execute("select 1 from orders"):
+            agent.step()
+    replicated.publisher.execute(*REPORTED["dropped"])
+    for _ in range(4):
+        replicated.publisher.read_log(replicated.publisher.mark())
+        with replicated.open_agent() as agent:
+            while agent.step():
+                pass
+            ended = agent.position
+
+    assert ended is not None
+    replicated.require_equal("orders")
+
+
 def test_what_cannot_be_added_is_left_out_and_named(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.publisher.execute(

@@ -317,13 +317,15 @@ class SubscriptionAgent:
     def _read_details(self, end: Position) -> Sequence[tuple[Article, TableDetails]] | None:
         """Return the tables' details if none was altered since its copy began.
 
-        One that was is copied again, once the log says how; one that was altered behind the end is not.
+        One that was is copied again, once the log says how; one that was altered behind the end is not. What the log
+        says already is followed at once: a run may end before the log is read up to the end.
         """
         with translated(), self._context.engine.connect() as opened:
             connection = opened.execution_options(isolation_level="REPEATABLE READ")
             if all(map(partial(_is_as_now, connection), self._articles)):
                 return [(article, read_table_details(connection, article)) for article in self._articles]
-        return () if self._manifest.refresh().position >= end and not self._follow() else None
+        is_read = self._manifest.refresh().position >= end
+        return () if not self._follow() and is_read else None
 
     def _are_as_now(self) -> bool:
         """Whether all tables are as they are copied."""
