@@ -111,6 +111,11 @@ class Article:
     """Of one that joined a subscription: the subscription's position then. As a subscriber has it."""
 
     @property
+    def qualified_name(self) -> str:
+        """The published table's schema and name, unquoted."""
+        return f"{self.schema}.{self.table}"
+
+    @property
     def key_columns(self) -> tuple[PublishedColumn, ...]:
         """The key's columns in key order; empty for an article that publishes inserts only."""
         in_key = (column for column in self.columns if column.key_ordinal is not None)

@@ -138,7 +138,7 @@ def find_named(connection: Connection, articles: Iterable[Article], name: str) -
     return [
         article
         for article in articles
-        if source_id == article.source_id or name in (article.name, article.table, f"{article.schema}.{article.table}")
+        if source_id == article.source_id or name in (article.name, article.table, article.qualified_name)
     ]
 
 

@@ -19,6 +19,7 @@ HubDb = Annotated[
     ),
 ]
 Publication = Annotated[str, typer.Argument(metavar="PUBLICATION", help="a publication's name")]
+ArticleName = Annotated[str, typer.Argument(metavar="ARTICLE", help="an article's name, or its table")]
 SomePublication = Annotated[str | None, typer.Argument(metavar="[PUBLICATION]", help="default: all")]
 Subscriber = Annotated[
     str,

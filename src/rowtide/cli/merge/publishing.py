@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowtide.cli.merge.options import HostName, HubDb, Login, Publication
+from rowtide.cli.merge.options import ArticleName, HostName, HubDb, Login, Publication
 from rowtide.cli.options import MOST_DAYS, DryRun
 from rowtide.cli.output import notes
 from rowtide.cli.statements import printed, tell
@@ -262,7 +262,7 @@ def add_filter(
 def change_article(
     db: HubDb,
     publication: Publication,
-    article: Annotated[str, typer.Argument(metavar="ARTICLE", help="an article's name, or its table")],
+    article: ArticleName,
     where: Annotated[str | None, typer.Option(help="Its row filter.", show_default="as it is")] = None,
     join: Annotated[
         list[str] | None,
@@ -317,7 +317,7 @@ def add_partition(db: HubDb, publication: Publication, host_name: HostName = Non
 def adjust_identity_range(
     db: HubDb,
     publication: Publication,
-    article: Annotated[str, typer.Argument(metavar="ARTICLE", help="an article's name, or its table")],
+    article: ArticleName,
 ) -> None:
     """Give the publisher new numbers if it has used its own (SQL Server: sp_adjustpublisheridentityrange)."""
     is_adjusted = connect(db).merge.adjust_identity_range(publication, article)
@@ -328,7 +328,7 @@ def adjust_identity_range(
 def restore_identity_range(
     db: HubDb,
     publication: Publication,
-    article: Annotated[str, typer.Argument(metavar="ARTICLE", help="an article's name, or its table")],
+    article: ArticleName,
 ) -> None:
     """Go on behind all numbers that may have been given (SQL Server: sp_restoremergeidentityrange).
 
@@ -342,7 +342,7 @@ def restore_identity_range(
 def drop_article(
     db: HubDb,
     publication: Publication,
-    article: Annotated[str, typer.Argument(metavar="ARTICLE", help="an article's name, or its table")],
+    article: ArticleName,
     *,
     dry_run: DryRun = False,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli.merge.options import HubDb, Publication
+from rowtide.cli.merge.options import ArticleName, HubDb, Publication
 from rowtide.cli.merge.publishing import altering
 from rowtide.cli.options import DryRun, ListingFormat, Wide
 from rowtide.cli.output import Format, notes, print_listed
@@ -30,7 +30,7 @@ _SCHEMA_CHANGE = {
 def alter_article(
     db: HubDb,
     publication: Publication,
-    article: Annotated[str, typer.Argument(metavar="ARTICLE", help="an article's name, or its table")],
+    article: ArticleName,
     clause: Annotated[str, typer.Argument(metavar="CLAUSE", help="what follows `alter table NAME`")],
     *,
     dry_run: DryRun = False,

@@ -137,7 +137,7 @@ class DistributionAgent:
             self._delivery.alter(followed)
         except AlterationRefused as error:
             article = followed.article
-            raise ChangeRefused(f"{article.schema}.{article.table}", error.reason) from error
+            raise ChangeRefused(article.qualified_name, error.reason) from error
         self._delivery.end(self._position)
         self._has_altered = True
 
@@ -321,7 +321,7 @@ class DistributionAgent:
         failpoint("article_suspension.before")
         self._manifest.append(TransactionLeftOut(self._subscription.reader, article.article_id, lsn, reason))
         failpoint("article_suspension.after")
-        self._tell_dropped(ArticleSuspended(f"{article.schema}.{article.table}", str(lsn), reason))
+        self._tell_dropped(ArticleSuspended(article.qualified_name, str(lsn), reason))
 
     def _deliver_from(self, state: ManifestState, end: Position, *, one_by_one: bool) -> bool:
         """Deliver the rest of a range; the first batch row by row if it was rolled back, in smaller ones.
@@ -392,7 +392,7 @@ class DistributionAgent:
 
     def _explain(self, error: AlterationRefused, transaction: AlteringTransaction) -> SchemaChanged | CopyNeeded:
         """Return what a refused schema change comes to: a copy, unless a procedure of the user's refuses it."""
-        table = f"{error.article.schema}.{error.article.table}"
+        table = error.article.qualified_name
         stop = SchemaChanged(table, str(transaction.lsn), f"the subscriber refuses it: {error.reason}")
         before = {article.article_id: article for article in transaction.before}
         return stop if error.change is None else CopyNeeded(before[error.article.article_id], stop)

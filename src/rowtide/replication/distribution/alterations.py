@@ -128,7 +128,7 @@ def _follow_event(
     require_intact: RequireIntact = _is_lost,
 ) -> Followed:
     """Return what an event of an article's table changes. Raises `SchemaChanged`, `CopyNeeded`."""
-    table, lsn = f"{article.schema}.{article.table}", str(event.commit_lsn)
+    table, lsn = article.qualified_name, str(event.commit_lsn)
     since = adds_none_since(state, article, replicates_ddl=replicates_ddl)
     match event:
         case LeftOut():

@@ -60,7 +60,7 @@ def find_dropped(
     state: ManifestState, articles: Iterable[Article], from_position: Position, to_position: Position
 ) -> Iterator[ArticleEnded]:
     """Return the tables that end in a range: dropped at the publisher, or suspended after an omitted change."""
-    tables = {article.article_id: f"{article.schema}.{article.table}" for article in articles}
+    tables = {article.article_id: article.qualified_name for article in articles}
     for event in events_between(state, from_position, to_position):
         match event:
             case Disabled(_, member_id) if member_id in tables:

@@ -53,7 +53,7 @@ class Counterflow:
         with translated(), self._engine.connect() as connection:
             self._manifest = open_own_manifest(read_source(connection, url))
             self._flows = {
-                _name(article): _Flow(subscription, article)
+                article.qualified_name: _Flow(subscription, article)
                 for subscription in subscription_records.list_subscriptions(connection)
                 if subscription.guid in guids
                 for article in subscription_records.list_subscribed(connection, subscription.agent_id)
@@ -70,7 +70,7 @@ class Counterflow:
         Of rows that are locked at the subscriber, all are found. Raises `NotComparable`, and what reading the
         subscriber's log raises.
         """
-        flow = self._flows.get(_name(article))
+        flow = self._flows.get(article.qualified_name)
         if flow is None:
             return frozenset()
         recorded, _ = progress.read(published.connection, flow.subscription.guid)
@@ -104,7 +104,3 @@ def _keys(article: Article, sent: Article, rows: Iterable[Row]) -> Iterable[Row]
     for row in rows:
         key = key_of(sent, row)
         yield tuple(key[place] for place in places)
-
-
-def _name(article: Article) -> str:
-    return f"{article.schema}.{article.table}"

@@ -107,7 +107,7 @@ def drop_publication(engine: Engine, database: str, name: str) -> None:
             has_distributor = is_elsewhere(connection)
         with AdvisoryLease.take(engine, "log") if ending is not None else nullcontext():
             for article in articles:
-                drop_article(Committing(engine), database, name, f"{article.schema}.{article.table}")
+                drop_article(Committing(engine), database, name, article.qualified_name)
             if is_last and has_distributor and not was_forgotten:
                 _drop_unrecorded(engine, database)
             if has_distributor:

@@ -71,7 +71,7 @@ def _record_elsewhere(change: RecordedChange, connection: Connection) -> None:
     connection.execute(text("select pg_advisory_xact_lock(:class, :key)"), membership.SERIALIZE)
     article = change.article
     if article.article_id not in _list_members(connection):
-        raise ArticleExists(f"{article.schema}.{article.table}", article.publication)
+        raise ArticleExists(article.qualified_name, article.publication)
     for step in change.records:
         distributor(connection).execute(step)
 

@@ -105,7 +105,7 @@ def _announce_again(alterations: Alterations, source: SourceDefinition, article:
     def plan(connection: Connection) -> Sequence[Executable]:
         return _plan_announcement(connection, source, article)
 
-    run_membership_change(alterations, f"{article.schema}.{article.table}", plan)
+    run_membership_change(alterations, article.qualified_name, plan)
 
 
 def _plan_announcement(connection: Connection, source: SourceDefinition, article: Article) -> list[Executable]:

@@ -16,5 +16,5 @@ def refusal_steps(connection: Connection, table: SourceTable, article: Article) 
     allowing = partition_truncates.allow_steps(connection, article.article_id)
     if article.command(Operation.DELETE).call_format is CallFormat.NONE:
         return allowing
-    way_out = f"drop article {article.schema}.{article.table} of publication {article.publication}"
+    way_out = f"drop article {article.qualified_name} of publication {article.publication}"
     return [*allowing, *partition_truncates.refuse_steps(table, article.article_id, way_out)]

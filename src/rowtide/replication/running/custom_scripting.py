@@ -61,7 +61,7 @@ class CustomScripting:
     def _ask(self, name: str, followed: Followed, lsn: CommitLsn) -> str:
         article = followed.article
         module, _, function = name.partition(":")
-        table = f"{article.schema}.{article.table}"
+        table = article.qualified_name
         try:
             written = getattr(import_module(module), function)(self._describe(followed, lsn))
         except Exception as error:

@@ -220,7 +220,7 @@ class SubscriptionAgent:
         try:
             has_joined = distribution.take_in(article, ready)
         except AlterationRefused as error:
-            self._give_up(ready, JoiningRefused(f"{article.article.schema}.{article.article.table}", error.reason))
+            self._give_up(ready, JoiningRefused(article.article.qualified_name, error.reason))
             return True
         if has_joined:
             complete(engine, self._manifest, ready, self._subscription)
@@ -372,7 +372,7 @@ class SubscriptionAgent:
         with translated(), self._context.engine.connect() as connection:
             known = subscription_records.list_subscribed(connection, self._subscription.agent_id)
         if not isinstance(dropped.error, PublishedTableDropped) or any(
-            dropped.error.table == f"{article.schema}.{article.table}" for article in known
+            dropped.error.table == article.qualified_name for article in known
         ):
             self._context.watchers.on_dropped(dropped)
 

@@ -157,7 +157,7 @@ class SnapshotAgent:
 
     def _name(self, article_id: str) -> str:
         article = self._articles[article_id]
-        return f"{article.schema}.{article.table}"
+        return article.qualified_name
 
     def _report(self, table: str, copied: int, of_chunks: int, waits_for: tuple[str, ...] = ()) -> None:
         seconds = time.monotonic() - self._began

@@ -59,7 +59,7 @@ def _find_left_out(connection: Connection, *, are_kept: bool) -> Iterator[str]:
             for column in article.left_out:
                 if column.is_kept is not are_kept:
                     continue
-                name = f"{article.schema}.{article.table}.{column.name}"
+                name = f"{article.qualified_name}.{column.name}"
                 yield f"{name} to {redact(subscription.subscriber)}: {column.reason}"
 
 
@@ -81,4 +81,4 @@ def _find_stored(connection: Connection) -> Iterator[str]:
         ordinary = {column.name for column in table.columns if not column.is_generated} if table is not None else set()
         for name in article.generated_columns:
             if name in ordinary:
-                yield f"{article.schema}.{article.table}.{name}"
+                yield f"{article.qualified_name}.{name}"

@@ -96,7 +96,7 @@ def describe_joining(subscription: Subscription, articles: Iterable[Article]) ->
     """Describe how far an article that joins a subscription is; None of a subscription. Pure."""
     if subscription.joins is None:
         return None
-    tables = ", ".join(f"{article.schema}.{article.table}" for article in articles)
+    tables = ", ".join(article.qualified_name for article in articles)
     match subscription.state:
         case SubscriptionState.INACTIVE:
             return f"{tables} is not copied: paused"

@@ -169,9 +169,9 @@ def _find_ended(
     """Return why tables ended, as long as they are ended, whatever later history rows say."""
     lacking = {one.member_id: one for one in reversed(state.lacking(subscription.reader))}
     suspended = [
-        (_name(article), lacking[article.article_id]) for article in subscribed if article.article_id in lacking
+        (article.qualified_name, lacking[article.article_id]) for article in subscribed if article.article_id in lacking
     ]
-    gone = [_name(article) for article in subscribed if article in dropped]
+    gone = [article.qualified_name for article in subscribed if article in dropped]
     return (
         *([PublishedTableDropped(", ".join(gone))] if gone else []),
         *(ArticleSuspended(table, str(one.lsn), one.reason) for table, one in suspended),
@@ -180,10 +180,6 @@ def _find_ended(
 
 def _describe_ended(ended: Sequence[ArticleEnded]) -> str | None:
     return " ".join(map(str, ended)) or None
-
-
-def _name(article: Article) -> str:
-    return f"{article.schema}.{article.table}"
 
 
 def _describe_agent(last: HistoricState, *, is_running: bool) -> str:

@@ -27,7 +27,7 @@ def reinitialize_article(
         joining.ensure_made(connection)
         article = publication_records.get_article(connection, publication, table)
         if article in publication_records.list_dropped(connection):
-            raise PublishedTableDropped(f"{article.schema}.{article.table}")
+            raise PublishedTableDropped(article.qualified_name)
         article_id = article.article_id
         joining.lock_articles(connection, publication)
         known = subscription_records.list_subscriptions(connection, publication)

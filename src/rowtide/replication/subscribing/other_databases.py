@@ -182,7 +182,7 @@ def _identify(url: str) -> DatabaseIdentity | None:
 
 
 def _names(articles: Sequence[Article]) -> set[str]:
-    return {f"{article.schema}.{article.table}" for article in articles}
+    return {article.qualified_name for article in articles}
 
 
 def _find_same(connection: Connection, subscriber: str, wanted: DatabaseIdentity) -> Iterator[Subscription]:

@@ -35,7 +35,7 @@ def choose_resolver(
 
     Raises `ConflictsUndecided`, `ConflictsNotDetectable`.
     """
-    tables = {f"{article.schema}.{article.table}" for article in articles}
+    tables = {article.qualified_name for article in articles}
     if settings.conflicts is None and _is_written_by_others(ends, tables, forwards=forwards):
         settings = replace(settings, conflicts=Resolver.STOP)
     if not settings.detects_conflicts:
@@ -66,7 +66,7 @@ def require_detectable(
     for article in articles:
         found = reason or _find_obstacle(article)
         if found is not None:
-            raise ConflictsNotDetectable(f"{article.schema}.{article.table}", found)
+            raise ConflictsNotDetectable(article.qualified_name, found)
 
 
 def require_commit_times(connection: Connection, database: str, settings: SubscriptionSettings) -> None:

@@ -131,7 +131,7 @@ class PostgresDelivery:
     def _run_script(self, article: Article, script: CustomSql) -> None:
         refused = self._run_alone([alterations.run_script((article.schema, article.table), script.text)])
         if refused is not None:
-            raise CustomScriptFailed(script.name, f"{article.schema}.{article.table}", script.lsn, refused.message)
+            raise CustomScriptFailed(script.name, article.qualified_name, script.lsn, refused.message)
 
     def _run_alone(self, statements: Sequence[str]) -> Refused | None:
         """Run statements that alter tables. Raises `SubscriberTableInUse`."""

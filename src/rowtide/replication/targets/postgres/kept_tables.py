@@ -37,7 +37,7 @@ def require_fitting(
     constraints: Constraints | None,
 ) -> None:
     """Raise `SubscriberTablesUnfit`, with everything in kept tables that published rows would not fit."""
-    reasons = [f"{_name(article)}: {reason}" for article in kept for reason in _find_unfit(connection, article)]
+    reasons = [f"{article.qualified_name}: {reason}" for article in kept for reason in _find_unfit(connection, article)]
     if constraints is not Constraints.NOT_FOR_REPLICATION:
         reasons += _find_dangling(connection, kept, articles)
     if reasons:
@@ -92,7 +92,7 @@ def _find_dangling(
     connection: psycopg.Connection, kept: Sequence[Article], articles: Sequence[Article]
 ) -> Iterator[str]:
     """Yield the foreign keys of kept tables whose rows reference nothing: that table is empty and not published."""
-    filled = {_name(article) for article in articles if article.insert.call_format is not CallFormat.NONE}
+    filled = {article.qualified_name for article in articles if article.insert.call_format is not CallFormat.NONE}
     for key in list_foreign_keys(connection, kept):
         if not key.is_enforced or f"{key.referenced_schema}.{key.referenced_table}" in filled:
             continue
@@ -101,10 +101,6 @@ def _find_dangling(
             is_empty = connection.execute(sql.SQL(f"select from {referenced} limit 1")).fetchone() is None
         if is_empty:
             yield f"foreign key {key.name} of {key.table} references {referenced}, which is empty and not published"
-
-
-def _name(article: Article) -> str:
-    return f"{article.schema}.{article.table}"
 
 
 _COLUMNS = f"""

@@ -58,7 +58,9 @@ def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnap
     present = [article for article in new.articles if _exists(connection, article)]
     scripted = list_present(connection, snapshot.scripts)
     if (present or scripted) and snapshot.if_exists is IfExists.FAIL:
-        raise SubscriberTableExists(", ".join((*map(_name, present), *(script.name for script in scripted))))
+        raise SubscriberTableExists(
+            ", ".join((*(article.qualified_name for article in present), *(script.name for script in scripted)))
+        )
     kept = [] if snapshot.if_exists is IfExists.DROP else present
     pairs = list(zip(new.articles, snapshot.details, strict=True))
     made = [(article, details) for article, details in pairs if article not in kept]
@@ -72,11 +74,11 @@ def make_tables(connection: _Connection, new: NewSubscription, snapshot: NewSnap
         drop(connection, snapshot.scripts)
     are_referenced = bool(list_references(connection, present))
     for statement in clear_tables(present, snapshot.if_exists, are_referenced=are_referenced):
-        _run(connection, ", ".join(map(_name, present)), statement)
+        _run(connection, ", ".join(article.qualified_name for article in present), statement)
     altered = [_alter(connection, each) if each.article in kept else each for each in new.altered]
     for article, details in made:
         make_schema(connection, article.schema)
-        _run(connection, _name(article), create_table(article, details))
+        _run(connection, article.qualified_name, create_table(article, details))
     make(connection, [script for script in snapshot.scripts if not (kept and _is_filled(script, scripted))])
     filling = [statement for script in snapshot.scripts for statement in script.filling]
     articles = [followed.article for followed in altered]
@@ -95,7 +97,7 @@ def _rename(connection: _Connection, new: NewSubscription) -> None:
     (schema, table), article = new.renamed
     if _find(connection, schema, table) and not _exists(connection, article):
         for statement in alter((schema, table), TableRenamed(article.schema, article.table)):
-            _run(connection, _name(article), statement)
+            _run(connection, article.qualified_name, statement)
 
 
 def _alter(connection: _Connection, followed: Followed) -> Followed:
@@ -117,7 +119,7 @@ def _alter(connection: _Connection, followed: Followed) -> Followed:
 
 def _make(connection: _Connection, article: Article, change: SchemaChange) -> None:
     for statement in alter((article.schema, article.table), change) if not isinstance(change, TableRenamed) else ():
-        _run(connection, _name(article), statement)
+        _run(connection, article.qualified_name, statement)
 
 
 def record_snapshot(connection: _Connection, guid: str, snapshot: NewSnapshot, made: MadeTables) -> None:
@@ -176,10 +178,6 @@ def _run(connection: _Connection, table: str, statement: str) -> None:
             connection.execute(sql.SQL(statement))
     except UnexpectedSqlError as error:
         raise CopyRefused(table, error.sqlstate, error.reason) from error
-
-
-def _name(article: Article) -> str:
-    return f"{article.schema}.{article.table}"
 
 
 _BEGIN = f'update {SCHEMA}."MSreplication_subscriptions" set snapshot_status = %s where subscription_guid = %s'

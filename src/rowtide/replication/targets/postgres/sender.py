@@ -281,7 +281,7 @@ class Sender:
         if not 0 <= place < len(sent):
             return BatchRefused(refused.sqlstate, refused.message)
         lsn, command_id, article, operation, arguments = sent[place]
-        table, key = f"{article.schema}.{article.table}", procedures.key_of(article, operation, arguments)
+        table, key = article.qualified_name, procedures.key_of(article, operation, arguments)
         if refused.sqlstate in _TOO_LARGE and _size(arguments) >= _LARGE_BYTES:
             self._refuse_size(sent[place], f"the server says: {refused.message}")
         if refused.sqlstate == _ROW_NOT_FOUND:

@@ -118,7 +118,7 @@ class PostgresSnapshotTarget:
                 statement = alterations.run_script((article.schema, article.table), script.text)
                 self._connection.execute(sql.SQL(statement))
         except UnexpectedSqlError as error:
-            table = f"{article.schema}.{article.table}"
+            table = article.qualified_name
             raise CustomScriptFailed(script.name, table, script.lsn, error.reason) from error
 
     def choose_form(self, article: Article) -> CopyForm:
@@ -261,7 +261,7 @@ def _require(article: Article, result: pq.abc.PGresult | None) -> None:
     is_of_rows = sqlstate == _BINARY_FORM_TOO_SHORT
     if not sqlstate or (sqlstate.startswith(("08", "57P")) and not is_of_rows):
         raise ConnectionFailed(reason)
-    raise find_outage(sqlstate, reason) or CopyRefused(f"{article.schema}.{article.table}", sqlstate, reason)
+    raise find_outage(sqlstate, reason) or CopyRefused(article.qualified_name, sqlstate, reason)
 
 
 def _table(article: Article) -> str:

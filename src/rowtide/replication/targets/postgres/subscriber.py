@@ -186,7 +186,7 @@ def _require_names(connection: psycopg.Connection, articles: Iterable[Article]) 
     for article in articles:
         for name in (article.schema, article.table, *(column.name for column in article.columns)):
             if not holds(codec, name):
-                raise NameNotHeld(server_encoding(connection), name, f"{article.schema}.{article.table}")
+                raise NameNotHeld(server_encoding(connection), name, article.qualified_name)
 
 
 def _require_columns(connection: psycopg.Connection, article: Article) -> None:
@@ -195,7 +195,7 @@ def _require_columns(connection: psycopg.Connection, article: Article) -> None:
     present = {row[0] for row in rows}
     missing = [column.name for column in article.columns if column.name not in present]
     if missing:
-        raise ArticleTableMissing(f"{article.schema}.{article.table}", ", ".join(missing))
+        raise ArticleTableMissing(article.qualified_name, ", ".join(missing))
 
 
 def _require_procedures(connection: psycopg.Connection, article: Article) -> None:
@@ -212,7 +212,7 @@ def _require_own_procedures(connection: psycopg.Connection, article: Article) ->
     for kind, operation in product(_KINDS, procedures.OPERATIONS):
         name = kind.name_of(article, operation)
         if _is_taken(connection, article, name):
-            raise ProcedureTaken(f"{procedures.SCHEMA}.{name}", f"{article.schema}.{article.table}")
+            raise ProcedureTaken(f"{procedures.SCHEMA}.{name}", article.qualified_name)
 
 
 def _is_taken(connection: psycopg.Connection, article: Article, name: str) -> bool:

@@ -58,7 +58,7 @@ def ask_cascades(connection: psycopg.Connection, articles: Iterable[Article]) ->
 
 def find_cascades(cascades: Iterable[tuple[str, str]], articles: Sequence[Article]) -> Mapping[str, Set[str]]:
     """Return, by article id, the articles' tables to which a delete may cascade; `cascades` as `find_reached` has."""
-    reached, known = find_reached(cascades), {_name(article): article.article_id for article in articles}
+    reached, known = find_reached(cascades), {article.qualified_name: article.article_id for article in articles}
     return {
         article_id: {table for table in reached[name] if table in known}
         for name, article_id in known.items()
@@ -87,12 +87,8 @@ def find_reached(cascades: Iterable[tuple[str, str]]) -> Mapping[str, Set[str]]:
 
 
 def _given(articles: Iterable[Article]) -> dict[str, list[str]]:
-    found = [(quote_qualified(article.schema, article.table), _name(article)) for article in articles]
+    found = [(quote_qualified(article.schema, article.table), article.qualified_name) for article in articles]
     return {"quoted": [quoted for quoted, _ in found], "names": [name for _, name in found]}
-
-
-def _name(article: Article) -> str:
-    return f"{article.schema}.{article.table}"
 
 
 _GIVEN = """

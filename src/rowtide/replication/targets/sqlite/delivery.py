@@ -148,7 +148,7 @@ class SqliteDelivery:
             run_script(self._file.connection, script.text)
         except sqlite3.Error as error:
             self._file.undo()
-            name = f"{article.schema}.{article.table}"
+            name = article.qualified_name
             failure = self._file.find_failure(error)
             raise failure or CustomScriptFailed(script.name, name, script.lsn, str(error)) from error
 
@@ -218,4 +218,4 @@ def _told(call: Call) -> tuple[CommitLsn, int, str, str, str]:
     """Return the fields that identify a call in an error."""
     lsn, command_id, article, operation, arguments = call
     key = describe_key(article, operation, arguments)
-    return CommitLsn(lsn), command_id, f"{article.schema}.{article.table}", key, operation.name.lower()
+    return CommitLsn(lsn), command_id, article.qualified_name, key, operation.name.lower()

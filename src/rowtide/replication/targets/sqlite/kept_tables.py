@@ -21,9 +21,7 @@ from rowtide.replication.targets.sqlite.restorations import Restoration
 
 def require_fitting(connection: sqlite3.Connection, kept: Sequence[Article]) -> None:
     """Raise `SubscriberTablesUnfit`, with everything in kept tables that published rows would not fit."""
-    reasons = [
-        f"{article.schema}.{article.table}: {reason}" for article in kept for reason in _find_unfit(connection, article)
-    ]
+    reasons = [f"{article.qualified_name}: {reason}" for article in kept for reason in _find_unfit(connection, article)]
     if reasons:
         raise SubscriberTablesUnfit("; ".join(reasons))
 

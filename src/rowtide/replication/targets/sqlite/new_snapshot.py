@@ -44,7 +44,7 @@ def make_tables(connection: sqlite3.Connection, new: NewSubscription, snapshot: 
     _rename(connection, new)
     present = [article for article in articles if find_table(connection, article.table) is not None]
     if present and if_exists is IfExists.FAIL:
-        raise SubscriberTableExists(", ".join(f"{article.schema}.{article.table}" for article in present))
+        raise SubscriberTableExists(", ".join(article.qualified_name for article in present))
     kept = [] if if_exists is IfExists.DROP else present
     if not new.altered:
         require_fitting(connection, kept)
@@ -80,7 +80,7 @@ def _alter(connection: sqlite3.Connection, guid: str, followed: Followed) -> Non
     try:
         follow(connection, guid, replace(followed, before=named, changes=changes))
     except ChangeNotMade as found:
-        raise CopyRefused(f"{article.schema}.{article.table}", code_of(found.error), str(found.error)) from found.error
+        raise CopyRefused(article.qualified_name, code_of(found.error), str(found.error)) from found.error
 
 
 def renew_constraints(
@@ -142,7 +142,7 @@ def find_unmade(articles: Sequence[Article], snapshot: NewSnapshot) -> tuple[str
     SQLite checks each row at once, and would refuse what the publisher checks at the end of a statement or transaction.
     """
     return tuple(
-        f"{constraint.name} of {article.schema}.{article.table}"
+        f"{constraint.name} of {article.qualified_name}"
         for article, details in zip(articles, snapshot.details, strict=True)
         for constraint in _published(article, details)
         if constraint.is_deferrable

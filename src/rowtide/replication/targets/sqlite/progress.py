@@ -109,7 +109,7 @@ def record(connection: sqlite3.Connection, subscription: NewSubscription) -> Non
     connection.executemany(
         f"insert into {OBJECTS} values (?, ?, ?, ?)",
         [
-            (subscription.guid, article.article_id, f"{article.schema}.{article.table}", article.table)
+            (subscription.guid, article.article_id, article.qualified_name, article.table)
             for article in subscription.articles
         ],
     )
@@ -124,7 +124,7 @@ def record_altered(connection: sqlite3.Connection, guid: str, article: Article) 
     )
     connection.execute(
         f"update {OBJECTS} set article = ?, object_name = ? where subscription_guid = ? and article_id = ?",
-        (f"{article.schema}.{article.table}", article.table, guid, article.article_id),
+        (article.qualified_name, article.table, guid, article.article_id),
     )
 
 
@@ -165,7 +165,7 @@ def take_in(connection: sqlite3.Connection, guid: str, joining: JoiningArticle) 
     _remove(connection, joining.guid)
     connection.execute(
         f"insert into {OBJECTS} values (?, ?, ?, ?)",
-        (guid, article.article_id, f"{article.schema}.{article.table}", article.table),
+        (guid, article.article_id, article.qualified_name, article.table),
     )
     record_altered(connection, guid, article)
     connection.execute(

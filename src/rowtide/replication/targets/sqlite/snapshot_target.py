@@ -91,7 +91,7 @@ class SqliteSnapshotTarget:
                 error = found.error
                 if isinstance(found.change, ColumnAdded | ColumnDropped):
                     raise AlterationRefused(followed.article, found.change, str(error)) from error
-                raise CopyRefused(_name(before), code_of(error), str(error)) from error
+                raise CopyRefused(before.qualified_name, code_of(error), str(error)) from error
             if followed.script is not None:
                 self._run_script(connection, followed.article, followed.script)
 
@@ -99,7 +99,7 @@ class SqliteSnapshotTarget:
         try:
             run_script(connection, script.text)
         except sqlite3.Error as error:
-            raise CustomScriptFailed(script.name, _name(article), script.lsn, str(error)) from error
+            raise CustomScriptFailed(script.name, article.qualified_name, script.lsn, str(error)) from error
 
     def choose_form(self, article: Article) -> CopyForm:  # noqa: ARG002 - of the protocol
         return CopyForm.TEXT
@@ -119,9 +119,11 @@ class SqliteSnapshotTarget:
                 try:
                     connection.executemany(inserting.sql, map(inserting.bind, read_rows(block)))
                 except UnicodeDecodeError as error:
-                    raise CopyRefused(_name(article), "encoding", str(error)) from error
+                    raise CopyRefused(article.qualified_name, "encoding", str(error)) from error
                 except sqlite3.Error as error:
-                    raise file.find_failure(error) or CopyRefused(_name(article), code_of(error), str(error)) from error
+                    raise file.find_failure(error) or CopyRefused(
+                        article.qualified_name, code_of(error), str(error)
+                    ) from error
 
             yield write
             noted = (format_snapshot(chunk.snapshot), chunk.generation, self._guid, article.article_id)
@@ -163,10 +165,6 @@ class SqliteSnapshotTarget:
         row = connection.execute(_HOLDER, (self._guid,)).fetchone()
         if row is None or row[0] != self._epoch:
             raise AgentReplaced(self._url, "no such subscription" if row is None else f"epoch {row[0]}, agent {row[1]}")
-
-
-def _name(article: Article) -> str:
-    return f"{article.schema}.{article.table}"
 
 
 _STATUS = f"select snapshot_status, snapshot_end from {SUBSCRIPTIONS} where subscription_guid = ?"

@@ -71,7 +71,7 @@ def prepare(url: str, subscription: NewSubscription) -> Sequence[str]:
         for article in subscription.articles:
             other = progress.find_other(connection, article)
             if other is not None:
-                raise NameShared(article.table, f"{article.schema}.{article.table}", f"another subscription's {other}")
+                raise NameShared(article.table, article.qualified_name, f"another subscription's {other}")
         progress.record(connection, subscription)
         if snapshot is None:
             restorations.restore(connection, subscription.guid)
@@ -121,7 +121,7 @@ def _require_own_places(articles: Iterable[Article]) -> None:
     """
     tables = {_fold(name): f"rowtide's own {name}" for name in progress.OWN_TABLES}
     for article in articles:
-        name = f"{article.schema}.{article.table}"
+        name = article.qualified_name
         _claim(tables, article.table, name)
         columns: dict[str, str] = {}
         for column in article.columns:
@@ -142,7 +142,7 @@ def _require_no_procedures(articles: Iterable[Article]) -> None:
     for article, operation in product(articles, _OPERATIONS):
         procedure = article.command(operation).procedure
         if procedure is not None:
-            raise ProceduresUnsupported(procedure, operation.name.lower(), f"{article.schema}.{article.table}")
+            raise ProceduresUnsupported(procedure, operation.name.lower(), article.qualified_name)
 
 
 def _require_columns(connection: sqlite3.Connection, article: Article) -> None:
@@ -150,7 +150,7 @@ def _require_columns(connection: sqlite3.Connection, article: Article) -> None:
     present = {_fold(column.name): column for column in table.columns} if table is not None else {}
     missing = [column.name for column in article.columns if not _is_written(present.get(_fold(column.name)))]
     if table is None or missing:
-        raise ArticleTableMissing(f"{article.schema}.{article.table}", ", ".join(missing))
+        raise ArticleTableMissing(article.qualified_name, ", ".join(missing))
     for column in article.columns:
         _require_kept(article, column, table, present[_fold(column.name)])
 
@@ -163,7 +163,7 @@ def _require_kept(article: Article, published: PublishedColumn, table: Table, co
     stored = stored_type(published.value_type_text)
     if affinity(column.type_text, is_strict=table.is_strict) not in stored.keeping:
         raise ColumnAlters(
-            f"{article.schema}.{article.table}",
+            article.qualified_name,
             published.name,
             column.type_text,
             published.type_text,

@@ -106,7 +106,7 @@ def raising(article: Article, operation: Operation, key: Sequence[str]) -> str:
     """Return the call that raises 20598; `key` are expressions for the key's values, of any type, possibly null."""
     names = (f"{', ' if place else ''}{column.name} = " for place, column in enumerate(article.key_columns))
     pairs = (f"{quote_literal(name)}, {value}" for name, value in zip(names, key, strict=True))
-    table = quote_literal(f"{article.schema}.{article.table}")
+    table = quote_literal(article.qualified_name)
     return f'{SCHEMA}."sp_MSreplraiserror"({quote_literal(operation.name)}, {table}, concat({", ".join(pairs)}))'
 
 

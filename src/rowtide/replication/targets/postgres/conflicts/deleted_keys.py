@@ -77,7 +77,7 @@ begin
     if tg_op <> 'TRUNCATE' then
         gone := {old};
     end if;
-    insert into {TABLE} (table_name, key) values ({quote_literal(_name(article))}, gone)
+    insert into {TABLE} (table_name, key) values ({quote_literal(article.qualified_name)}, gone)
     on conflict (table_name, key) do update
     set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = null, originator = null;
     return null;
@@ -96,8 +96,8 @@ def make_triggers(connection: psycopg.Connection[tuple[Any, ...]], article: Arti
 def drop_triggers(connection: psycopg.Connection[tuple[Any, ...]], guid: str, article: Article) -> None:
     """Drop a table's triggers with their function, unless another subscription than this one needs them."""
     with translated():
-        if connection.execute(_IS_NEEDED, (guid, _name(article))).fetchone() != (True,):
-            for name in (_function(article), quote_qualified(SCHEMA, released_function(_name(article)))):
+        if connection.execute(_IS_NEEDED, (guid, article.qualified_name)).fetchone() != (True,):
+            for name in (_function(article), quote_qualified(SCHEMA, released_function(article.qualified_name))):
                 connection.execute(sql.SQL(f"drop function if exists {name}() cascade"))
 
 
@@ -114,7 +114,7 @@ def find(article: Article) -> str:
     """Return the statement that returns when a row's key, and all rows, were deleted; see `VERSION_OF`."""
     return (
         f"select {VERSION_OF.format('d.xmin')}, d.committed_us, d.originator "
-        f"from {TABLE} d where d.table_name = {quote_literal(_name(article))} "
+        f"from {TABLE} d where d.table_name = {quote_literal(article.qualified_name)} "
         f"and d.key in ({key_texts(article)}, '{{}}')"
     )
 
@@ -123,14 +123,14 @@ def find_all(article: Article) -> str:
     """Return the statement that returns when all rows were deleted; see `VERSION_OF`."""
     return (
         f"select {VERSION_OF.format('d.xmin')}, d.committed_us, d.originator from {TABLE} d "
-        f"where d.table_name = {quote_literal(_name(article))} and d.key = '{{}}'"
+        f"where d.table_name = {quote_literal(article.qualified_name)} and d.key = '{{}}'"
     )
 
 
 def record(article: Article) -> str:
     """Return the statement that records the deletion of a row, which the table does not have."""
     return (
-        f"insert into {TABLE} (table_name, key) values ({quote_literal(_name(article))}, {key_texts(article)}) "
+        f"insert into {TABLE} (table_name, key) values ({quote_literal(article.qualified_name)}, {key_texts(article)}) "
         "on conflict (table_name, key) do update "
         'set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = null, originator = null'
     )
@@ -144,7 +144,7 @@ def record_displaced(article: Article) -> str:
     place = len(article.columns) + 1
     return (
         f"insert into {TABLE} (table_name, key, committed_us, originator) "
-        f"values ({quote_literal(_name(article))}, {key_texts(article)}, ${place}::bigint, ${place + 1}) "
+        f"values ({quote_literal(article.qualified_name)}, {key_texts(article)}, ${place}::bigint, ${place + 1}) "
         'on conflict (table_name, key) do update set refreshed = "MSdeleted_keys".refreshed + 1, '
         "committed_us = excluded.committed_us, originator = excluded.originator"
     )
@@ -153,7 +153,7 @@ def record_displaced(article: Article) -> str:
 def record_all(article: Article) -> str:
     """Return the statement that records the deletion of all rows."""
     return (
-        f"insert into {TABLE} (table_name, key) values ({quote_literal(_name(article))}, '{{}}') "
+        f"insert into {TABLE} (table_name, key) values ({quote_literal(article.qualified_name)}, '{{}}') "
         "on conflict (table_name, key) do update "
         'set refreshed = "MSdeleted_keys".refreshed + 1, committed_us = null, originator = null'
     )
@@ -183,9 +183,5 @@ def released_function(table: str) -> str:
     return f"released_{sha256(table.encode()).hexdigest()[:16]}"
 
 
-def _name(article: Article) -> str:
-    return f"{article.schema}.{article.table}"
-
-
 def _function(article: Article) -> str:
-    return quote_qualified(SCHEMA, f"deleted_{sha256(_name(article).encode()).hexdigest()[:16]}")
+    return quote_qualified(SCHEMA, f"deleted_{sha256(article.qualified_name.encode()).hexdigest()[:16]}")

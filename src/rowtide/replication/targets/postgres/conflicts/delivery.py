@@ -259,7 +259,7 @@ class ConflictDelivery:
             try:
                 self._run_alone([alterations.run_script((article.schema, article.table), script.text)])
             except UnexpectedSqlError as error:
-                table_name = f"{article.schema}.{article.table}"
+                table_name = article.qualified_name
                 raise CustomScriptFailed(script.name, table_name, script.lsn, error.reason) from error
 
     def _alter(self, article: Article, altering: Sequence[str], change: SchemaChange | None) -> None:
@@ -319,7 +319,7 @@ class ConflictDelivery:
         return CommandRefused(
             CommitLsn(call.lsn),
             call.seqval,
-            f"{call.article.schema}.{call.article.table}",
+            call.article.qualified_name,
             _name_key(call.article, rows[0] if rows else {}),
             call.operation.name.lower(),
             error.sqlstate,
@@ -378,7 +378,7 @@ def _describe(
     return Conflict(
         kind,
         resolution,
-        f"{call.article.schema}.{call.article.table}",
+        call.article.qualified_name,
         call.operation.name.lower(),
         call.lsn,
         call.seqval,

@@ -61,7 +61,7 @@ def make_trigger(connection: psycopg.Connection[tuple[Any, ...]], article: Artic
 
 def find(article: Article, uniques: Sequence[UniqueIndex]) -> str:
     """Return the statement that returns the versions that had a new row's unique values; see `VERSION_OF`."""
-    table = quote_literal(_name(article))
+    table = quote_literal(article.qualified_name)
     found = " or ".join(
         f"r.columns = {quote_literal(_columns(index))} and r.value = {value_texts(article, index)}" for index in uniques
     )
@@ -74,7 +74,7 @@ def record(article: Article, index: UniqueIndex) -> str:
     The transaction's commit time, in microseconds since 1970, follows the row's values.
     """
     values = value_texts(article, index)
-    name, columns = quote_literal(_name(article)), quote_literal(_columns(index))
+    name, columns = quote_literal(article.qualified_name), quote_literal(_columns(index))
     return (
         f"insert into {TABLE} as r (table_name, columns, value) select {name}, {columns}, {values} "
         f"where {'num_nulls(variadic ' + values + ') = 0' if index.nulls_distinct else 'true'} "
@@ -102,6 +102,7 @@ end
 
 
 def _recording(article: Article, index: UniqueIndex) -> str:
+    table = quote_literal(article.qualified_name)
     names = [quote(name) for name in index.columns]
     differs = " or ".join(f"old.{name} is distinct from new.{name}" for name in names)
     values = f"array[{', '.join(f'old.{name}::text' for name in names)}]"
@@ -110,7 +111,7 @@ def _recording(article: Article, index: UniqueIndex) -> str:
     if {is_value} and (tg_op = 'DELETE' or {differs}) then
         insert into {TABLE} as r (table_name, columns, value, committed_us, origin)
         values (
-            {quote_literal(_name(article))}, {quote_literal(_columns(index))}, {values}, had.committed_us, had.origin)
+            {table}, {quote_literal(_columns(index))}, {values}, had.committed_us, had.origin)
         on conflict (table_name, columns, value) do update
         set refreshed = r.refreshed + 1, committed_us = excluded.committed_us, origin = excluded.origin
         where excluded.committed_us is null or ({_VERSION})[1] <= excluded.committed_us;
@@ -121,12 +122,8 @@ def _columns(index: UniqueIndex) -> str:
     return ", ".join(map(quote, index.columns))
 
 
-def _name(article: Article) -> str:
-    return f"{article.schema}.{article.table}"
-
-
 def _function(article: Article) -> str:
-    return quote_qualified(SCHEMA, released_function(_name(article)))
+    return quote_qualified(SCHEMA, released_function(article.qualified_name))
 
 
 _VERSION = (
