@@ -209,8 +209,11 @@ class LogReader:
         self._next_keepalive = 0.0
         self._next_status = time.monotonic() + STATUS_INTERVAL_S
         self._begin(source)
-        self._next_maintenance = time.monotonic() + (0 if is_overdue(manifest.state) else _MAINTENANCE_INTERVAL_S)
+        self._next_maintenance = time.monotonic() + _MAINTENANCE_INTERVAL_S
         self._next_heartbeat = time.monotonic() + _HEARTBEAT_INTERVAL_S
+        if is_overdue(manifest.state):
+            # Before all else: a reader that ends soon would leave undone what it begins later.
+            self._maintain()
 
     def step(self) -> bool:
         """Receive one batch and queue it; confirm what became durable. Return whether anything arrived.
@@ -372,7 +375,10 @@ class LogReader:
     def _maintain_now_and_then(self) -> None:
         if time.monotonic() >= self._next_maintenance:
             self._next_maintenance = time.monotonic() + _MAINTENANCE_INTERVAL_S
-            self._queued.append(self._writing.submit(self._writer.maintain))
+            self._maintain()
+
+    def _maintain(self) -> None:
+        self._queued.append(self._writing.submit(self._writer.maintain))
 
     def _write_due_heartbeat(self) -> None:
         if time.monotonic() >= self._next_heartbeat:
