@@ -22,7 +22,7 @@ from rowtide.replication.schema_changes import Followed
 from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres.calls.statements import statement
 from rowtide.replication.targets.postgres.connecting import connect
-from rowtide.replication.targets.postgres.pipeline import Pipeline
+from rowtide.replication.targets.postgres.delivery.pipeline import Pipeline
 
 Batch = list[Call]
 

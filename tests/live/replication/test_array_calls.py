@@ -10,7 +10,7 @@ import pytest
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.replication.distribution import batches
 from rowtide.replication.errors.delivery import CommandRefused, RowNotFound
-from rowtide.replication.targets.postgres import modes
+from rowtide.replication.targets.postgres.delivery import modes
 
 LOOSE = "create table loose (id int primary key, v int)"
 ODD_TEXTS = ("", "NULL", "null", '"', "\\", '\\"', "{}", "{1,2}", ",", " a ", "\n", "ä€😀", "'", "$1", None)

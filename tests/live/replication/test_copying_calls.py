@@ -10,7 +10,7 @@ import pytest
 from builders.replication.replicated_databases import Subscriber
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.replication.targets.postgres.connecting import connect
-from rowtide.replication.targets.postgres.pipeline import Pipeline
+from rowtide.replication.targets.postgres.delivery.pipeline import Pipeline
 
 COPY = "copy copied from stdin"
 

@@ -14,7 +14,7 @@ from rowtide.replication.call_formats import CallFormat, Command, parse_command
 from rowtide.replication.distribution import batches
 from rowtide.replication.errors.delivery import RowNotFound
 from rowtide.replication.sync_types import SyncType
-from rowtide.replication.targets.postgres import modes
+from rowtide.replication.targets.postgres.delivery import modes
 
 NONE, SQL = Command(CallFormat.NONE), Command(CallFormat.SQL)
 CALLED = {Operation.DELETE: NONE}

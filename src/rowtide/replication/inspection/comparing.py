@@ -36,7 +36,7 @@ from rowtide.replication.targets.compared_rows import Buckets, ComparedRows, Sub
 from rowtide.replication.targets.divisions import Division
 from rowtide.replication.targets.fingerprints import Row
 from rowtide.replication.targets.kinds import kind_of
-from rowtide.replication.targets.postgres.compared_rows import PublishedRows, open_published
+from rowtide.replication.targets.postgres.comparison.rows import PublishedRows, open_published
 
 _PAUSE_S = 0.5
 _WAIT_S = 10.0

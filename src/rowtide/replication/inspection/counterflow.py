@@ -26,7 +26,7 @@ from rowtide.replication.publisher import read_source
 from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.fingerprints import Row, key_of
 from rowtide.replication.targets.postgres import progress
-from rowtide.replication.targets.postgres.compared_rows import PostgresRows
+from rowtide.replication.targets.postgres.comparison.rows import PostgresRows
 
 _ALL = TransactionSnapshot(1 << 62, 1 << 62, ())
 """Sees every transaction."""

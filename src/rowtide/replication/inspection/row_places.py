@@ -36,7 +36,7 @@ from rowtide.replication.inspection.moving import NotComparable
 from rowtide.replication.publisher import read_source
 from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.fingerprints import Row, key_of
-from rowtide.replication.targets.postgres.compared_rows import PostgresRows
+from rowtide.replication.targets.postgres.comparison.rows import PostgresRows
 
 PUBLISHER = "publisher"
 PRESENT, ABSENT, FILTERED_OUT = "present", "absent", "left out by the filter"

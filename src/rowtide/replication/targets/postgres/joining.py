@@ -15,8 +15,8 @@ from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.postgres import origins, progress, restorations
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.postgres.schema.tables import find_joining_keys
 from rowtide.replication.targets.postgres.subscriber import drop_procedures
-from rowtide.replication.targets.postgres.tables import find_joining_keys
 
 MOVED = "RT002"
 """The error that refuses a joining article whose agent has delivered more."""

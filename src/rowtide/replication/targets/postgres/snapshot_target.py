@@ -27,14 +27,15 @@ from rowtide.replication.schema_changes import ColumnAdded, ColumnDropped, Custo
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.subscription_records import Subscription
-from rowtide.replication.targets.postgres import alterations, origins, progress, restorations
+from rowtide.replication.targets.postgres import origins, progress, restorations
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.conflicts import released_values
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent
-from rowtide.replication.targets.postgres.deliveries import deliver_over
+from rowtide.replication.targets.postgres.delivery.opening import deliver_over
 from rowtide.replication.targets.postgres.new_snapshot import renew_constraints
+from rowtide.replication.targets.postgres.recovery import TakenOver, open_agent
 from rowtide.replication.targets.postgres.restorations import Until
-from rowtide.replication.targets.postgres.streams.recovery import TakenOver, open_agent
+from rowtide.replication.targets.postgres.schema import alterations
 
 _CHARACTER_NOT_HELD = "22P05"
 _BINARY_FORM_TOO_SHORT = "08P01"

@@ -26,12 +26,12 @@ from rowtide.replication.targets.postgres.calls.custom_procedures import require
 from rowtide.replication.targets.postgres.conflicts import deleted_keys, released_values
 from rowtide.replication.targets.postgres.conflicts.versions import require_commit_times
 from rowtide.replication.targets.postgres.connecting import connect
-from rowtide.replication.targets.postgres.needed_objects import provide
 from rowtide.replication.targets.postgres.new_snapshot import make_tables, record_snapshot
-from rowtide.replication.targets.postgres.own_objects import adapt
+from rowtide.replication.targets.postgres.recovery import recover, recover_unrecorded
 from rowtide.replication.targets.postgres.restorations import Until
-from rowtide.replication.targets.postgres.streams.recovery import recover, recover_unrecorded
-from rowtide.replication.targets.postgres.subscriber_constraints import require_none_acting, require_nothing_unsent
+from rowtide.replication.targets.postgres.schema.needed_objects import provide
+from rowtide.replication.targets.postgres.schema.own_constraints import require_none_acting, require_nothing_unsent
+from rowtide.replication.targets.postgres.schema.own_objects import adapt
 from rowtide.replication.targets.recovered import RecoveredTransaction
 
 _KINDS = (procedures, array_procedures)

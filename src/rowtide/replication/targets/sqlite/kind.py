@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from rowtide.replication.targets.sqlite import (
-    compared_rows,
-    delivery,
-    identity,
-    joining,
-    repairs,
-    snapshot_target,
-    subscriber,
-)
+from rowtide.replication.targets.sqlite import identity, joining, snapshot_target, subscriber
+from rowtide.replication.targets.sqlite.comparison import repairs, rows
+from rowtide.replication.targets.sqlite.delivery import delivery
 from rowtide.replication.targets.subscriber_kind import SubscriberKind
 
 KIND = SubscriberKind(
@@ -29,7 +23,7 @@ KIND = SubscriberKind(
     find_status=joining.find_status,
     has_joined=joining.has_joined,
     detach=joining.detach,
-    open_rows=compared_rows.open_subscribed,
+    open_rows=rows.open_subscribed,
     open_repair=repairs.open_repair,
     open_outbox=repairs.open_outbox,
     # Others do not write to a file's tables.

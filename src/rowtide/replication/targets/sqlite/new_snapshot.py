@@ -23,10 +23,10 @@ from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.new_subscription import NewSnapshot, NewSubscription
 from rowtide.replication.targets.sqlite import restorations
-from rowtide.replication.targets.sqlite.altering import ChangeNotMade, follow
 from rowtide.replication.targets.sqlite.files import code_of
-from rowtide.replication.targets.sqlite.kept_tables import find_whole, require_fitting, switch_off
 from rowtide.replication.targets.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS
+from rowtide.replication.targets.sqlite.schema.altering import ChangeNotMade, follow
+from rowtide.replication.targets.sqlite.schema.kept_tables import find_whole, require_fitting, switch_off
 
 _CLEARING = {
     IfExists.DELETE: "delete from {}",

@@ -24,13 +24,13 @@ from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.sqlite import progress, restorations
-from rowtide.replication.targets.sqlite.altering import ChangeNotMade, follow
-from rowtide.replication.targets.sqlite.delivery import SqliteDelivery
+from rowtide.replication.targets.sqlite.delivery.delivery import SqliteDelivery
+from rowtide.replication.targets.sqlite.delivery.scripts import run_script
+from rowtide.replication.targets.sqlite.delivery.statements import statement
 from rowtide.replication.targets.sqlite.files import SubscriberFile, code_of
 from rowtide.replication.targets.sqlite.new_snapshot import decode_key, renew_constraints
 from rowtide.replication.targets.sqlite.progress import CHUNKS, STATEMENTS, SUBSCRIPTIONS
-from rowtide.replication.targets.sqlite.scripts import run_script
-from rowtide.replication.targets.sqlite.statements import statement
+from rowtide.replication.targets.sqlite.schema.altering import ChangeNotMade, follow
 
 
 class SqliteSnapshotTarget:

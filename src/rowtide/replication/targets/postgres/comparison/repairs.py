@@ -1,0 +1,215 @@
+"""Repairs at a PostgreSQL subscriber."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.core.failpoints import failpoint
+from rowtide.core.operations import Operation
+from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES
+from rowtide.databases.postgres.errors import translate, translated
+from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.log.postgres.lease import describe_holder
+from rowtide.replication.articles import Article, PublishedColumn
+from rowtide.replication.conflicts import Resolver
+from rowtide.replication.errors.conflicts import OriginNeeded
+from rowtide.replication.subscription_records import Subscription
+from rowtide.replication.targets.compared_rows import SubscribedRows
+from rowtide.replication.targets.postgres import origins, progress
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
+from rowtide.replication.targets.postgres.comparison.rows import read_subscribed
+from rowtide.replication.targets.postgres.connecting import connect
+from rowtide.replication.targets.repairing import RepairRecord, RowChange
+
+_Connection = psycopg.Connection[tuple[Any, ...]]
+_ORIGIN_PATIENCE_S = 5.0
+"""Until the session of the repair before has ended."""
+_LOCK_TIMEOUT = "set local lock_timeout = '30s'"
+_TEXTS_OF_THE_LOG = "set local search_path = pg_catalog"
+_OWN_TEXTS = "set local search_path to default"
+_REFUSALS = ("22", "23", "27", "42", "44", "P0")
+"""Classes of SQLSTATEs that are about a row; others are about the session or the server."""
+_NO_ROW = "it changes no row: a trigger leaves it out, or the cascade of another change has deleted the row"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresRepair:
+    """See `RepairTransaction`."""
+
+    connection: _Connection
+    guid: str
+    subscribed: SubscribedRows
+
+    def try_change(self, change: RowChange) -> str | None:
+        """See `RepairTransaction`."""
+        return self._try([change], "set constraints all immediate")
+
+    def try_together(self, changes: Sequence[RowChange]) -> str | None:
+        """See `RepairTransaction`."""
+        return self._try(changes, "set constraints all deferred")
+
+    def commit(self, records: Sequence[RepairRecord]) -> None:
+        """See `RepairTransaction`."""
+        with translated():
+            rows = [(self.guid, one.repair_id, one.ordinal, one.record) for one in records]
+            self.connection.cursor().executemany(_RECORD, rows)
+            failpoint("repair_commit.before")
+            self.connection.execute("commit")
+            failpoint("repair_commit.after")
+
+    def _try(self, changes: Sequence[RowChange], constraining: str) -> str | None:
+        try:
+            with self.connection.transaction():
+                self._run(changes, constraining)
+        except psycopg.Error as error:
+            return _reason(error)
+        except _NoRowChanged:
+            return _NO_ROW
+        return None
+
+    def _run(self, changes: Sequence[RowChange], constraining: str) -> None:
+        self.connection.execute(_OWN_TEXTS)
+        self.connection.execute(sql.SQL(constraining))
+        for change in changes:
+            statement, values = _statement(change)
+            changed = psycopg.RawCursor(self.connection).execute(sql.SQL(statement), values).rowcount
+            if changed != 1:
+                raise _NoRowChanged
+        self.connection.execute("set constraints all immediate")
+        self.connection.execute(_TEXTS_OF_THE_LOG)
+
+
+class _NoRowChanged(Exception):
+    """A change was about one row and did not change it."""
+
+
+@contextmanager
+def open_repair(subscription: Subscription, articles: Sequence[Article]) -> Iterator[PostgresRepair]:
+    """Begin a repair; rolled back unless it is committed.
+
+    Raises `ConnectionFailed`, `SubscriberUnprepared`, `ReplicationRoleRefused`, `OriginNeeded`.
+    """
+    with closing(_connect(subscription)) as connection:
+        if progress.list_recorded(connection):
+            progress.make_current(connection)
+        is_by_time = _set_origin(connection, subscription)
+        with translated():
+            connection.execute("begin")
+            if is_by_time:
+                # As copied rows: any change that follows is later.
+                origins.give_old_time(connection)
+            connection.execute(_LOCK_TIMEOUT)
+            connection.execute(_TEXTS_OF_THE_LOG)
+        subscribed = read_subscribed(connection, subscription, articles, for_update=True)
+        known = subscribed.progress
+        with translated():
+            # As any batch: fenced, and marked as delivered.
+            beginning = progress.BEGIN_BATCH
+            values = (subscription.guid, known.epoch, known.position.value)
+            psycopg.RawCursor(connection).execute(sql.SQL(beginning), values)
+        yield PostgresRepair(connection, subscription.guid, subscribed)
+
+
+def _set_origin(connection: _Connection, subscription: Subscription) -> bool:
+    """Give the session a replication origin, beside the agent's, where others look at it; return whether commit times
+    decide conflicts. Raises `OriginNeeded`.
+    """
+    is_by_time = subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME
+    if is_by_time or origins.is_published(connection):
+        reason = origins.mark_session(connection, subscription.guid, "repair", patience_s=_ORIGIN_PATIENCE_S)
+        if reason is not None and is_by_time:
+            raise OriginNeeded(subscription.subscriber, reason)
+    return is_by_time
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresOutbox:
+    """See `RepairOutbox`."""
+
+    connection: _Connection
+    guid: str
+
+    def read(self) -> Sequence[RepairRecord]:
+        """See `RepairOutbox`."""
+        with translated():
+            return [RepairRecord(*row) for row in self.connection.execute(_RECORDS, (self.guid,))]
+
+    def forget(self, records: Sequence[RepairRecord]) -> None:
+        """See `RepairOutbox`."""
+        with translated():
+            rows = [(self.guid, one.repair_id, one.ordinal) for one in records]
+            self.connection.cursor().executemany(_FORGET, rows)
+
+
+@contextmanager
+def open_outbox(subscription: Subscription) -> Iterator[PostgresOutbox]:
+    """Open what repairs have left at a subscriber. Raises `ConnectionFailed`, `SubscriberUnprepared`."""
+    with closing(_connect(subscription)) as connection:
+        if progress.list_recorded(connection):
+            progress.make_current(connection)
+        progress.read(connection, subscription.guid)
+        yield PostgresOutbox(connection, subscription.guid)
+
+
+def _connect(subscription: Subscription) -> _Connection:
+    return connect(
+        subscription.subscriber,
+        application_name=f"rowtide repair on {describe_holder()}",
+        constraints=subscription.constraints,
+        settings=PINNED_SETTINGS | WHOLE_TABLES,
+    )
+
+
+def _statement(change: RowChange) -> tuple[str, list[str | None]]:
+    """Return the statement that makes a change, and its values. Pure."""
+    article = change.article
+    table = quote_qualified(article.schema, article.table)
+    values = dict(zip(article.columns, change.row, strict=True))
+    match change.operation:
+        case Operation.INSERT:
+            given = list(values)
+            names = ", ".join(quote(column.name) for column in given)
+            marks = ", ".join(_mark(column, place) for place, column in enumerate(given, 1))
+            statement = f"insert into {table} ({names}) overriding system value values ({marks})"
+            return statement, [_text(values[column]) for column in given]
+        case Operation.UPDATE:
+            given = [column for column in values if column.name in change.columns]
+            set_ = ", ".join(f"{quote(column.name)} = {_mark(column, place)}" for place, column in enumerate(given, 1))
+            where = _has_key(article, len(given) + 1)
+            texts = [*(values[column] for column in given), *change.key]
+            return f"update {table} set {set_} where {where}", list(map(_text, texts))
+        case _:
+            return f"delete from {table} where {_has_key(article, 1)}", list(map(_text, change.key))
+
+
+def _has_key(article: Article, first: int) -> str:
+    columns = enumerate(article.key_columns, first)
+    return " and ".join(f"{quote(column.name)} = {_mark(column, place)}" for place, column in columns)
+
+
+def _mark(column: PublishedColumn, place: int) -> str:
+    return f"${place}::{column.type_text}"
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
+
+
+def _reason(error: psycopg.Error) -> str:
+    """Return why a row was refused. Raises errors that are about something else."""
+    if (error.sqlstate or "")[:2] not in _REFUSALS:
+        raise translate(error) from error
+    return " ".join((error.diag.message_primary or str(error)).split())
+
+
+_RECORD = f'insert into {SCHEMA}."MSrepairs" (subscription_guid, repair_id, ordinal, record) values (%s, %s, %s, %s)'
+_RECORDS = f"""
+select repair_id, ordinal, record from {SCHEMA}."MSrepairs" where subscription_guid = %s order by repair_id, ordinal
+"""
+_FORGET = f'delete from {SCHEMA}."MSrepairs" where subscription_guid = %s and repair_id = %s and ordinal = %s'

@@ -1,0 +1,270 @@
+"""The rows of a PostgreSQL database in one snapshot, as they are compared: a subscriber's, or the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.copying.chunk_statements import locking_name
+from rowtide.copying.visibility import TransactionSnapshot, parse_snapshot
+from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
+from rowtide.replication.articles import Article
+from rowtide.replication.subscription_records import Subscription
+from rowtide.replication.targets.compared_rows import Buckets, Fingerprint, HashedRow, SubscribedRows
+from rowtide.replication.targets.divisions import BY_HASH, Division, Ranges, divide, make_ranges
+from rowtide.replication.targets.fingerprints import Row
+from rowtide.replication.targets.postgres import progress
+from rowtide.replication.targets.postgres.comparison import fingerprints
+from rowtide.replication.targets.postgres.comparison.read_tables import (
+    PresentTable,
+    ReadTable,
+    as_published,
+    as_subscribed,
+    find_by_id,
+    find_by_name,
+)
+from rowtide.replication.targets.postgres.connecting import connect
+
+_Connection = psycopg.Connection[tuple[Any, ...]]
+_APPLICATION_NAME = "rowtide validation"
+_ROWS_FETCHED = 5000
+_PAGES_SAMPLED = 1000
+_XID_MASK = 0xFFFFFFFF
+"""Sessions show only the lower 32 bits of transaction ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresRows:
+    """See `ComparedRows`. `tables` are the articles' by id; with `is_locked`, nobody else writes the rows found."""
+
+    connection: _Connection
+    tables: Mapping[str, ReadTable]
+    is_locked: bool = False
+
+    def read_buckets(self, article: Article, division: Division, *, with_checksum: bool) -> Buckets:
+        """See `ComparedRows`."""
+        statement = fingerprints.fingerprints(self.tables[article.article_id], division, with_checksum=with_checksum)
+        with translated():
+            rows = self.connection.execute(sql.SQL(statement)).fetchall()
+        return {int(row[0]): Fingerprint(int(row[1]), None if row[2] is None else int(row[2])) for row in rows}
+
+    def list_rows(self, article: Article, division: Division, chosen: Collection[int]) -> Iterator[HashedRow]:
+        """See `ComparedRows`."""
+        statement = fingerprints.hashed_rows(self.tables[article.article_id], division, chosen)
+        with translated(), self.connection.cursor(name="listed") as cursor:
+            cursor.itersize = _ROWS_FETCHED
+            for key_hash, row_hash, *key in cursor.execute(sql.SQL(statement)):
+                yield HashedRow(key_hash, row_hash, _as_row(key))
+
+    def find_rows(self, article: Article, keys: Sequence[Row]) -> Sequence[Row]:
+        """See `ComparedRows`."""
+        statement = fingerprints.rows_by_key(self.tables[article.article_id], is_locked=self.is_locked)
+        arrays = [[_as_text(value) for value in values] for values in zip(*keys, strict=True)]
+        with translated():
+            rows = psycopg.RawCursor(self.connection).execute(sql.SQL(statement), arrays).fetchall()
+        return [_as_row(row) for row in rows]
+
+    def read_key(self, article: Article, texts: Sequence[str]) -> Row:
+        """Return a key, given by texts as SQL reads them, as the log has it. Raises `ValueError`."""
+        columns = self.tables[article.article_id].key
+        values = ", ".join(f"format('%s', ${place}::{column.type_text})" for place, column in enumerate(columns, 1))
+        try:
+            with self.connection.transaction():
+                row = psycopg.RawCursor(self.connection).execute(sql.SQL(f"select {values}"), list(texts)).fetchone()
+        except psycopg.DataError as error:
+            raise ValueError(error.diag.message_primary) from error
+        assert row is not None
+        return _as_row(row)
+
+    def divide(self, article: Article) -> Division:
+        """Return how an article's rows are divided to be compared. It costs a sample of the table's pages."""
+        table = self.tables[article.article_id]
+        if not any(column.order for column in table.key):
+            return BY_HASH
+        with translated():
+            (pages,) = self.connection.execute(sql.SQL(fingerprints.PAGES), (table.oid, table.oid)).fetchone() or (0,)
+            percent = min(100.0, 100.0 * _PAGES_SAMPLED / max(pages, 1))
+            possible: list[Ranges] = []
+            for column in table.key:
+                if column.order is not None:
+                    statement = fingerprints.sampled(table, column, percent)
+                    texts = (str(text).encode() for (text,) in self.connection.execute(sql.SQL(statement)))
+                    possible.append(make_ranges(column.published, column.order, texts))
+        return divide(possible)
+
+    def unfiltered(self) -> PostgresRows:
+        """Return all rows of the tables, also those that a filter leaves out."""
+        return replace(self, tables={name: replace(table, condition=None) for name, table in self.tables.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRows:
+    """The published rows in one snapshot of the publisher.
+
+    `obstacles` say why an article's rows cannot be read as the subscriber has them, by id. What is before the log
+    position `begin` is seen by the snapshot, unless its commit has waited since `unseen_since`; None if none has.
+    """
+
+    rows: PostgresRows
+    begin: int
+    snapshot: TransactionSnapshot
+    unseen_since: datetime | None
+    obstacles: Mapping[str, str]
+
+
+@contextmanager
+def open_subscribed(subscription: Subscription, articles: Sequence[Article]) -> Iterator[SubscribedRows]:
+    """Read a subscriber in one snapshot. Raises `ConnectionFailed`, `SubscriberUnprepared`."""
+    opened = connect(
+        subscription.subscriber, application_name=_APPLICATION_NAME, settings=STREAM_SETTINGS | WHOLE_TABLES
+    )
+    with closing(opened) as connection:
+        if progress.list_recorded(connection):
+            # It may be of an earlier build, and no agent has opened it since.
+            progress.make_current(connection)
+        yield _read_between_batches(connection, subscription, articles)
+
+
+def _read_between_batches(
+    connection: _Connection, subscription: Subscription, articles: Sequence[Article]
+) -> SubscribedRows:
+    """Begin a snapshot that has each batch whole.
+
+    The streams of a batch commit one after the other, the one with the position first.
+    """
+    has_streams = progress.has_streams(connection, subscription.guid)
+    while True:
+        with _holding_off(subscription) if has_streams else nullcontext():
+            with translated():
+                connection.execute("begin isolation level repeatable read read only")
+            subscribed = read_subscribed(connection, subscription, articles)
+        if has_streams or not progress.has_streams(connection, subscription.guid):
+            return subscribed
+        # The first batch in streams of all.
+        has_streams = True
+        connection.execute("rollback")
+
+
+@contextmanager
+def _holding_off(subscription: Subscription) -> Iterator[None]:
+    """Wait for the end of a batch, and let none begin."""
+    with closing(connect(subscription.subscriber, application_name=_APPLICATION_NAME)) as connection:
+        with translated():
+            connection.execute("begin")
+        progress.read(connection, subscription.guid, for_update=True)
+        yield
+
+
+def read_subscribed(
+    connection: _Connection, subscription: Subscription, articles: Sequence[Article], *, for_update: bool = False
+) -> SubscribedRows:
+    """Return a subscriber's rows, within a transaction; `for_update`: neither a batch nor others write them."""
+    known, status = progress.read(connection, subscription.guid, for_update=for_update)
+    held = progress.read_articles(connection, subscription.guid, articles)
+    tables: dict[str, ReadTable] = {}
+    obstacles: dict[str, str] = {}
+    with translated():
+        for article in held:
+            present = find_by_name(connection, article.schema, article.table)
+            read = "the subscriber has no such table" if present is None else as_subscribed(article, present)
+            _sort(article, read, tables, obstacles)
+    return SubscribedRows(PostgresRows(connection, tables, is_locked=for_update), known, status, held, obstacles)
+
+
+@contextmanager
+def open_published(url: str, articles: Sequence[Article]) -> Iterator[PublishedRows]:
+    """Read a publisher in one snapshot, in which the articles' tables cannot be truncated or altered."""
+    settings = STREAM_SETTINGS | WHOLE_TABLES | {"lock_timeout": f"{LOCK_TIMEOUT_S}s"}
+    with closing(open_url(url, application_name=_APPLICATION_NAME, settings=settings)) as connection:
+        tables: dict[str, ReadTable] = {}
+        obstacles: dict[str, str] = {}
+        with translated():
+            begin = connection.execute("select (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone()
+            assert begin is not None
+            found = _lock(connection, articles, obstacles)
+            row = connection.execute("select pg_current_snapshot()::text").fetchone()
+            assert row is not None
+            snapshot = parse_snapshot(row[0])
+            running = [xid & _XID_MASK for xid in snapshot.in_progress]
+            since = connection.execute(_UNSEEN_SINCE, {"xids": running}).fetchone()
+        for article in articles:
+            if article.article_id not in obstacles:
+                _sort(article, as_published(article, found[article.article_id]), tables, obstacles)
+        unseen_since = since[0] if since is not None else None
+        yield PublishedRows(PostgresRows(connection, tables), int(begin[0]), snapshot, unseen_since, obstacles)
+
+
+def _sort(article: Article, read: ReadTable | str, tables: dict[str, ReadTable], obstacles: dict[str, str]) -> None:
+    if isinstance(read, str):
+        obstacles[article.article_id] = read
+    else:
+        tables[article.article_id] = read
+
+
+def _lock(
+    connection: _Connection, articles: Sequence[Article], obstacles: dict[str, str]
+) -> Mapping[str, PresentTable]:
+    """Begin a transaction in which tables stay as they are returned, except those with an obstacle.
+
+    They are locked before its snapshot is taken: one from before a truncate would find the table empty all the same.
+    """
+    while True:
+        found = _find(connection, articles, obstacles)
+        connection.execute("begin isolation level repeatable read read only")
+        if _try_locks(connection, found, obstacles) and _find(connection, articles, obstacles) == found:
+            return found
+        connection.execute("rollback")
+
+
+def _find(
+    connection: _Connection, articles: Sequence[Article], obstacles: dict[str, str]
+) -> Mapping[str, PresentTable]:
+    found: dict[str, PresentTable] = {}
+    for article in articles:
+        if article.article_id in obstacles:
+            continue
+        present = find_by_id(connection, article.source_id)
+        if present is None:
+            obstacles[article.article_id] = "it was dropped at the publisher"
+        else:
+            found[article.article_id] = present
+    return found
+
+
+def _try_locks(connection: _Connection, found: Mapping[str, PresentTable], obstacles: dict[str, str]) -> bool:
+    """Lock tables by the names that they had; return whether all could be."""
+    for article_id, present in found.items():
+        locking = locking_name(present.schema, present.table, is_partitioned=present.is_partitioned)
+        try:
+            connection.execute(sql.SQL(locking))
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            return False
+        except psycopg.errors.LockNotAvailable:
+            obstacles[article_id] = f"another session has it locked at the publisher for {LOCK_TIMEOUT_S} s"
+            return False
+    return True
+
+
+def _as_row(values: Sequence[str | None]) -> Row:
+    return tuple(None if value is None else value.encode() for value in values)
+
+
+def _as_text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
+
+
+# What is seen idle can only commit after everything that is in the log now. Other roles' times may be hidden.
+_UNSEEN_SINCE = """
+select min(coalesce(xact_start, clock_timestamp() - interval '10 minutes')) - interval '1 minute'
+from pg_stat_activity
+where datname = current_database() and backend_xid::text::bigint = any(%(xids)s)
+  and state is distinct from 'idle in transaction' and state is distinct from 'idle in transaction (aborted)'
+"""

@@ -1,0 +1,187 @@
+"""Delivery to a PostgreSQL subscriber over one connection: prepared statements in libpq's pipeline."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import psycopg
+
+from rowtide.core.lsn import Position
+from rowtide.core.operations import Operation
+from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE
+from rowtide.replication.articles import Article
+from rowtide.replication.distribution.batches import Block, Call
+from rowtide.replication.distribution.delivery import AlterationRefused, JoiningArticle, JoiningMoved, Progress
+from rowtide.replication.distribution.skip_errors import SkipErrors
+from rowtide.replication.errors.conflicts import OriginMissing
+from rowtide.replication.errors.delivery import CommandError, CustomScriptFailed
+from rowtide.replication.errors.subscribers import SubscriberTableInUse
+from rowtide.replication.schema_changes import CustomSql, Followed, SchemaChange
+from rowtide.replication.subscription_records import Subscription
+from rowtide.replication.targets.postgres import origins
+from rowtide.replication.targets.postgres.calls import procedures
+from rowtide.replication.targets.postgres.calls.parameters import parameters_of
+from rowtide.replication.targets.postgres.connecting import connect_agent
+from rowtide.replication.targets.postgres.delivery.deadlocks import DeadlockWatch
+from rowtide.replication.targets.postgres.delivery.modes import Mode, RowByRow, SetBased, Skipping
+from rowtide.replication.targets.postgres.delivery.pipeline import Refused
+from rowtide.replication.targets.postgres.delivery.sender import Sender
+from rowtide.replication.targets.postgres.delivery.table_relations import SubscriberTables, plan_sets
+from rowtide.replication.targets.postgres.joining import CHECK_ALL, MOVED, take_in
+from rowtide.replication.targets.postgres.recovery import TakenOver
+from rowtide.replication.targets.postgres.schema import alterations
+from rowtide.replication.targets.postgres.schema.own_constraints import require_nothing_unsent
+
+log = logging.getLogger("rowtide.replication")
+
+
+class PostgresDelivery:
+    """A connection that delivers to a PostgreSQL subscriber; see `Delivery`.
+
+    A batch is sent set-based where procedures and tables allow it. If it is refused, it is rolled back and delivered
+    again one by one: in pieces if errors are skipped, else row by row.
+    """
+
+    def __init__(
+        self,
+        taken: TakenOver,
+        subscription: Subscription,
+        articles: Sequence[Article],
+        tables: SubscriberTables,
+    ) -> None:
+        """Calls of articles that are not given are sent one by one. Raises `TriggersUnsent`."""
+        connection = taken.connection
+        self._skips = SkipErrors.parse(subscription.settings.skip_errors)
+        self._subscriber = subscription.subscriber
+        self._forwards = subscription.forwards
+        self._guid = subscription.guid.encode()
+        self._progress = taken.progress
+        has_origin = set_origin(connection, subscription)
+        self._plan = plan_sets(tables, articles)
+        require_nothing_unsent(connection, subscription.subscriber, articles, subscription.constraints)
+        self._cascades = tables.cascades
+        self._cascaded: frozenset[str] = frozenset()
+        watch = DeadlockWatch(connection, partial(connect_agent, subscription, "distribution"))
+        self._sender = Sender(connection, subscription.subscriber, has_origin=has_origin, watch=watch)
+        self._mode: Mode = RowByRow(self._sender)
+
+    @property
+    def progress(self) -> Progress:
+        return self._progress
+
+    def go_on(self, known: Progress) -> None:
+        """Go on after a batch that other connections of the same agent committed."""
+        self._progress = known
+
+    def begin(self, *, one_by_one: bool = False, committed_us: int | None = None) -> None:  # noqa: ARG002 - not kept
+        is_skipping = one_by_one and bool(self._skips)
+        self._sender.begin(
+            self._guid,
+            self._progress,
+            # Not where errors are skipped: at the commit no command is to blame.
+            is_deferred=not is_skipping,
+            is_repeatable=not one_by_one and (bool(self._plan.groups) or bool(self._skips)),
+        )
+        self._cascaded = frozenset()
+        if is_skipping:
+            self._mode = Skipping(self._sender, self._skips)
+            self._sender.synchronize()
+        elif one_by_one or not self._plan.groups:
+            self._mode = RowByRow(self._sender)
+        else:
+            self._mode = SetBased(self._sender, self._plan)
+
+    def begin_early(self) -> Callable[[], None] | None:
+        if not self._plan.groups:
+            # A refusal would name a command of a transaction that is not stored yet.
+            return None
+        self.begin()
+        return self._sender.roll_back
+
+    def run(self, call: Call) -> None:
+        if self._cascades and call.operation is Operation.DELETE:
+            self._announce_cascade(call)
+        self._mode.add(call)
+
+    def run_block(self, block: Block) -> None:
+        self._mode.add_block(block)
+
+    def alter(self, followed: Followed) -> None:
+        self._mode.flush()
+        before, article = followed.before, followed.article
+        table = (before.schema, before.table)
+        # Its own changes have come back: the tables there are altered already.
+        for change in () if followed.is_delivered and not self._forwards else followed.changes:
+            self._alter(article, alterations.among_calls(table, change), change)
+            table = alterations.table_after(table, change)
+        self._alter(article, list(alterations.renew(followed, self._guid.decode())), None)
+        if followed.script is not None:
+            self._run_script(article, followed.script)
+        for operation in procedures.OPERATIONS:
+            if article.command(operation).procedure is not None:
+                self._require_custom(article, operation)
+        self._sender.forget(article)
+
+    def _alter(self, article: Article, statements: Sequence[str], change: SchemaChange | None) -> None:
+        refused = self._run_alone(statements)
+        if refused is not None:
+            raise AlterationRefused(article, change, refused.message)
+
+    def _run_script(self, article: Article, script: CustomSql) -> None:
+        refused = self._run_alone([alterations.run_script((article.schema, article.table), script.text)])
+        if refused is not None:
+            raise CustomScriptFailed(script.name, article.qualified_name, script.lsn, refused.message)
+
+    def _run_alone(self, statements: Sequence[str]) -> Refused | None:
+        """Run statements that alter tables. Raises `SubscriberTableInUse`."""
+        refused = self._sender.alter(alterations.within_batch(statements))
+        if refused is not None and refused.sqlstate == LOCK_NOT_AVAILABLE:
+            raise SubscriberTableInUse(self._subscriber, refused.message)
+        if refused is not None and refused.sqlstate == MOVED:
+            raise JoiningMoved
+        return refused
+
+    def _require_custom(self, article: Article, operation: Operation) -> None:
+        refused = self._sender.alter([], calls=[(article, operation)])
+        if refused is not None:
+            wanted = ", ".join(" ".join(parameter) for parameter in parameters_of(article, operation))
+            name = article.command(operation).procedure
+            raise AlterationRefused(article, None, f"procedure {name} has to take ({wanted}): {refused.message}")
+
+    def join(self, joining: JoiningArticle) -> None:
+        self._mode.flush()
+        self._alter(joining.article, [CHECK_ALL, *take_in(joining, self._guid.decode())], None)
+
+    def flush(self) -> None:
+        self._mode.flush()
+        self._sender.synchronize()
+
+    def end(self, reached: Position) -> Sequence[CommandError]:
+        skipped = self._mode.flush()
+        self._sender.commit(self._guid, reached)
+        self._progress = self._progress.after_batch(reached)
+        return skipped
+
+    def close(self) -> None:
+        self._sender.close()
+
+    def _announce_cascade(self, call: Call) -> None:
+        cascaded = self._cascaded | self._cascades.get(call.article.article_id, frozenset())
+        if cascaded != self._cascaded:
+            self._cascaded = cascaded
+            self._sender.send_cascaded(call, cascaded)
+
+
+def set_origin(connection: psycopg.Connection, subscription: Subscription, stream: int = 0) -> bool:
+    """Give the session a replication origin where others read the subscriber's log; return whether it has one.
+
+    Each stream has its own: an origin is of one session at a time.
+    """
+    if not origins.is_published(connection):
+        return False
+    reason = origins.mark_session(connection, subscription.guid, str(stream) if stream else "")
+    if reason is not None:
+        log.warning("%s", OriginMissing(subscription.subscriber, reason))
+    return reason is None

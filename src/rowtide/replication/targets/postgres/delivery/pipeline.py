@@ -1,0 +1,192 @@
+"""Prepared statements executed without waiting for each one: libpq's pipeline mode.
+
+Results arrive in order. After an error the server skips the following statements, up to the next synchronization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import pq
+from psycopg.pq import abc
+
+from rowtide.databases.postgres.copying import await_socket, begin_copy_in, end_copy_in, put_copy_data
+from rowtide.databases.postgres.errors import ConnectionFailed
+from rowtide.replication.targets.postgres.delivery.deadlocks import DeadlockWatch
+
+_SENT_BETWEEN_LOOKS = 256
+"""Number of statements sent before results are read, so that neither side's buffer fills up."""
+_SILENCE_MS = 300
+"""After so long without an answer a deadlock is looked for; the programs' own servers do after a second."""
+_CANCELLED, _DEADLOCK = "57014", "40P01"
+_ENDED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The first statement since the last synchronization that failed, by its number from 0."""
+
+    place: int
+    sqlstate: str
+    message: str
+
+
+class Pipeline:
+    """A connection in pipeline mode. Raises `ConnectionFailed` if the connection breaks."""
+
+    def __init__(self, connection: psycopg.Connection, watch: DeadlockWatch | None = None) -> None:
+        """`watch` is asked to look while answers are long in coming, and closed with the connection."""
+        self._connection = connection
+        self._watch = watch
+        self._libpq: abc.PGconn = connection.pgconn
+        self._libpq.nonblocking = 1
+        self._libpq.enter_pipeline_mode()
+        self._sent = 0
+        self._answered = 0
+        self._refused: Refused | None = None
+
+    def prepare(self, name: bytes, statement: str) -> None:
+        """Prepare a statement; counts as a sent statement."""
+        with _connected():
+            self._libpq.send_prepare(name, statement.encode())
+        self._note_sent()
+
+    def run(self, name: bytes, arguments: Sequence[bytes | None]) -> None:
+        """Execute a prepared statement with its arguments, as texts."""
+        with _connected():
+            self._libpq.send_query_prepared(name, arguments)
+        self._note_sent()
+
+    def run_large(self, name: bytes, arguments: Sequence[bytes | None]) -> None:
+        """As `run`, and wait until it is sent.
+
+        While a large message is only partly sent, libpq moves the rest to the front of its buffer each time: a gigabyte
+        would be moved a thousand times.
+        """
+        self.push()
+        with _connected():
+            self._libpq.nonblocking = 0
+            self._libpq.send_query_prepared(name, arguments)
+            self._libpq.nonblocking = 1
+        self._note_sent()
+
+    def execute(self, statement: str, arguments: Sequence[bytes | None] = ()) -> None:
+        """Execute a statement that is not prepared."""
+        with _connected():
+            self._libpq.send_query_params(statement.encode(), arguments)
+        self._note_sent()
+
+    def push(self) -> None:
+        """Wait until everything is sent, so that large statements do not accumulate in memory."""
+        self._wait_sent()
+        self._take_answers()
+
+    def synchronize(self) -> Refused | None:
+        """Wait for all results; return the first failure, after which nothing more was executed, or None."""
+        with _connected():
+            self._libpq.pipeline_sync()
+        while not self._take_answers():
+            self._wait()
+        refused, self._refused, self._sent, self._answered = self._refused, None, 0, 0
+        return refused
+
+    def copy(self, statement: str, pieces: Iterable[bytes]) -> Refused | None:
+        """Execute a COPY from here with lines of text, after a synchronization; return its failure, or None.
+
+        libpq has no COPY in its pipeline mode, which ends for so long.
+        """
+        with _connected():
+            self._libpq.exit_pipeline_mode()
+            refused = begin_copy_in(self._libpq, statement)
+            if refused is None:
+                for piece in pieces:
+                    put_copy_data(self._libpq, piece)
+                refused = end_copy_in(self._libpq)
+            self._libpq.enter_pipeline_mode()
+        return None if refused is None else self._explain(0, refused)
+
+    def close(self) -> None:
+        """Close the connection; uncommitted work is rolled back."""
+        self._connection.close()
+        if self._watch is not None:
+            self._watch.close()
+
+    def _note_sent(self) -> None:
+        self._sent += 1
+        if self._sent % _SENT_BETWEEN_LOOKS == 0:
+            self.push()
+
+    def _wait_sent(self) -> None:
+        while self._flush():
+            self._look(is_sending=True)
+            self._take_answers()
+
+    def _wait(self) -> None:
+        """Wait for an answer that will come, or until there is room for what is to be sent before."""
+        self._look(is_sending=self._flush())
+
+    def _look(self, *, is_sending: bool) -> None:
+        """Wait for what arrives, or with `is_sending` until more can be sent."""
+        while not self._await_socket(is_sending=is_sending):
+            if self._watch is not None:
+                self._watch.look()
+
+    def _await_socket(self, *, is_sending: bool) -> bool:
+        patience_ms = None if self._watch is None else _SILENCE_MS
+        with _connected():
+            return await_socket(self._libpq, is_sending=is_sending, patience_ms=patience_ms)
+
+    def _flush(self) -> bool:
+        with _connected():
+            return bool(self._libpq.flush())
+
+    def _take_answers(self) -> bool:
+        """Read the results that have arrived; return whether a synchronization is among them."""
+        while not self._libpq.is_busy():
+            result = self._libpq.get_result()
+            if result is None:
+                # Between the answers of two statements, and where nothing more has been asked.
+                if self._answered == self._sent:
+                    return self._take_synchronisation()
+                continue
+            status = result.status
+            if status == pq.ExecStatus.PIPELINE_SYNC:
+                return True
+            if status not in _ENDED and status != pq.ExecStatus.PIPELINE_ABORTED and self._refused is None:
+                self._refused = self._explain(self._answered, result)
+            self._answered += 1
+        return False
+
+    def _explain(self, place: int, result: abc.PGresult) -> Refused:
+        refused = _refused(place, result)
+        if refused.sqlstate == _CANCELLED and self._watch is not None and self._watch.has_ended_one:
+            return Refused(place, _DEADLOCK, "a program waits for this agent, and the agent for the program")
+        return refused
+
+    def _take_synchronisation(self) -> bool:
+        if self._libpq.is_busy():
+            return False
+        result = self._libpq.get_result()
+        return result is not None and result.status == pq.ExecStatus.PIPELINE_SYNC
+
+
+@contextmanager
+def _connected() -> Iterator[None]:
+    """Raise `ConnectionFailed` for what libpq cannot do any more."""
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        raise ConnectionFailed(" ".join(str(error).split())) from error
+
+
+def _refused(place: int, result: abc.PGresult) -> Refused:
+    def field(name: pq.DiagnosticField) -> str:
+        return (result.error_field(name) or b"").decode(errors="replace")
+
+    sqlstate = field(pq.DiagnosticField.SQLSTATE)
+    if not sqlstate or sqlstate.startswith(("08", "57P")):
+        raise ConnectionFailed(" ".join(result.error_message.decode(errors="replace").split()))
+    return Refused(place, sqlstate, field(pq.DiagnosticField.MESSAGE_PRIMARY))

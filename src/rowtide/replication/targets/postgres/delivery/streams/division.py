@@ -1,0 +1,277 @@
+"""Divide a batch's calls among streams, so that calls that depend on each other stay in one, in log order. Pure.
+
+Calls depend on each other if they are about the same row, if one takes away a value of a unique index that another
+brings, or if one changes a key that another's foreign key refers to. What the arguments do not say counts as any
+value. A division that is wrong cannot go unnoticed: the two calls need the same lock, which the stream that runs the
+first keeps until all streams are prepared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from rowtide.core.operations import Operation
+from rowtide.replication.articles import Article
+from rowtide.replication.distribution.batches import Call
+from rowtide.replication.targets.postgres.delivery.streams.touched import ColumnReader, Touched, Unknown, Values
+
+_Node = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """A unique index of an article's table besides its key; `columns` None: those of a call are not known."""
+
+    index: int
+    columns: tuple[str, ...] | None
+    nulls_collide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A foreign key between two articles' tables, by article id."""
+
+    constraint: int
+    referencing: str
+    columns: tuple[str, ...]
+    referenced: str
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberRules:
+    """What decides at a subscriber which calls depend on each other, by article id.
+
+    `divisible`: articles whose calls have no effects but those on their own rows. `acting`: articles whose deletes and
+    key updates a foreign key's action passes on.
+    """
+
+    divisible: Set[str]
+    acting: Set[str] = frozenset()
+    uniques: Mapping[str, Sequence[Unique]] = field(default_factory=dict)
+    references: Sequence[Reference] = ()
+
+    @property
+    def are_of_rows(self) -> bool:
+        """Whether calls depend on each other only if they are about the same row."""
+        return not (self.acting or any(self.uniques.values()) or self.references)
+
+
+class Division:
+    """Divides batches by the rules of one subscriber."""
+
+    def __init__(self, rules: SubscriberRules) -> None:
+        self.is_of_rows = rules.are_of_rows
+        self._rules = rules
+        self._readers: dict[tuple[str, Operation], _CallReader] = {}
+
+    def is_divisible(self, call: Call) -> bool:
+        """Return whether a call may run beside others; a batch with one that may not runs on one connection."""
+        article_id, operation = call.article.article_id, call.operation
+        if article_id not in self._rules.divisible or operation is Operation.TRUNCATE:
+            return False
+        if operation is Operation.INSERT or article_id not in self._rules.acting:
+            return True
+        key = self._reader(call.article, operation).key
+        return operation is Operation.UPDATE and key is not None and key.read(call.arguments).before is None
+
+    def divide(self, calls: Sequence[Call], streams: int) -> Sequence[Sequence[Call]]:
+        """Return each stream's calls, in log order; fewer than `streams` if the calls depend on each other."""
+        components = _Components()
+        touches = [self._reader(call.article, call.operation).read(call) for call in calls]
+        values = _ChangedValues.of(touches)
+        owners = [components.join(values.nodes(touched)) for touched in touches]
+        roots = [components.find(owner) for owner in owners]
+        sizes: dict[int, int] = {}
+        for root in roots:
+            sizes[root] = sizes.get(root, 0) + 1
+        shares: list[list[Call]] = [[] for _ in range(streams)]
+        load = [0] * streams
+        chosen: dict[int, int] = {}
+        for call, root in zip(calls, roots, strict=True):
+            stream = chosen.get(root)
+            if stream is None:
+                stream = chosen[root] = load.index(min(load))
+                load[stream] += sizes[root]
+            shares[stream].append(call)
+        return [share for share in shares if share]
+
+    def _reader(self, article: Article, operation: Operation) -> _CallReader:
+        known = (article.article_id, operation)
+        reader = self._readers.get(known)
+        if reader is None:
+            reader = self._readers[known] = _CallReader(article, operation, self._rules)
+        return reader
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where values of rows meet: a key, a unique index, or either side of a foreign key."""
+
+    kind: str
+    identity: object
+    nulls_collide: bool = False
+
+
+_KEY, _UNIQUE, _REFERRING, _REFERRED = "key", "unique", "referring", "referred"
+_Touches = list[tuple[_Place, Touched]]
+_ANY = Touched(Unknown.VALUES, Unknown.VALUES)
+
+
+class _CallReader:
+    """Reads what the calls of one article and operation touch."""
+
+    def __init__(self, article: Article, operation: Operation, rules: SubscriberRules) -> None:
+        self._article, self._operation = article, operation
+        self._row = _Place(_KEY, article.article_id)
+        self.key = self._columns(tuple(column.name for column in article.key_columns)) if article.key_columns else None
+        self._places = list(self._find_places(rules))
+
+    def read(self, call: Call) -> _Touches:
+        """Return what a call touches; the key of its row first."""
+        found: _Touches = []
+        if self.key is not None:
+            found.append((self._row, self._read_key(call)))
+        for place, reader in self._places:
+            touched = _ANY if reader is None else reader.read(call.arguments)
+            if touched.before is not None or touched.after is not None:
+                found.append((place, touched))
+        return found
+
+    def _read_key(self, call: Call) -> Touched:
+        """Return the keys of the row before and after, also where the call does not change it."""
+        assert self.key is not None
+        touched = self.key.read(call.arguments)
+        if touched.before is None and self._operation is not Operation.INSERT:
+            return Touched(self.key.read_old(call.arguments), None)
+        return touched
+
+    def _find_places(self, rules: SubscriberRules) -> Iterator[tuple[_Place, ColumnReader | None]]:
+        article_id = self._article.article_id
+        for unique in rules.uniques.get(article_id, ()):
+            place = _Place(_UNIQUE, unique.index, unique.nulls_collide)
+            yield place, None if unique.columns is None else self._columns(unique.columns)
+        for reference in rules.references:
+            if reference.referencing == article_id:
+                yield _Place(_REFERRING, reference.constraint), self._columns(reference.columns)
+            if reference.referenced == article_id:
+                yield _Place(_REFERRED, reference.constraint), self._columns(reference.key)
+
+    def _columns(self, names: Sequence[str]) -> ColumnReader | None:
+        places = {column.name: place for place, column in enumerate(self._article.columns)}
+        if not places.keys() >= set(names):
+            return None
+        return ColumnReader(self._article, self._operation, [places[name] for name in names])
+
+
+class _ChangedValues:
+    """What a batch does to each place, which decides whose values join calls."""
+
+    def __init__(self) -> None:
+        self._brought: set[object] = set()
+        self._pinned: set[tuple[str, object]] = set()
+        self._referred: dict[object, set[Values]] = {}
+
+    @classmethod
+    def of(cls, calls: Sequence[_Touches]) -> _ChangedValues:
+        """Read a batch."""
+        found = cls()
+        unknown_uniques: set[object] = set()
+        takes, unknown_referring, unknown_referred = set[object](), set[tuple[object, bool]](), set[object]()
+        for touches in calls:
+            for place, touched in touches:
+                is_unknown = Unknown.VALUES in (touched.before, touched.after)
+                match place.kind:
+                    case "unique":
+                        if touched.after is not None:
+                            found._brought.add(place.identity)
+                        if is_unknown:
+                            unknown_uniques.add(place.identity)
+                    case "referring" if is_unknown:
+                        unknown_referring.add((place.identity, touched.after is Unknown.VALUES))
+                    case "referred":
+                        known = found._referred.setdefault(place.identity, set())
+                        known.update(value for value in (touched.before, touched.after) if isinstance(value, tuple))
+                        if touched.before is not None:
+                            takes.add(place.identity)
+                        if is_unknown:
+                            unknown_referred.add(place.identity)
+        found._pinned |= {(_UNIQUE, index) for index in unknown_uniques & found._brought}
+        found._pinned |= {(_REFERRED, constraint) for constraint in unknown_referred}
+        found._pinned |= {
+            (_REFERRED, constraint)
+            for constraint, is_use in unknown_referring
+            if constraint in takes or (is_use and constraint in found._referred)
+        }
+        return found
+
+    def nodes(self, touches: _Touches) -> Iterator[_Node]:
+        """Yield what joins a call to others that yield the same."""
+        for place, touched in touches:
+            if place.kind == _KEY:
+                for value in (touched.before, touched.after):
+                    if value is not None:
+                        yield place.identity, value
+            elif place.kind == _UNIQUE:
+                yield from self._unique_nodes(place, touched)
+            else:
+                yield from self._reference_nodes(place, touched)
+
+    def _unique_nodes(self, place: _Place, touched: Touched) -> Iterator[_Node]:
+        if (_UNIQUE, place.identity) in self._pinned:
+            yield _UNIQUE, place.identity
+            return
+        if place.identity not in self._brought:
+            return
+        for value in (touched.before, touched.after):
+            if isinstance(value, tuple) and (place.nulls_collide or None not in value):
+                yield _UNIQUE, place.identity, value
+
+    def _reference_nodes(self, place: _Place, touched: Touched) -> Iterator[_Node]:
+        referred = self._referred.get(place.identity)
+        if referred is None:
+            # No call changes a key that is referred to.
+            return
+        if (_REFERRED, place.identity) in self._pinned:
+            yield _REFERRED, place.identity
+            return
+        for value in (touched.before, touched.after):
+            if isinstance(value, tuple) and value in referred:
+                yield _REFERRED, place.identity, value
+
+
+class _Components:
+    """Connected components of calls (union-find)."""
+
+    def __init__(self) -> None:
+        self._parents: list[int] = []
+        self._owners: dict[_Node, int] = {}
+
+    def join(self, nodes: Iterator[_Node]) -> int:
+        """Return the component of a call with these nodes; one of its own if it has none."""
+        root: int | None = None
+        for node in nodes:
+            owner = self._owners.get(node)
+            if owner is None:
+                if root is None:
+                    root = self._add()
+                self._owners[node] = root
+            else:
+                other = self.find(owner)
+                if root is not None and other != root:
+                    self._parents[root] = other
+                root = other
+        return self._add() if root is None else root
+
+    def find(self, component: int) -> int:
+        """Return the component's representative."""
+        parents = self._parents
+        while parents[component] != component:
+            parents[component] = parents[parents[component]]
+            component = parents[component]
+        return component
+
+    def _add(self) -> int:
+        self._parents.append(len(self._parents))
+        return len(self._parents) - 1

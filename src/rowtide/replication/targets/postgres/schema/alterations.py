@@ -1,0 +1,161 @@
+"""A schema change of an article at a PostgreSQL subscriber, as statements. Pure.
+
+Columns get no default there: their values come from the publisher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+from typing import assert_never
+
+from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.replication.articles import Article, PublishedColumn, encode_article
+from rowtide.replication.schema_changes import (
+    ColumnAdded,
+    ColumnDropped,
+    ColumnRenamed,
+    ColumnRetyped,
+    Followed,
+    NullsChanged,
+    SchemaChange,
+    TableRenamed,
+)
+from rowtide.replication.targets.postgres import progress
+from rowtide.replication.targets.postgres.calls import array_procedures, procedures
+from rowtide.replication.targets.postgres.schema.views import beside_views
+
+_KINDS = (procedures, array_procedures)
+
+
+def within_batch(statements: Iterable[str]) -> Sequence[str]:
+    """Return statements that alter tables as they are run in a batch, between its calls."""
+    return (
+        # Readers of the table would wait behind this session for as long as it waits.
+        f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'",
+        *statements,
+        "set local lock_timeout = 0",
+    )
+
+
+def among_calls(table: tuple[str, str], change: SchemaChange) -> Sequence[str]:
+    """Return the statement that makes a change in a table between a batch's calls, if it takes one."""
+    altering = list(alter(table, change))
+    column = change.column.name if isinstance(change, ColumnDropped | ColumnRetyped) else None
+    return [_settled(table, altering, column)] if altering else []
+
+
+def run_script(table: tuple[str, str], script: str) -> str:
+    """Return one statement that runs a script of several, about a table, between a batch's calls.
+
+    The server refuses statements that end the transaction.
+    """
+    return _settled(table, [script])
+
+
+def _settled(table: tuple[str, str], altering: Sequence[str], column: str | None = None) -> str:
+    """Return one statement that alters a table; if checks of its rows wait, which the server refuses, these are made.
+
+    Checks of other tables' rows wait on: the publisher, too, may have altered the table before they could be made.
+    What alters a key's column alters also the tables that it references and that reference it.
+    """
+    executed = " ".join(f"execute {quote_literal(statement)};" for statement in altering)
+    constraints = _CHECKED.format(table=quote_literal(quote_qualified(*table)), column=quote_literal(column or ""))
+    body = f"""
+declare
+    checked text := 'all';
+begin
+    {executed}
+exception when object_in_use then
+    select coalesce(string_agg(distinct format('%I.%I', nspname, conname), ', '), checked) into checked{constraints};
+    execute 'set constraints ' || checked || ' immediate';
+    execute 'set constraints ' || checked || ' deferred';
+    {executed}
+end"""
+    return f"do {quote_literal(body)}"
+
+
+_CHECKED = """
+    from pg_catalog.pg_constraint c join pg_catalog.pg_namespace n on n.oid = c.connamespace
+    where c.condeferrable and c.oid in (
+        with recursive altered as (
+            select to_regclass({table})::oid as oid
+            union select i.inhrelid from pg_catalog.pg_inherits i join altered a on i.inhparent = a.oid
+        ), beside as (
+            select case when f.conrelid = a.oid then f.confrelid else f.conrelid end as oid
+            from altered a join pg_catalog.pg_constraint f on f.contype = 'f' and a.oid in (f.conrelid, f.confrelid)
+            join pg_catalog.pg_attribute k on k.attrelid = a.oid and k.attname = {column}
+            where k.attnum = any(case when f.conrelid = a.oid then f.conkey else f.confkey end)
+        )
+        select t.tgconstraint from pg_catalog.pg_trigger t
+        where t.tgrelid in (select oid from altered union select oid from beside))"""
+"""The deferrable constraints that are checked for rows of a table, of what inherits from it, and of the tables beside
+it by a key with a column."""
+
+
+def alter(table: tuple[str, str], change: SchemaChange) -> Iterator[str]:
+    """Yield the statements that make a change in a table, given by schema and name."""
+    altering = f"alter table {quote_qualified(*table)}"
+    match change:
+        case TableRenamed(schema, name):
+            if schema != table[0]:
+                yield f"create schema if not exists {quote(schema)}"
+                yield f"{altering} set schema {quote(schema)}"
+            if name != table[1]:
+                yield f"alter table {quote_qualified(schema, table[1])} rename to {quote(name)}"
+        case ColumnAdded(column, value, collation):
+            yield f"{altering} add column if not exists {_definition(column, collation)}{_default(column, value)}"
+            if value is not None:
+                yield f"{altering} alter column {quote(column.name)} drop default"
+        case ColumnDropped(column):
+            yield f"{altering} drop column if exists {quote(column.name)}"
+        case ColumnRenamed(column, name):
+            yield f"{altering} rename column {quote(column.name)} to {quote(name)}"
+        case ColumnRetyped(column, collation):
+            name = quote(column.name)
+            retyping = f"alter column {name} type {_type(column, collation)} using {name}::{column.type_text}"
+            yield beside_views(table, column.name, f"{altering} {retyping}")
+        case NullsChanged(column):
+            verb = "drop" if column.is_nullable else "set"
+            yield f"{altering} alter column {quote(column.name)} {verb} not null"
+        case _:
+            assert_never(change)
+
+
+def table_after(table: tuple[str, str], change: SchemaChange) -> tuple[str, str]:
+    """Return a table's schema and name after a change."""
+    return (change.schema, change.table) if isinstance(change, TableRenamed) else table
+
+
+def renew(followed: Followed, guid: str) -> Iterator[str]:
+    """Yield the statements that renew an article's procedures after its changes, and record it for a subscription."""
+    article = followed.article
+    if followed.renews_calls:
+        yield from renew_procedures(article)
+    yield record(article, guid)
+
+
+def record(article: Article, guid: str) -> str:
+    """Return the statement that records an article, as a subscription has it."""
+    values = (guid, article.article_id, encode_article(article))
+    return progress.RECORD_ARTICLE.format(*map(quote_literal, values))
+
+
+def renew_procedures(article: Article) -> Iterator[str]:
+    """Yield the statements that replace an article's generated procedures, whose parameters are its columns."""
+    for operation, kind in product(procedures.OPERATIONS, _KINDS):
+        yield f"drop procedure if exists {quote_qualified(procedures.SCHEMA, kind.name_of(article, operation))}"
+        yield from kind.creations(article, operation)
+
+
+def _definition(column: PublishedColumn, collation: str | None) -> str:
+    return f"{quote(column.name)} {_type(column, collation)}{'' if column.is_nullable else ' not null'}"
+
+
+def _type(column: PublishedColumn, collation: str | None) -> str:
+    return column.type_text if collation is None else f"{column.type_text} collate {collation}"
+
+
+def _default(column: PublishedColumn, value: str | None) -> str:
+    return "" if value is None else f" default {quote_literal(value)}::{column.type_text}"
