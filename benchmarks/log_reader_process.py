@@ -22,9 +22,9 @@ from rowtide.log import reader
 from rowtide.log.entries import Opened, RangeAppended
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Enabled
-from rowtide.log.postgres.restricted import LogAccess
-from rowtide.log.postgres.source import PostgresSource
-from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.log.postgres.reading.restricted import LogAccess
+from rowtide.log.postgres.reading.source import PostgresSource
+from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.reader import LogReader, RangeWriter
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store

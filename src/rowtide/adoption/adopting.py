@@ -42,7 +42,7 @@ from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import find_difference
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.restarting import rehearse_restart, restart_log
-from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import Making
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState

@@ -18,8 +18,8 @@ from rowtide.log.postgres import control, table_publications
 from rowtide.log.postgres.history import verify_slot_on
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
-from rowtide.log.postgres.restricted import LogAccess
-from rowtide.log.postgres.source import PostgresSource
+from rowtide.log.postgres.reading.restricted import LogAccess
+from rowtide.log.postgres.reading.source import PostgresSource
 from rowtide.log.reader import LogReader
 from rowtide.log.store import open_store
 

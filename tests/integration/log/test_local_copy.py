@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import pytest
 from psycopg.pq.abc import PGconn
 
-from rowtide.log.postgres import local_copy
-from rowtide.log.postgres.copy_data import CopyEnded, Report
-from rowtide.log.postgres.local_copy import LocalCopy
-from rowtide.log.postgres.protocol_frames import FRAME_HEAD
+from rowtide.log.postgres.stream import local_copy
+from rowtide.log.postgres.stream.copy_data import CopyEnded, Report
+from rowtide.log.postgres.stream.local_copy import LocalCopy
+from rowtide.log.postgres.stream.protocol_frames import FRAME_HEAD
 from rowtide.log.source import Keepalive, Received
 
 HEADER = b"w" + bytes(24)

@@ -28,7 +28,7 @@ from rowtide.databases.postgres.errors import (
     WritesRefused,
     translated,
 )
-from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.replication.targets.postgres.connecting import connect
 
 Asking = Callable[[str], list[tuple[Any, ...]]]

@@ -13,7 +13,7 @@ import pytest
 
 from builders.capture.captured_databases import LoggedDatabase
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.log.postgres import copy_data
+from rowtide.log.postgres.stream import copy_data
 
 ROWS = 30_000
 WIDE_ROWS = 2_000

@@ -30,7 +30,7 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.log.postgres.stream.stream import ReplicationStream
 
 ODD_ROLE_SETTINGS = {
     "DateStyle": "German, DMY",

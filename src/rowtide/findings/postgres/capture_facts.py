@@ -35,7 +35,7 @@ from rowtide.log.postgres import ddl_triggers, slot
 from rowtide.log.postgres.history import verify_history, verify_seen_slot
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.postgres.provenance import find_difference
-from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store

@@ -20,7 +20,7 @@ from rowtide.findings.postgres.facts import (
     Settings,
     StandbySettings,
 )
-from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 

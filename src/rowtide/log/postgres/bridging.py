@@ -26,7 +26,7 @@ from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.provision import as_log_source
 from rowtide.log.postgres.restarting import Announcing
-from rowtide.log.postgres.stream import NewSlot, ReplicationStream
+from rowtide.log.postgres.stream.stream import NewSlot, ReplicationStream
 from rowtide.log.postgres.waiting import reporting_blocker
 from rowtide.log.source_definition import SourceDefinition
 

@@ -13,7 +13,7 @@ from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import format_log_position
 from rowtide.log.errors import WAY_AFTER_PROMOTION, HistoryDiverged, ServerPromoted
 from rowtide.log.postgres import slot
-from rowtide.log.postgres.stream import ReplicationStream, StreamIdentity, TimelineFork
+from rowtide.log.postgres.stream.stream import ReplicationStream, StreamIdentity, TimelineFork
 from rowtide.log.state import ManifestState
 
 

@@ -19,7 +19,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.entries import TransactionLeftOut
 from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Traced
-from rowtide.log.postgres.altered_tables import has_values_of_before
+from rowtide.log.postgres.reading.altered_tables import has_values_of_before
 from rowtide.log.replay import require_here
 from rowtide.log.state import Gap, ManifestState, bounded_end, next_gap
 from rowtide.replication.articles import Article

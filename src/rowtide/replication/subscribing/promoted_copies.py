@@ -17,7 +17,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
 from rowtide.log.catalogue import find_source
 from rowtide.log.postgres.provision import disown_source
-from rowtide.log.postgres.stream import ReplicationStream, StreamIdentity, TimelineFork
+from rowtide.log.postgres.stream.stream import ReplicationStream, StreamIdentity, TimelineFork
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.replication import publication_records
 from rowtide.replication.errors.subscribing import NotAPromotedCopy

@@ -23,7 +23,7 @@ from rowtide.log.postgres.pgoutput.placement import TableChanges, in_log_order, 
 from rowtide.log.postgres.pgoutput.records import TableRecords, assemble
 from rowtide.log.postgres.pgoutput.relations import Relations, TableVersions
 from rowtide.log.postgres.pgoutput.transactions import TransactionTracker
-from rowtide.log.postgres.xlog_data import described_oid
+from rowtide.log.postgres.stream.xlog_data import described_oid
 from rowtide.log.source import Decoded
 
 _NO_SECRETS: Secrets = {}

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rowtide.core.errors import DecodeError
 from rowtide.log.messages import Messages
-from rowtide.log.postgres.xlog_data import HEADER_BYTES, XLOG_DATA
+from rowtide.log.postgres.stream.xlog_data import HEADER_BYTES, XLOG_DATA
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

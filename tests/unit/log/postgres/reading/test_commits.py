@@ -6,7 +6,7 @@ import pytest
 
 from builders.log import pgoutput_messages as wire
 from rowtide.log.messages import Messages
-from rowtide.log.postgres.commits import find_commits
+from rowtide.log.postgres.reading.commits import find_commits
 
 BEGIN, ROW, COMMIT = wire.begin(100), wire.insert(16_384, "C"), wire.commit(100)
 SHORT = COMMIT[:20]

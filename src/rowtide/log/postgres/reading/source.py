@@ -22,18 +22,18 @@ from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverifie
 from rowtide.log.messages import Messages
 from rowtide.log.origins import SecretWanted
 from rowtide.log.postgres import control, ddl_triggers, pgoutput, slot
-from rowtide.log.postgres.altered_tables import find_altered_columns
-from rowtide.log.postgres.commits import find_commits
-from rowtide.log.postgres.delivery_marks import find_secret
-from rowtide.log.postgres.dropped_tables import end_dropped
 from rowtide.log.postgres.history import verify_history, verify_slot_on
 from rowtide.log.postgres.pgoutput import Decoder
-from rowtide.log.postgres.resent import verify_resent
-from rowtide.log.postgres.restricted import LogAccess, RestrictedStream, persist
-from rowtide.log.postgres.stream import ReplicationStream
+from rowtide.log.postgres.reading.altered_tables import find_altered_columns
+from rowtide.log.postgres.reading.commits import find_commits
+from rowtide.log.postgres.reading.delivery_marks import find_secret
+from rowtide.log.postgres.reading.dropped_tables import end_dropped
+from rowtide.log.postgres.reading.resent import verify_resent
+from rowtide.log.postgres.reading.restricted import LogAccess, RestrictedStream, persist
+from rowtide.log.postgres.reading.transaction_reread import TransactionReread, find_refused
+from rowtide.log.postgres.stream.stream import ReplicationStream
+from rowtide.log.postgres.stream.xlog_data import commit_end, ends_with_mark
 from rowtide.log.postgres.table_publications import find_blocker
-from rowtide.log.postgres.transaction_reread import TransactionReread, find_refused
-from rowtide.log.postgres.xlog_data import commit_end, ends_with_mark
 from rowtide.log.source import ChangeRefused, Decoded, Received, Undecodable
 
 log = logging.getLogger("rowtide.log")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.log.membership import LeftOut, Member
-from rowtide.log.postgres.xlog_data import begun_lsn, committed_lsn
+from rowtide.log.postgres.stream.xlog_data import begun_lsn, committed_lsn
 from rowtide.log.source import Received
 
 

@@ -13,7 +13,7 @@ from psycopg.pq import abc
 
 from rowtide.core.selectable_event import SelectableEvent, await_readable
 from rowtide.log.batches import LARGE_MESSAGE_BYTES
-from rowtide.log.postgres.xlog_data import XLOG_DATA, is_logical_message
+from rowtide.log.postgres.stream.xlog_data import XLOG_DATA, is_logical_message
 from rowtide.log.source import Received
 
 _FEW_BYTES = 8 * 1024

@@ -19,7 +19,7 @@ from rowtide.databases.postgres.connect import open_replication_connection, pin_
 from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote
 from rowtide.log.errors import SettingNotPinned, SlotInUse, SlotMissing, StreamEnded
-from rowtide.log.postgres.copy_data import CopyData, CopyEnded, LibpqCopy, Report
+from rowtide.log.postgres.stream.copy_data import CopyData, CopyEnded, LibpqCopy, Report
 from rowtide.log.source import ChangeRefused, Keepalive, Received
 
 _KEEPALIVE = struct.Struct(">cqqb")
@@ -136,7 +136,7 @@ class ReplicationStream:
         start = f"START_REPLICATION SLOT {quote(slot)} LOGICAL {format_log_position(position)} ({options})"
         if self._connection.host.startswith(b"/"):
             # Here, because checks only connect: it imports NumPy.
-            from rowtide.log.postgres.local_copy import LocalCopy
+            from rowtide.log.postgres.stream.local_copy import LocalCopy
 
             self._copy = LocalCopy(self._connection, self._read_notice)
         with self._translated():

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rowtide.core.errors import DecodeError
-from rowtide.log.postgres.xlog_data import XLOG_DATA
+from rowtide.log.postgres.stream.xlog_data import XLOG_DATA
 
 Ints = npt.NDArray[np.int64]
 

@@ -19,9 +19,9 @@ from psycopg.pq import abc
 from rowtide.core.errors import DecodeError
 from rowtide.core.selectable_event import SelectableEvent, await_readable
 from rowtide.log.batches import LARGE_MESSAGE_BYTES
-from rowtide.log.postgres.copy_data import CopyEnded, Report
-from rowtide.log.postgres.protocol_frames import COPY_DATA, FRAME_HEAD, find_frames, frame_bytes
-from rowtide.log.postgres.xlog_data import HEADER_BYTES, XLOG_DATA, is_logical_message
+from rowtide.log.postgres.stream.copy_data import CopyEnded, Report
+from rowtide.log.postgres.stream.protocol_frames import COPY_DATA, FRAME_HEAD, find_frames, frame_bytes
+from rowtide.log.postgres.stream.xlog_data import HEADER_BYTES, XLOG_DATA, is_logical_message
 from rowtide.log.source import Received
 from rowtide.storage.local import reason_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rowtide.log.messages import Messages
-from rowtide.log.postgres.xlog_data import COMMIT, HEADER_BYTES
+from rowtide.log.postgres.stream.xlog_data import COMMIT, HEADER_BYTES
 
 
 def find_commits(messages: Messages) -> tuple[int, int] | None:
