@@ -12,7 +12,7 @@ from psycopg import sql
 from builders.merge.merged_databases import open_server_member
 from rowtide.databases.sqlite.guarding import WRITING
 from rowtide.handle import connect
-from rowtide.merge.nodes.sqlite.system_tables import AGENT
+from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT
 from rowtide.tracking import ChangeTracking
 
 OURS = (

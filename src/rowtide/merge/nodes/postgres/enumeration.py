@@ -15,10 +15,10 @@ from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA, partition_mappings
-from rowtide.merge.nodes.postgres.generations import Generations, window_since
-from rowtide.merge.nodes.postgres.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.metadata.generations import Generations, window_since
+from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, OF_TABLE, TOMBSTONE
 from rowtide.merge.nodes.postgres.rows import of_rowguids
-from rowtide.merge.nodes.postgres.system_tables import CONTENTS, OF_TABLE, TOMBSTONE
 from rowtide.merge.partitions.belonging import ROW, members, read_parents, selecting
 from rowtide.merge.partitions.candidates import Candidate
 from rowtide.merge.partitions.descent import Names, candidates

@@ -14,8 +14,8 @@ from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA, publications, replinfo
-from rowtide.merge.nodes.postgres.row_metadata import escaped, table_of
-from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG
+from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of
+from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.versions.apply import Logged
 

@@ -10,8 +10,8 @@ import psycopg
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID
-from rowtide.merge.nodes.postgres.row_metadata import escaped, table_of, uuid_array
-from rowtide.merge.nodes.postgres.system_tables import OF_TABLE, TOMBSTONE
+from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of, uuid_array
+from rowtide.merge.nodes.postgres.metadata.system_tables import OF_TABLE, TOMBSTONE
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
 from rowtide.merge.partitions.links import Link
 from rowtide.merge.versions.changes import Row

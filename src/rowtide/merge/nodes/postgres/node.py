@@ -26,8 +26,13 @@ from rowtide.merge.catalogue import list_merged, list_purged, read_nickname, sel
 from rowtide.merge.definitions import SCHEMA, articles, replinfo
 from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.node import Refusal
-from rowtide.merge.nodes.postgres import links, row_metadata, rows
-from rowtide.merge.nodes.postgres.apply import (
+from rowtide.merge.nodes.postgres import links, rows
+from rowtide.merge.nodes.postgres.compiled import compile_query
+from rowtide.merge.nodes.postgres.enumeration import PostgresEnumeration
+from rowtide.merge.nodes.postgres.failures import UnexpectedLines, failure, require_session
+from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
+from rowtide.merge.nodes.postgres.metadata import row_metadata
+from rowtide.merge.nodes.postgres.metadata.apply import (
     apply_beside,
     apply_log,
     apply_statements,
@@ -36,12 +41,8 @@ from rowtide.merge.nodes.postgres.apply import (
     looking_again,
     tidy,
 )
-from rowtide.merge.nodes.postgres.compiled import compile_query
-from rowtide.merge.nodes.postgres.completing import FORM, form
-from rowtide.merge.nodes.postgres.enumeration import PostgresEnumeration
-from rowtide.merge.nodes.postgres.failures import UnexpectedLines, failure, require_session
-from rowtide.merge.nodes.postgres.filling import fill
-from rowtide.merge.nodes.postgres.generations import (
+from rowtide.merge.nodes.postgres.metadata.completing import FORM, form
+from rowtide.merge.nodes.postgres.metadata.generations import (
     SELECT_CLOSED,
     Generations,
     close_generation,
@@ -50,16 +51,16 @@ from rowtide.merge.nodes.postgres.generations import (
     take_generations,
     window_since,
 )
-from rowtide.merge.nodes.postgres.identity import bounding, numbering_request
-from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
-from rowtide.merge.nodes.postgres.own_changes import log_own, log_update
+from rowtide.merge.nodes.postgres.metadata.own_changes import log_own, log_update
+from rowtide.merge.nodes.postgres.metadata.row_metadata import PostgresReader, stamps_of, uuid_array
+from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
-from rowtide.merge.nodes.postgres.rebuilt_tables import PostgresRebuiltTables
-from rowtide.merge.nodes.postgres.row_metadata import PostgresReader, stamps_of, uuid_array
 from rowtide.merge.nodes.postgres.sending import APPLYING, Closing, PostgresSending, apply_alone
-from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG
-from rowtide.merge.nodes.postgres.tables import PostgresTables
-from rowtide.merge.nodes.postgres.triggers import AGENT_SETTING
+from rowtide.merge.nodes.postgres.tables.filling import fill
+from rowtide.merge.nodes.postgres.tables.identity import bounding, numbering_request
+from rowtide.merge.nodes.postgres.tables.rebuilt import PostgresRebuiltTables
+from rowtide.merge.nodes.postgres.tables.tables import PostgresTables
+from rowtide.merge.nodes.postgres.tables.triggers import AGENT_SETTING
 from rowtide.merge.nodes.postgres.writing.stored_tables import StoredTables, table_requests
 from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
 from rowtide.merge.nodes.retry import retry_busy

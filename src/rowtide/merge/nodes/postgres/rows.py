@@ -10,15 +10,22 @@ import psycopg
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.postgres.generations import Generations
-from rowtide.merge.nodes.postgres.row_metadata import ROWGUIDS, PostgresReader, escaped, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.metadata.generations import Generations
+from rowtide.merge.nodes.postgres.metadata.row_metadata import (
+    ROWGUIDS,
+    PostgresReader,
+    escaped,
+    sent,
+    table_of,
+    uuid_array,
+)
+from rowtide.merge.nodes.postgres.metadata.system_tables import LOG
 from rowtide.merge.nodes.postgres.sequences import (
     advance_sequences,
     find_sequences,
     highest_in_table,
     next_values,
 )
-from rowtide.merge.nodes.postgres.system_tables import LOG
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
 from rowtide.merge.versions.changes import Row
 from rowtide.merge.versions.composition import Composer

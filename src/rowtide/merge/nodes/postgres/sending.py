@@ -21,15 +21,15 @@ from rowtide.databases.postgres.clock import LOCK
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import SCHEMA, articles, partition_mappings
-from rowtide.merge.nodes.postgres.apply import apply_statements, emptying, looking_again
-from rowtide.merge.nodes.postgres.generations import (
+from rowtide.merge.nodes.postgres.metadata.apply import apply_statements, emptying, looking_again
+from rowtide.merge.nodes.postgres.metadata.generations import (
     Generations,
     newer_generations,
     take_generations,
     window_since,
 )
-from rowtide.merge.nodes.postgres.row_metadata import FILTERING, PostgresReader, uuid_array
-from rowtide.merge.nodes.postgres.system_tables import CONTENTS, GENHISTORY, LOG, OF_TABLE, TOMBSTONE
+from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, PostgresReader, uuid_array
+from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, GENHISTORY, LOG, OF_TABLE, TOMBSTONE
 from rowtide.merge.nodes.sending import Request
 from rowtide.merge.partitions.candidates import CANDIDATE_COLUMNS, Candidate
 from rowtide.merge.partitions.descent import Names, candidates

@@ -13,7 +13,7 @@ from psycopg import sql
 
 from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.merge.articles import Article
-from rowtide.merge.nodes.postgres.row_metadata import escaped, table_of
+from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of
 
 Session = psycopg.Connection[tuple[Any, ...]]
 

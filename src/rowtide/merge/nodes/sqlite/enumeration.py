@@ -20,8 +20,8 @@ from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.catalogue import list_merged
 from rowtide.merge.definitions import genhistory, partition_mappings
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
-from rowtide.merge.nodes.sqlite.row_metadata import FILTERING, READER, read_asked, table_of
-from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, INDEXES, TOMBSTONE
+from rowtide.merge.nodes.sqlite.metadata.row_metadata import FILTERING, READER, read_asked, table_of
+from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, INDEXES, TOMBSTONE
 from rowtide.merge.partitions.belonging import ROW, members, read_parents, selecting
 from rowtide.merge.partitions.candidates import Candidate
 from rowtide.merge.partitions.descent import Names, candidates

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import from_text
 from rowtide.merge.articles import ROWGUID
-from rowtide.merge.nodes.sqlite.row_metadata import read_asked, table_of
-from rowtide.merge.nodes.sqlite.system_tables import TOMBSTONE
+from rowtide.merge.nodes.sqlite.metadata.row_metadata import read_asked, table_of
+from rowtide.merge.nodes.sqlite.metadata.system_tables import TOMBSTONE
 from rowtide.merge.partitions.links import Link
 from rowtide.merge.versions.changes import Row
 

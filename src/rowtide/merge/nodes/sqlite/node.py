@@ -28,16 +28,15 @@ from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefuse
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
 from rowtide.merge.nodes.node import Refusal
 from rowtide.merge.nodes.sending import Request
-from rowtide.merge.nodes.sqlite import completing, links, row_metadata
-from rowtide.merge.nodes.sqlite.apply import apply_beside, apply_log, is_logged
+from rowtide.merge.nodes.sqlite import links
 from rowtide.merge.nodes.sqlite.dependents import has_dependents
 from rowtide.merge.nodes.sqlite.enumeration import SqliteEnumeration, close_generation
 from rowtide.merge.nodes.sqlite.exact_numbers import forget_exact_of_absent
-from rowtide.merge.nodes.sqlite.filling import fill
 from rowtide.merge.nodes.sqlite.key_moves import move_received, renumber
-from rowtide.merge.nodes.sqlite.own_changes import log_own, log_update
-from rowtide.merge.nodes.sqlite.rebuilt_tables import SqliteRebuiltTables
-from rowtide.merge.nodes.sqlite.row_metadata import (
+from rowtide.merge.nodes.sqlite.metadata import completing, row_metadata
+from rowtide.merge.nodes.sqlite.metadata.apply import apply_beside, apply_log, is_logged
+from rowtide.merge.nodes.sqlite.metadata.own_changes import log_own, log_update
+from rowtide.merge.nodes.sqlite.metadata.row_metadata import (
     FILTERING,
     READER,
     decode,
@@ -45,6 +44,7 @@ from rowtide.merge.nodes.sqlite.row_metadata import (
     read_asked,
     table_of,
 )
+from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT, CONTENTS
 from rowtide.merge.nodes.sqlite.rows import (
     find_key_holder,
     highest_key,
@@ -53,8 +53,9 @@ from rowtide.merge.nodes.sqlite.rows import (
     read_rows,
     set_numbering,
 )
-from rowtide.merge.nodes.sqlite.system_tables import AGENT, CONTENTS
-from rowtide.merge.nodes.sqlite.tables import NO_FUNCTIONS, SqliteTables
+from rowtide.merge.nodes.sqlite.tables.filling import fill
+from rowtide.merge.nodes.sqlite.tables.rebuilt import SqliteRebuiltTables
+from rowtide.merge.nodes.sqlite.tables.tables import NO_FUNCTIONS, SqliteTables
 from rowtide.merge.nodes.sqlite.writing import write, write_temporary
 from rowtide.merge.nodes.unique_swap import temporary_values
 from rowtide.merge.partitions.belonging import ROW, belongs

@@ -10,7 +10,7 @@ from rowtide.databases.sqlite.quoting import quote, quote_literal
 from rowtide.databases.sqlite.texts import from_text, reader
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
-from rowtide.merge.nodes.sqlite.row_metadata import READER, read_asked, table_of
+from rowtide.merge.nodes.sqlite.metadata.row_metadata import READER, read_asked, table_of
 from rowtide.merge.versions.changes import Row
 from rowtide.merge.versions.identity_ranges import IdentityRange
 

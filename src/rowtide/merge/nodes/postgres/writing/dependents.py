@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.postgres.key_moves import IS_PUBLISHER, Referrer
-from rowtide.merge.nodes.postgres.row_metadata import table_of
+from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 
 
 def sparing(article: Article, referrers: Sequence[Referrer], staging: str, condition: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.merge.articles import Article
-from rowtide.merge.nodes.postgres.row_metadata import escaped, table_of, uuid_array
+from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of, uuid_array
 from rowtide.merge.nodes.postgres.writing.array_texts import array_of
 from rowtide.merge.nodes.postgres.writing.refused_rows import INVALID, REFUSED
 from rowtide.merge.nodes.postgres.writing.stored_tables import StoredColumn, StoredTable

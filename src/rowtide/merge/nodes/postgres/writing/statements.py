@@ -13,9 +13,9 @@ from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import OUTSIDE_REASON
 from rowtide.merge.nodes.postgres.key_moves import moves_of_staged
-from rowtide.merge.nodes.postgres.row_metadata import FILTERING, table_of
+from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, table_of
+from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
 from rowtide.merge.nodes.postgres.sequences import advances
-from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
 from rowtide.merge.nodes.postgres.writing.dependents import sparing
 from rowtide.merge.nodes.postgres.writing.refused_rows import (
     OUTSIDE,

@@ -11,7 +11,7 @@ from psycopg import sql
 
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.postgres.key_moves import Referrer, read_referrers, referrers_request
-from rowtide.merge.nodes.postgres.row_metadata import table_of
+from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 from rowtide.merge.nodes.postgres.sequences import sequences_request
 
 

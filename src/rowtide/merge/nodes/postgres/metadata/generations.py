@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Select, bindparam, func, insert, select, text
 from rowtide.databases.postgres.clock import unseen_by
 from rowtide.databases.postgres.quoting import statement
 from rowtide.merge.definitions import genhistory, replinfo
-from rowtide.merge.nodes.postgres.system_tables import CONTENTS, GENHISTORY, LOG, OF_TABLE, SEEN, TOMBSTONE
+from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, GENHISTORY, LOG, OF_TABLE, SEEN, TOMBSTONE
 
 
 @dataclass(frozen=True, slots=True)

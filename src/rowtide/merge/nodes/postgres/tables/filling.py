@@ -12,7 +12,7 @@ from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.copy_text import write_row
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.postgres.row_metadata import escaped, table_of, uuid_array
+from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of, uuid_array
 from rowtide.merge.nodes.postgres.writing.array_texts import array_of
 from rowtide.merge.nodes.postgres.writing.stored_tables import read_columns, read_table
 from rowtide.merge.nodes.untyped_values import rows_as_stored_by_server

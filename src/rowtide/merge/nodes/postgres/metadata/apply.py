@@ -11,8 +11,8 @@ from psycopg import sql
 
 from rowtide.databases.postgres.quoting import quote_body, quote_literal
 from rowtide.merge.articles import Article
-from rowtide.merge.nodes.postgres.row_metadata import table_of
-from rowtide.merge.nodes.postgres.system_tables import LOG, TABLES
+from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
+from rowtide.merge.nodes.postgres.metadata.system_tables import LOG, TABLES
 from rowtide.merge.versions.apply import APPLIED, Tables, apply_lines, keep
 
 Session = psycopg.Connection[tuple[Any, ...]]

@@ -13,8 +13,8 @@ from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_
 from rowtide.merge.articles import Article, Partition
 from rowtide.merge.definitions import SCHEMA, articles, genhistory, partition_groups, replinfo
 from rowtide.merge.documented.queries import documented_queries
-from rowtide.merge.nodes.postgres.row_metadata import FILTERING
-from rowtide.merge.nodes.postgres.system_tables import LOG
+from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING
+from rowtide.merge.nodes.postgres.metadata.system_tables import LOG
 from rowtide.merge.partitions.mapped_rows import MappedRows, mapped_filters
 
 _PENDING = f"{SCHEMA}.pending_changes"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import Article
-from rowtide.merge.nodes.sqlite.own_columns import renewed
-from rowtide.merge.nodes.sqlite.system_tables import LOG, TABLES
+from rowtide.merge.nodes.sqlite.metadata.own_columns import renewed
+from rowtide.merge.nodes.sqlite.metadata.system_tables import LOG, TABLES
 from rowtide.merge.versions.apply import APPLIED, CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Tables, apply_lines, keep
 
 

@@ -17,7 +17,7 @@ from rowtide.databases.sqlite.types import affinity
 from rowtide.merge.articles import ArticleColumn
 from rowtide.merge.errors.schema_changes import ColumnsCollide, SchemaChangeRefused
 from rowtide.merge.nodes.sqlite.exact_numbers import EXACT
-from rowtide.merge.nodes.sqlite.making import column_text, part_clause
+from rowtide.merge.nodes.sqlite.tables.making import column_text, part_clause
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
 from rowtide.merge.nodes.value_types import declaration_of

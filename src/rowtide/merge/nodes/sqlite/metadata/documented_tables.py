@@ -20,8 +20,8 @@ from rowtide.merge.catalogue import list_articles, list_merged
 from rowtide.merge.definitions import genhistory, partition_groups, replinfo
 from rowtide.merge.documented.names import MAPPINGS
 from rowtide.merge.documented.queries import documented_queries
-from rowtide.merge.nodes.sqlite.row_metadata import FILTERING, table_of
-from rowtide.merge.nodes.sqlite.system_tables import LOG
+from rowtide.merge.nodes.sqlite.metadata.row_metadata import FILTERING, table_of
+from rowtide.merge.nodes.sqlite.metadata.system_tables import LOG
 from rowtide.merge.partitions.mapped_rows import NOBODY, MappedRows, mapped_filters
 from rowtide.merge.versions.apply import Logged
 

@@ -14,8 +14,8 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import ANY, to_text
 from rowtide.merge.articles import ROWGUID, Article, ArticleReference
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
-from rowtide.merge.nodes.sqlite.own_columns import decode_own_columns, moved, stamped
-from rowtide.merge.nodes.sqlite.system_tables import CONTENTS, TABLES, TOMBSTONE
+from rowtide.merge.nodes.sqlite.metadata.own_columns import decode_own_columns, moved, stamped
+from rowtide.merge.nodes.sqlite.metadata.system_tables import CONTENTS, TABLES, TOMBSTONE
 from rowtide.merge.partitions.belonging import FilterDialect
 from rowtide.merge.versions.apply import Tables
 from rowtide.merge.versions.changes import Row, TombstoneType

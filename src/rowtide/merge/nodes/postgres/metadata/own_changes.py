@@ -11,8 +11,8 @@ from psycopg import sql
 from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.postgres.row_metadata import escaped, table_of, uuid_array
-from rowtide.merge.nodes.postgres.system_tables import LOG
+from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of, uuid_array
+from rowtide.merge.nodes.postgres.metadata.system_tables import LOG
 from rowtide.merge.versions.apply import Logged
 
 

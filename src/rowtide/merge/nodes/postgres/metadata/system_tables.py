@@ -11,7 +11,7 @@ from rowtide.databases.postgres.quoting import quote_qualified, statement
 from rowtide.merge import definitions
 from rowtide.merge.catalogue import new_nickname
 from rowtide.merge.definitions import SCHEMA, genhistory, metadata, replinfo, row_hashes
-from rowtide.merge.nodes.postgres.place import read_place
+from rowtide.merge.nodes.postgres.metadata.place import read_place
 from rowtide.merge.versions.apply import Tables
 
 CONTENTS = quote_qualified(SCHEMA, definitions.CONTENTS)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowtide.merge.nodes.postgres.generations import Generations, Snapshot
+from rowtide.merge.nodes.postgres.metadata.generations import Generations, Snapshot
 
 
 @pytest.mark.parametrize(

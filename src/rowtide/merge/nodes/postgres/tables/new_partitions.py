@@ -12,8 +12,8 @@ from rowtide.databases.postgres.clock import BSN
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import Partition
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.postgres.system_tables import CONTENTS, LOG
-from rowtide.merge.nodes.postgres.triggers import partition_trigger_names, track_partition
+from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
+from rowtide.merge.nodes.postgres.tables.triggers import partition_trigger_names, track_partition
 from rowtide.merge.versions.apply import Logged
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.sqlite.system_tables import LOG
+from rowtide.merge.nodes.sqlite.metadata.system_tables import LOG
 from rowtide.merge.versions.apply import Logged
 
 

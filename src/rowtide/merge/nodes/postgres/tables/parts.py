@@ -12,7 +12,7 @@ from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.node_tables import TableDescription
-from rowtide.merge.nodes.postgres.row_metadata import table_of
+from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 from rowtide.merge.nodes.table_parts import (
     ON_ANOTHER_DATABASE,
     TRIGGERS_STAY,

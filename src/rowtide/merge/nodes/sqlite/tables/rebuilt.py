@@ -13,10 +13,10 @@ from rowtide.databases.sqlite.types import affinity, stored_type
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.publishing import ArticleTableNotFound, RowguidUnfit
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
-from rowtide.merge.nodes.sqlite.row_metadata import READER
-from rowtide.merge.nodes.sqlite.rowguid import add_rowguid, has_own_rowguid, index_name, require_fit_rowguid
-from rowtide.merge.nodes.sqlite.system_tables import LOG
-from rowtide.merge.nodes.sqlite.triggers import trigger_names
+from rowtide.merge.nodes.sqlite.metadata.row_metadata import READER
+from rowtide.merge.nodes.sqlite.metadata.system_tables import LOG
+from rowtide.merge.nodes.sqlite.tables.rowguid import add_rowguid, has_own_rowguid, index_name, require_fit_rowguid
+from rowtide.merge.nodes.sqlite.tables.triggers import trigger_names
 from rowtide.merge.versions.apply import Logged, changed_columns
 from rowtide.merge.versions.changes import Row
 

@@ -17,9 +17,9 @@ from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.publishing import ArticleTableNotFound, RowguidUnfit
-from rowtide.merge.nodes.postgres.row_metadata import escaped, sent, table_of, uuid_array
-from rowtide.merge.nodes.postgres.system_tables import LOG
-from rowtide.merge.nodes.postgres.triggers import removal_statements
+from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.metadata.system_tables import LOG
+from rowtide.merge.nodes.postgres.tables.triggers import removal_statements
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.versions.apply import Logged, changed_columns
 from rowtide.merge.versions.changes import Row

@@ -15,8 +15,8 @@ from rowtide.databases.source_table import Partition, SourceTable
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors.nodes import ChangeProhibited
-from rowtide.merge.nodes.postgres import identity
-from rowtide.merge.nodes.postgres.system_tables import LOG, LOG_ORDER
+from rowtide.merge.nodes.postgres.metadata.system_tables import LOG, LOG_ORDER
+from rowtide.merge.nodes.postgres.tables import identity
 from rowtide.merge.versions.apply import Logged
 
 AGENT_SETTING = "rowtide.merge_agent"

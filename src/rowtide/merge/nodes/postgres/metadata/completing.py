@@ -20,8 +20,8 @@ from rowtide.merge.catalogue import list_articles, list_publications
 from rowtide.merge.definitions import SCHEMA, metadata, replinfo
 from rowtide.merge.definitions import complete as add_missing
 from rowtide.merge.documented.names import RENAMED, view_names
-from rowtide.merge.nodes.postgres import system_tables
-from rowtide.merge.nodes.postgres.documented_tables import drop_functions, members_statement, view_statements
+from rowtide.merge.nodes.postgres.metadata import system_tables
+from rowtide.merge.nodes.postgres.metadata.documented_tables import drop_functions, members_statement, view_statements
 
 FORM = f"select obj_description(to_regnamespace('{SCHEMA}')::oid, 'pg_namespace') as form"
 """The query of the form of a node's metadata; null without metadata, and of the earliest builds' nodes."""

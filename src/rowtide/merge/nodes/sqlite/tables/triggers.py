@@ -13,7 +13,7 @@ from rowtide.databases.sqlite.quoting import quote, quote_literal, unquote
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.definitions import identity_ranges
 from rowtide.merge.errors.nodes import ChangeProhibited
-from rowtide.merge.nodes.sqlite.system_tables import AGENT, LOG
+from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT, LOG
 from rowtide.merge.versions.apply import Logged
 
 _KINDS = ("ins", "upd", "del", "ins_displaces", "upd_displaces", "rowguid")

@@ -11,7 +11,7 @@ from rowtide.databases.sqlite.catalogue import Table, read_triggers
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn
 from rowtide.merge.nodes.node_tables import Reference, TableDescription
-from rowtide.merge.nodes.sqlite.rowguid import DEFINITION, index_name
+from rowtide.merge.nodes.sqlite.tables.rowguid import DEFINITION, index_name
 from rowtide.merge.nodes.table_parts import (
     ON_ANOTHER_DATABASE,
     TRIGGERS_STAY,

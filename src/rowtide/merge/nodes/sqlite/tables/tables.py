@@ -19,18 +19,18 @@ from rowtide.merge.definitions import replinfo
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused
 from rowtide.merge.errors.schema_changes import TableNotAltered
 from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Reference, TableDescription, say_damage
-from rowtide.merge.nodes.sqlite import completing, system_tables
-from rowtide.merge.nodes.sqlite.altering import TableAlteration
-from rowtide.merge.nodes.sqlite.documented_tables import make_views
-from rowtide.merge.nodes.sqlite.filling import load
-from rowtide.merge.nodes.sqlite.making import list_parts, make_table, read_statement
-from rowtide.merge.nodes.sqlite.rowguid import (
+from rowtide.merge.nodes.sqlite.metadata import completing, system_tables
+from rowtide.merge.nodes.sqlite.metadata.documented_tables import make_views
+from rowtide.merge.nodes.sqlite.tables.altering import TableAlteration
+from rowtide.merge.nodes.sqlite.tables.filling import load
+from rowtide.merge.nodes.sqlite.tables.making import list_parts, make_table, read_statement
+from rowtide.merge.nodes.sqlite.tables.rowguid import (
     add_rowguid,
     drop_rowguid,
     has_own_rowguid,
     require_fit_rowguid,
 )
-from rowtide.merge.nodes.sqlite.triggers import (
+from rowtide.merge.nodes.sqlite.tables.triggers import (
     all_trigger_names,
     trigger_name,
     trigger_names,

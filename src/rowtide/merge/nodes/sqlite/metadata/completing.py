@@ -19,8 +19,9 @@ from rowtide.databases.sqlite.quoting import quote, quote_literal
 from rowtide.merge.definitions import complete as add_missing
 from rowtide.merge.definitions import metadata
 from rowtide.merge.documented.names import RENAMED, view_names
-from rowtide.merge.nodes.sqlite import exact_numbers, system_tables
-from rowtide.merge.nodes.sqlite.documented_tables import file_views
+from rowtide.merge.nodes.sqlite import exact_numbers
+from rowtide.merge.nodes.sqlite.metadata import system_tables
+from rowtide.merge.nodes.sqlite.metadata.documented_tables import file_views
 
 _FORM = "MSmerge_form"
 

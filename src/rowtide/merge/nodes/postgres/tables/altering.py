@@ -11,8 +11,8 @@ from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ArticleColumn
 from rowtide.merge.errors.schema_changes import ColumnsCollide, SchemaChangeRefused
-from rowtide.merge.nodes.postgres.parts import part_statement
-from rowtide.merge.nodes.postgres.row_metadata import table_of
+from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
+from rowtide.merge.nodes.postgres.tables.parts import part_statement
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
 from rowtide.merge.nodes.untyped_values import server_type

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import SCHEMA, identity_ranges
-from rowtide.merge.nodes.postgres.row_metadata import escaped, table_of
+from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of
 from rowtide.merge.versions.identity_ranges import IdentityRange
 
 _RANGES = quote_qualified(SCHEMA, identity_ranges.name)

@@ -12,8 +12,8 @@ from psycopg import sql
 from rowtide.databases.postgres.clock import unseen_by
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.merge.articles import ROWGUID, Article, ArticleReference
-from rowtide.merge.nodes.postgres.generations import Generations
-from rowtide.merge.nodes.postgres.system_tables import CONTENTS, TABLES, TOMBSTONE
+from rowtide.merge.nodes.postgres.metadata.generations import Generations
+from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, TABLES, TOMBSTONE
 from rowtide.merge.nodes.untyped_values import as_read_from_server, untyped_places
 from rowtide.merge.partitions.belonging import FilterDialect
 from rowtide.merge.versions.apply import CONTENTS_COLUMNS, TOMBSTONE_COLUMNS, Tables

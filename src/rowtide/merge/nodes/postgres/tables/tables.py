@@ -25,16 +25,22 @@ from rowtide.merge.errors.nodes import NodeOutdated
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
 from rowtide.merge.errors.schema_changes import TableNotAltered
 from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Reference, TableDescription, say_damage
-from rowtide.merge.nodes.postgres import completing, place, system_tables
-from rowtide.merge.nodes.postgres.altering import TableAlteration
-from rowtide.merge.nodes.postgres.filling import load
-from rowtide.merge.nodes.postgres.identity import unbounding
-from rowtide.merge.nodes.postgres.new_partitions import take_in_partitions
-from rowtide.merge.nodes.postgres.parts import collation_of, keys_of_parts, make_parts, parts_requests, read_parts
+from rowtide.merge.nodes.postgres.metadata import completing, place, system_tables
+from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 from rowtide.merge.nodes.postgres.procedures import require_procedure
-from rowtide.merge.nodes.postgres.row_metadata import table_of
 from rowtide.merge.nodes.postgres.sequences import advance_sequences, find_sequences, highest_in_table
-from rowtide.merge.nodes.postgres.triggers import (
+from rowtide.merge.nodes.postgres.tables.altering import TableAlteration
+from rowtide.merge.nodes.postgres.tables.filling import load
+from rowtide.merge.nodes.postgres.tables.identity import unbounding
+from rowtide.merge.nodes.postgres.tables.new_partitions import take_in_partitions
+from rowtide.merge.nodes.postgres.tables.parts import (
+    collation_of,
+    keys_of_parts,
+    make_parts,
+    parts_requests,
+    read_parts,
+)
+from rowtide.merge.nodes.postgres.tables.triggers import (
     partition_trigger_names,
     removal_statements,
     trigger_names,
