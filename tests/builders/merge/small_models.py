@@ -31,8 +31,8 @@ from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.procedures import Answered
 from rowtide.merge.conflicts.resolution import Contest, Custom, Resolver, Winner, combine, decide, resolve, winner_of
 from rowtide.merge.conflicts.resolvers import find_resolver
-from rowtide.merge.session.directions import instead
 from rowtide.merge.session.exchange import taken
+from rowtide.merge.session.hub.directions import instead
 from rowtide.merge.versions.bases import append
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 from rowtide.merge.versions.comparison import Combine, Comparison, Conflict, Nothing, Take, compare

@@ -37,8 +37,8 @@ from rowtide.merge.progress import (
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.exchange import Receiver, Refused, Transfer
 from rowtide.merge.session.history import RUNNING, History, Phase, Summary, recorded
-from rowtide.merge.session.hub_receiving import HubReceiver
-from rowtide.merge.session.hub_records import hub_records
+from rowtide.merge.session.hub.receiving import HubReceiver
+from rowtide.merge.session.hub.records import hub_records
 from rowtide.merge.session.identity_ranges import are_overtaken, give_ranges
 from rowtide.merge.session.one_way import exchanged
 from rowtide.merge.session.pairing import Pairing, require_ready, require_same_ends

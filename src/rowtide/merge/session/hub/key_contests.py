@@ -13,8 +13,8 @@ from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identi
 from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, winner_of, withdrawal
 from rowtide.merge.errors.rows import ParentNotThere, RowsRefused
 from rowtide.merge.nodes.node import Node
-from rowtide.merge.session.directions import instead
 from rowtide.merge.session.exchange import Counts, Refused, taken
+from rowtide.merge.session.hub.directions import instead
 from rowtide.merge.versions.changes import Known, Row, Write
 
 _REASON = "two nodes inserted a row with the same primary key"

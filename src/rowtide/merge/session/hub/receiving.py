@@ -13,11 +13,11 @@ from rowtide.merge.nodes.node import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, remove_members
 from rowtide.merge.partitions.promises import find_moved
-from rowtide.merge.session.directions import instead
 from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, count_writes
-from rowtide.merge.session.hub_decisions import Decided, HubDecisions
-from rowtide.merge.session.key_contests import KeyContest, KeyContests
-from rowtide.merge.session.parents import (
+from rowtide.merge.session.hub.decisions import Decided, HubDecisions
+from rowtide.merge.session.hub.directions import instead
+from rowtide.merge.session.hub.key_contests import KeyContest, KeyContests
+from rowtide.merge.session.hub.parents import (
     Families,
     Keys,
     find_absent,

@@ -13,14 +13,14 @@ from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ParentNotThere
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.partitions.links import RecordType, find_record_types
 from rowtide.merge.progress import list_retries, put_retry
-from rowtide.merge.session.directions import instead
 from rowtide.merge.session.exchange import Counts, Refused
-from rowtide.merge.session.hub_receiving import HubReceiver
-from rowtide.merge.session.hub_record_decisions import HubRecordDecisions, Place
-from rowtide.merge.session.key_contests import reason_of_contest
+from rowtide.merge.session.hub.directions import instead
+from rowtide.merge.session.hub.key_contests import reason_of_contest
+from rowtide.merge.session.hub.parents import parents_of
+from rowtide.merge.session.hub.receiving import HubReceiver
+from rowtide.merge.session.hub.record_decisions import HubRecordDecisions, Place
 from rowtide.merge.session.logical_records import LogicalRecord, find_below, find_tops, is_child_of
 from rowtide.merge.session.pairing import Pairing
-from rowtide.merge.session.parents import parents_of
 from rowtide.merge.session.record_transfer import (
     HELD,
     HELD_REASON,

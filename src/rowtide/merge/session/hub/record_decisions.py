@@ -15,11 +15,11 @@ from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identi
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.nodes.node import Refusal
 from rowtide.merge.partitions.links import RecordType
-from rowtide.merge.session.directions import instead
 from rowtide.merge.session.exchange import Counts, Part, count_writes
-from rowtide.merge.session.hub_receiving import HubReceiver
+from rowtide.merge.session.hub.directions import instead
+from rowtide.merge.session.hub.parents import Families, find_families, hold_orphans
+from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.logical_records import LogicalRecord, find_members
-from rowtide.merge.session.parents import Families, find_families, hold_orphans
 from rowtide.merge.session.record_transfer import Outcome, RowRefused
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 from rowtide.merge.versions.lineage import Change

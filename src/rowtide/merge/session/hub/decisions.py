@@ -15,9 +15,9 @@ from rowtide.merge.conflicts.records import ConflictRecord, failure_type, identi
 from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, combine, decide, resolve, winner_of
 from rowtide.merge.conflicts.resolvers import find_resolver
 from rowtide.merge.handlers import ActionOnDataChange, Asked, find_handler
-from rowtide.merge.session.directions import instead, overriding, uploaded
 from rowtide.merge.session.exchange import Part, alike, taken_alike
-from rowtide.merge.session.parents import Families
+from rowtide.merge.session.hub.directions import instead, overriding, uploaded
+from rowtide.merge.session.hub.parents import Families
 from rowtide.merge.session.receiving import NodeReceiver
 from rowtide.merge.versions.changes import Known, Row, RowChange, TombstoneType, Write
 from rowtide.merge.versions.comparison import Combine, Conflict, Join, Nothing, Take, changed_apart, compare
