@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from builders.capture.captured_databases import wait_until
@@ -14,7 +16,7 @@ from builders.replication.replicated_databases import (
 from builders.replication.replicated_files import ReplicatedFile
 from builders.replication.replication_runs import running
 from rowtide.replication.distribution.watchers import DroppedTable, Watchers
-from rowtide.replication.errors.delivery import ArticleCopiedAgain
+from rowtide.replication.errors.delivery import ArticleCopiedAgain, SubscriptionsFailed
 from rowtide.replication.errors.publishing import PublishedTableAltered
 from rowtide.replication.sync_types import SyncType
 
@@ -89,6 +91,22 @@ def test_rows_that_need_a_copied_table_wait_for_its_copy(shop: ReplicatedDatabas
 
     assert run.error is None
     assert run.troubles == []
+
+
+@pytest.mark.exhaustive
+def test_rows_do_not_wait_for_a_copy_that_is_refused(shop: ReplicatedDatabase) -> None:
+    """The copy was given up, the keys stay, and a run ends with what came of both."""
+    shop.subscriber.execute("alter table items add twice int generated always as (qty * 2) stored")
+    altering, *others = REFERRING["referenced"]
+    shop.publisher.execute(altering, *others)
+    stop = threading.Event()
+    given_up = threading.Timer(100, stop.set)
+    given_up.start()
+    try:
+        with pytest.raises(SubscriptionsFailed, match="others_item_id_fkey"):
+            shop.replication.run(once=True, stop=stop)
+    finally:
+        given_up.cancel()
 
 
 def test_the_rest_of_the_transaction_is_delivered_at_once(shop: ReplicatedDatabase) -> None:

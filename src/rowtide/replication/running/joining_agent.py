@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.replication.distribution.context import DeliveryContext
-from rowtide.replication.running.subscription_agent import Look, SubscriptionAgent
+from rowtide.replication.running.subscription_agent import HasFailed, Look, SubscriptionAgent, has_not_failed
 from rowtide.replication.subscribing.joining import mark_ready, prepare
 from rowtide.replication.subscription_records import Subscription
 
@@ -59,12 +59,12 @@ class JoiningAgent:
 
 @contextmanager
 def open_agent(
-    context: DeliveryContext, subscription: Subscription, look: Look = tuple
+    context: DeliveryContext, subscription: Subscription, look: Look = tuple, has_failed: HasFailed = has_not_failed
 ) -> Iterator[SubscriptionAgent | JoiningAgent]:
     """Open the agent of a subscription, or of an article that joins one."""
     if subscription.joins is not None:
         with JoiningAgent.open(context, subscription) as joining:
             yield joining
     else:
-        with SubscriptionAgent.open(context, subscription, look) as agent:
+        with SubscriptionAgent.open(context, subscription, look, has_failed) as agent:
             yield agent

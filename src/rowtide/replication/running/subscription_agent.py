@@ -65,13 +65,26 @@ from rowtide.replication.targets.subscriber_kind import OpenedSubscriber
 _FOREIGN_KEY_VIOLATION = "23503"
 Look = Callable[[], Sequence[Subscription]]
 """Returns the subscriptions that were recorded lately; cheap, since it is called at each step."""
+HasFailed = Callable[[Subscription], bool]
+"""Tells whether the agent of a subscription has stopped with an error, after which it is not tried again by itself."""
+
+
+def has_not_failed(_subscription: Subscription) -> bool:
+    """Tell nothing of other agents."""
+    return False
 
 
 class SubscriptionAgent:
     """A snapshot agent until its work is done, a distribution agent from then on; made by `open`."""
 
     def __init__(
-        self, context: DeliveryContext, subscription: Subscription, manifest: Manifest, held: ExitStack, look: Look
+        self,
+        context: DeliveryContext,
+        subscription: Subscription,
+        manifest: Manifest,
+        held: ExitStack,
+        look: Look,
+        has_failed: HasFailed,
     ) -> None:
         self._context = context
         self._subscription = subscription
@@ -82,6 +95,7 @@ class SubscriptionAgent:
         self._manifest = manifest
         self._held = held
         self._look = look
+        self._has_failed = has_failed
         self._snapshot: SnapshotAgent | None = None
         self._failed_at: Position | None = None
         self._allowed: Followed | None = None
@@ -92,18 +106,23 @@ class SubscriptionAgent:
     @classmethod
     @contextmanager
     def open(
-        cls, context: DeliveryContext, subscription: Subscription, look: Look = tuple
+        cls,
+        context: DeliveryContext,
+        subscription: Subscription,
+        look: Look = tuple,
+        has_failed: HasFailed = has_not_failed,
     ) -> Iterator[SubscriptionAgent]:
         """Open a subscription's agent, which takes the place of any before; the run's own settings go first.
 
         It shares nothing with other agents: each may run in a thread of its own. `look` tells which articles were
-        added, dropped and copied since. Raises `DatabaseNotPublished`, and what opening a subscriber raises.
+        added, dropped and copied since, `has_failed` which of them are not copied for now. Raises
+        `DatabaseNotPublished`, and what opening a subscriber raises.
         """
         with translated(), context.engine.connect() as connection:
             source = read_source(connection, context.url)
         manifest = open_own_manifest(source)
         with ExitStack() as held:
-            yield cls(context, subscription, manifest, held, look)
+            yield cls(context, subscription, manifest, held, look, has_failed)
 
     @property
     def position(self) -> Position | None:
@@ -175,12 +194,15 @@ class SubscriptionAgent:
             self._is_over = True
 
     def _awaits_released_keys(self, error: BatchRefused | CommandRefused) -> bool:
-        """Whether an error may be for a key of a table that left to be copied again: it stays until the copy begins."""
+        """Whether an error may be for a key of a table that left to be copied again: it stays until the copy begins.
+
+        One that the subscriber refuses to begin is reported, and so is this error.
+        """
         if error.sqlstate != _FOREIGN_KEY_VIOLATION:
             return False
         with translated(), self._context.engine.connect() as connection:
             joining_it = subscription_records.list_joining(connection, self._subscription.agent_id)
-        return any(one.state is SubscriptionState.WAITING for one in joining_it)
+        return any(one.state is SubscriptionState.WAITING and not self._has_failed(one) for one in joining_it)
 
     def _make_change(self, distribution: DistributionAgent, pending: PendingChange) -> None:
         """Let the subscriber have an article as it was changed, once its delivery is there."""

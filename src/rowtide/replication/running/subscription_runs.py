@@ -200,8 +200,12 @@ class SubscriptionRuns:
 
     @contextmanager
     def _open(self, subscription: Subscription, context: DeliveryContext) -> Iterator[Agent]:
-        with open_agent(context, subscription, lambda: self._present) as agent:
+        with open_agent(context, subscription, lambda: self._present, self._has_failed) as agent:
             yield _UntilTarget(agent, context.stop, partial(self._has_all, subscription))
+
+    def _has_failed(self, subscription: Subscription) -> bool:
+        thread = self._threads.get(subscription.agent_id)
+        return thread is not None and thread.run.outcome is RunOutcome.FAILED
 
     def _has_all(self, subscription: Subscription, reached: Position | None) -> bool:
         """Whether a subscription's agent has done all that is wanted; a joining article's has once it is ready."""
