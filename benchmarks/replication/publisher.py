@@ -16,9 +16,9 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.control import mark_log
-from rowtide.replication import subscription_records
 from rowtide.replication.api import TransactionalReplication
-from rowtide.replication.subscription_records import Subscription
+from rowtide.replication.distributor import subscription_records
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.sync_types import SyncType
 
 PUBLICATION = "measured"

@@ -12,14 +12,14 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.log.catalogue import read_source
 from rowtide.log.manifest import Manifest
 from rowtide.log.store import open_store
-from rowtide.replication import subscription_records
+from rowtide.replication.articles.schema_changes import Followed
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import Delivery, JoiningArticle, Progress
+from rowtide.replication.distributor import subscription_records
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CommandError
-from rowtide.replication.schema_changes import Followed
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres.calls.statements import statement
 from rowtide.replication.targets.postgres.connecting import connect
 from rowtide.replication.targets.postgres.delivery.pipeline import Pipeline

@@ -19,7 +19,7 @@ import pytest
 
 from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.core.operations import Operation
-from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.errors.delivery import CommandRefused, SchemaChanged
 from rowtide.replication.errors.publishing import TableNotPublishable
 from rowtide.replication.sync_types import IfExists, SyncType

@@ -47,8 +47,8 @@ from rowtide.log.postgres.table_publications import Making
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
+from rowtide.replication.distributor.subscription_records import list_subscriptions
 from rowtide.replication.publishing import adopting as publishing
-from rowtide.replication.subscription_records import list_subscriptions
 
 _FEATURES = (capture, publishing)
 

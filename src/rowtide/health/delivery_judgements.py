@@ -9,7 +9,7 @@ from rowtide.findings.quantities import format_duration, format_names
 from rowtide.health.judgements import Area, Judgement, State
 from rowtide.health.log_judgements import LATE_S
 from rowtide.log.postgres.status import seconds_between
-from rowtide.replication.history import RunStatus
+from rowtide.replication.distributor.history import RunStatus
 from rowtide.replication.status import DeliveryStatus, SubscriptionDelivery
 
 AT_RISK_SHARE = 0.75

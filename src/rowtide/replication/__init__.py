@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from rowtide.log.postgres.provision import OpenedSource
     from rowtide.log.source_definition import SourceDefinition
     from rowtide.replication.api import TransactionalReplication
-    from rowtide.replication.article_changes import ArticleChange, ArticleChanges
-    from rowtide.replication.article_types import ArticleType
-    from rowtide.replication.articles import ArticleOptions, ArticleRequest
-    from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
+    from rowtide.replication.articles.articles import ArticleOptions, ArticleRequest
+    from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
+    from rowtide.replication.articles.changes import ArticleChange, ArticleChanges
+    from rowtide.replication.articles.types import ArticleType
     from rowtide.replication.conflicts import Resolver
-    from rowtide.replication.definitions import SubscriptionState
     from rowtide.replication.distribution.watchers import (
         DeliveredElsewhere,
         DeliveryReport,
@@ -27,7 +26,11 @@ if TYPE_CHECKING:
         Trouble,
         Watchers,
     )
-    from rowtide.replication.history import HistoricError, HistoricState
+    from rowtide.replication.distributor.definitions import SubscriptionState
+    from rowtide.replication.distributor.history import HistoricError, HistoricState
+    from rowtide.replication.distributor.repair_records import RepairedRow
+    from rowtide.replication.distributor.subscription_records import Subscription
+    from rowtide.replication.distributor.tracers import TracerArrival
     from rowtide.replication.inspection.browsing import BrowsedCommand
     from rowtide.replication.inspection.compare_options import CompareOptions
     from rowtide.replication.inspection.differences import RowDifference
@@ -38,20 +41,17 @@ if TYPE_CHECKING:
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
     from rowtide.replication.publishing.whole_schemas import AddedArticle
-    from rowtide.replication.repair_records import RepairedRow
     from rowtide.replication.repairing import Repair
     from rowtide.replication.running.custom_scripting import ScriptedChange
     from rowtide.replication.snapshot.agent import SnapshotReport
     from rowtide.replication.spark.backlogs import DeliveredBacklog
     from rowtide.replication.status import SubscriptionStatus
     from rowtide.replication.subscribing.recovering import recover
-    from rowtide.replication.subscription_records import Subscription
     from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
     from rowtide.replication.sync_types import Constraints, IfExists, SubscriptionOptions, SubscriptionRequest, SyncType
     from rowtide.replication.targets.kept_conflicts import KeptConflict
     from rowtide.replication.targets.recovered import RecoveredTransaction
     from rowtide.replication.targets.sequences import SyncedSequence
-    from rowtide.replication.tracers import TracerArrival
 
 __all__ = [
     "AddedArticle",
@@ -113,16 +113,16 @@ __all__ = [
 
 _HOMES = {
     "AddedArticle": "rowtide.replication.publishing.whole_schemas",
-    "ArticleChange": "rowtide.replication.article_changes",
-    "ArticleChanges": "rowtide.replication.article_changes",
-    "ArticleOptions": "rowtide.replication.articles",
-    "ArticleRequest": "rowtide.replication.articles",
-    "ArticleType": "rowtide.replication.article_types",
+    "ArticleChange": "rowtide.replication.articles.changes",
+    "ArticleChanges": "rowtide.replication.articles.changes",
+    "ArticleOptions": "rowtide.replication.articles.articles",
+    "ArticleRequest": "rowtide.replication.articles.articles",
+    "ArticleType": "rowtide.replication.articles.types",
     "ArticleValidation": "rowtide.replication.inspection.validating",
     "BeforeImages": "rowtide.core.tables",
     "BrowsedCommand": "rowtide.replication.inspection.browsing",
-    "CallFormat": "rowtide.replication.call_formats",
-    "Command": "rowtide.replication.call_formats",
+    "CallFormat": "rowtide.replication.articles.call_formats",
+    "Command": "rowtide.replication.articles.call_formats",
     "CompareOptions": "rowtide.replication.inspection.compare_options",
     "Constraints": "rowtide.replication.sync_types",
     "DeliveredBacklog": "rowtide.replication.spark.backlogs",
@@ -130,11 +130,11 @@ _HOMES = {
     "DeliveryLoss": "rowtide.replication.publishing.restarting",
     "DeliveryReport": "rowtide.replication.distribution.watchers",
     "DroppedTable": "rowtide.replication.distribution.watchers",
-    "HistoricError": "rowtide.replication.history",
-    "HistoricState": "rowtide.replication.history",
+    "HistoricError": "rowtide.replication.distributor.history",
+    "HistoricState": "rowtide.replication.distributor.history",
     "IfExists": "rowtide.replication.sync_types",
     "KeptConflict": "rowtide.replication.targets.kept_conflicts",
-    "KeyUpdates": "rowtide.replication.call_formats",
+    "KeyUpdates": "rowtide.replication.articles.call_formats",
     "ListedArticle": "rowtide.replication.inspection.listings",
     "ListedPublication": "rowtide.replication.inspection.listings",
     "ListedSubscription": "rowtide.replication.inspection.listings",
@@ -143,7 +143,7 @@ _HOMES = {
     "Operation": "rowtide.core.operations",
     "RecoveredTransaction": "rowtide.replication.targets.recovered",
     "Repair": "rowtide.replication.repairing",
-    "RepairedRow": "rowtide.replication.repair_records",
+    "RepairedRow": "rowtide.replication.distributor.repair_records",
     "ReplicationRehearsal": "rowtide.replication.publishing.handle",
     "Resolver": "rowtide.replication.conflicts",
     "RowDifference": "rowtide.replication.inspection.differences",
@@ -153,15 +153,15 @@ _HOMES = {
     "SkippedCommand": "rowtide.replication.distribution.watchers",
     "SnapshotReport": "rowtide.replication.snapshot.agent",
     "SourceDefinition": "rowtide.log.source_definition",
-    "Subscription": "rowtide.replication.subscription_records",
+    "Subscription": "rowtide.replication.distributor.subscription_records",
     "SubscriptionOptions": "rowtide.replication.sync_types",
     "SubscriptionRequest": "rowtide.replication.sync_types",
     "SubscriptionSettings": "rowtide.replication.subscription_settings",
-    "SubscriptionState": "rowtide.replication.definitions",
+    "SubscriptionState": "rowtide.replication.distributor.definitions",
     "SubscriptionStatus": "rowtide.replication.status",
     "SyncType": "rowtide.replication.sync_types",
     "SyncedSequence": "rowtide.replication.targets.sequences",
-    "TracerArrival": "rowtide.replication.tracers",
+    "TracerArrival": "rowtide.replication.distributor.tracers",
     "TransactionalReplication": "rowtide.replication.api",
     "Triggers": "rowtide.log.postgres.ddl_triggers",
     "Trouble": "rowtide.replication.distribution.watchers",

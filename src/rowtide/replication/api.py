@@ -16,11 +16,11 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication import retention, tracers
-from rowtide.replication.article_types import ArticleType
-from rowtide.replication.claims import APPLICATION_NAME
-from rowtide.replication.custom_scripts import CustomScript
+from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.distribution.skip_errors import SkipErrors
+from rowtide.replication.distributor import retention, tracers
+from rowtide.replication.distributor.claims import APPLICATION_NAME
+from rowtide.replication.distributor.custom_scripts import CustomScript
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.handle import ReplicationInspection
 from rowtide.replication.publisher import read_source
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rowtide.log.postgres.provision import OpenedSource
-    from rowtide.replication.article_changes import ArticleChanges
+    from rowtide.replication.articles.changes import ArticleChanges
     from rowtide.replication.distribution.watchers import Watchers
     from rowtide.replication.publishing.publications import LogEnding
     from rowtide.replication.publishing.restarting import DeliveryLoss
@@ -201,7 +201,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
 
         Raises as `change_article`.
         """
-        from rowtide.replication.article_changes import ArticleChange
+        from rowtide.replication.articles.changes import ArticleChange
         from rowtide.replication.publishing import changing
 
         return changing.find_copying(self._engine, self._url, publication, table, ArticleChange(**changes))

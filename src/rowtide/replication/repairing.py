@@ -23,9 +23,12 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication import repair_records
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import bound
 from rowtide.replication.conflicts import Resolver
+from rowtide.replication.distributor import repair_records
+from rowtide.replication.distributor.repair_records import RepairedRow
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all, open_publisher
 from rowtide.replication.inspection.counterflow import Counterflow
@@ -39,10 +42,7 @@ from rowtide.replication.inspection.differences import (
     read_differing,
 )
 from rowtide.replication.inspection.moving import NotComparable
-from rowtide.replication.repair_records import RepairedRow
-from rowtide.replication.schema_changes import bound
 from rowtide.replication.subscribing.other_databases import Ends
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.fingerprints import Row
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.repairing import RepairRecord, RepairTransaction, RowChange

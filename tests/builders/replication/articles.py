@@ -13,8 +13,8 @@ from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape
 from rowtide.databases.source_table import SourceTable
-from rowtide.replication.articles import Article, ArticleRequest, define_article
-from rowtide.replication.call_formats import Command, KeyUpdates, parse_command
+from rowtide.replication.articles.articles import Article, ArticleRequest, define_article
+from rowtide.replication.articles.call_formats import Command, KeyUpdates, parse_command
 
 ARTICLE_ID = "1f2e3d4c-5b6a-4988-8776-655443322110"
 ANOTHER_ID = "99887766-5544-4332-9110-ffeeddccbbaa"

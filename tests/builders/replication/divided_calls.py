@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from builders.capture.capture_instances import source_table
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.bitmaps import bitmap_length
 

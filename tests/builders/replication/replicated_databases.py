@@ -16,16 +16,16 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.log.maintenance import truncate
 from rowtide.log.manifest import Manifest
-from rowtide.replication import subscription_records
 from rowtide.replication.api import TransactionalReplication
-from rowtide.replication.articles import LeftOutColumn
+from rowtide.replication.articles.articles import LeftOutColumn
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
+from rowtide.replication.distributor import subscription_records
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.publishing.log_source import advance_placeholder
 from rowtide.replication.running.joining_agent import JoiningAgent
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.subscription_settings import SettingsChanges
 from rowtide.replication.sync_types import SyncType
 

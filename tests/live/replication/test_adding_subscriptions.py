@@ -9,7 +9,7 @@ import pytest
 
 from builders.faults.cuts import acting_at
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
-from rowtide.replication import publication_locks
+from rowtide.replication.distributor import publication_locks
 from rowtide.replication.errors.publishing import SubscriptionBeingAdded
 from rowtide.replication.sync_types import SyncType
 from rowtide.replication.targets.postgres import subscriber as targets

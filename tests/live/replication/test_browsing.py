@@ -9,7 +9,7 @@ import pytest
 from builders.commands.command_lines import rowtide
 from builders.replication.replicated_databases import ReplicatedDatabase
 from rowtide.core.operations import Operation
-from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.errors.publishing import ArticleUnknown, PublicationUnknown
 from rowtide.replication.inspection.browsing import BrowsedCommand
 

@@ -8,7 +8,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase, list_s
 from builders.replication.replicated_files import ReplicatedFile
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
-from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.errors.publishing import (
     PublishedColumnListedTwice,
     PublishedColumnUnknown,

@@ -11,7 +11,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase, list_s
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
-from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
+from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.distribution.batches import BatchLimits
 from rowtide.replication.distribution.watchers import Watchers
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandRefused, RowNotFound

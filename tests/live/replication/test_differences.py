@@ -11,8 +11,8 @@ from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.replication.replicated_files import ReplicatedFile
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.inspection.comparing import Comparison, open_comparison
 from rowtide.replication.inspection.differences import RowDifference
 from rowtide.replication.inspection.moving import add_to_buckets

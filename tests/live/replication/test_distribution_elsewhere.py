@@ -25,8 +25,8 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, translated
 from rowtide.handle import connect
-from rowtide.replication import subscription_records
-from rowtide.replication.articles import FEATURE
+from rowtide.replication.articles.articles import FEATURE
+from rowtide.replication.distributor import subscription_records
 from rowtide.replication.errors.distribution import DistributionElsewhere, DistributionMissing, DistributorUnreachable
 from rowtide.replication.errors.publishing import ArticleExists
 from rowtide.replication.errors.subscribing import PasswordGiven

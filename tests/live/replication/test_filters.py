@@ -9,7 +9,7 @@ import pytest
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
-from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.errors.publishing import (
     FilterColumnUnpublished,
     FilterMalformed,

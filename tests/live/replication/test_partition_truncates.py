@@ -7,7 +7,7 @@ from psycopg.errors import FeatureNotSupported
 
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.core.operations import Operation
-from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.articles.call_formats import CallFormat, Command
 
 PARTS = (
     "create table parts (id int primary key) partition by range (id)",

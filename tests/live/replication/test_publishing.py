@@ -8,7 +8,7 @@ from builders.replication.replicated_databases import PUBLICATION, ReplicatedDat
 from rowtide.core.errors import RowtideError
 from rowtide.core.operations import Operation
 from rowtide.log.errors import LogStillRead
-from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.errors.publishing import (
     ArticleExists,
     ArticleNeedsKey,

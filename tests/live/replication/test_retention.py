@@ -14,10 +14,10 @@ from builders.faults.failpoints import DEACTIVATION_FAILPOINTS
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from builders.replication.replication_runs import running, wait_rows
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication import subscription_records
+from rowtide.replication.distributor import subscription_records
+from rowtide.replication.distributor.retention import deactivate_expired
 from rowtide.replication.errors.delivery import CommandRefused, SubscriptionDeactivated
 from rowtide.replication.errors.distribution import DistributionRetentionInvalid, NotADistributor
-from rowtide.replication.retention import deactivate_expired
 
 ORDERS = "create table orders (id int primary key, qty int)"
 KEEP_NOTHING = 'update distribution."MSdistributiondbs" set max_distretention = 0'

@@ -13,7 +13,7 @@ from builders.replication.articles import commands
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber, list_left_out
 from builders.replication.replicated_files import ReplicatedFile
 from rowtide.handle import connect
-from rowtide.replication.articles import LeftOutColumn
+from rowtide.replication.articles.articles import LeftOutColumn
 from rowtide.replication.errors.delivery import CopyUnreadable, SchemaChanged
 from rowtide.replication.sync_types import SyncType
 

@@ -20,7 +20,7 @@ from builders.threads import in_thread
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import RowsHidden
-from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.distribution.watchers import Watchers
 from rowtide.replication.errors.delivery import CopyRefused
 from rowtide.replication.errors.subscribers import ArticleTableMissing, ProceduresMissing, SubscriberTableExists

@@ -14,8 +14,8 @@ from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.distribution.batches import BatchLimits, Call
+from rowtide.replication.distributor.subscription_records import list_subscribed, list_subscriptions
 from rowtide.replication.errors.delivery import CommandRefused, RowNotFound
-from rowtide.replication.subscription_records import list_subscribed, list_subscriptions
 from rowtide.replication.targets.sqlite.delivery.delivery import SqliteDelivery
 from rowtide.tracking import ChangeTracking, Storage
 

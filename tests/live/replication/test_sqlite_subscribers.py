@@ -25,6 +25,7 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.watchers import Trouble, Watchers
+from rowtide.replication.distributor.subscription_records import Subscription, list_subscriptions
 from rowtide.replication.errors.delivery import AgentReplaced
 from rowtide.replication.errors.subscribers import (
     ArticleTableMissing,
@@ -37,7 +38,6 @@ from rowtide.replication.errors.subscribers import (
     SubscriberWithoutFile,
 )
 from rowtide.replication.errors.subscribing import SubscriberNotCleared, SubscriptionExists, SubscriptionUnknown
-from rowtide.replication.subscription_records import Subscription, list_subscriptions
 from rowtide.replication.sync_types import SyncType
 from rowtide.replication.targets.sqlite.delivery.delivery import SqliteDelivery
 

@@ -12,7 +12,7 @@ from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, rea
 from rowtide.core.operations import Operation
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import Affinity, stored_type
-from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.errors.delivery import CommandRefused
 from rowtide.replication.errors.subscribers import ColumnAlters
 from rowtide.replication.sync_types import SyncType

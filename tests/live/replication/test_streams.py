@@ -17,9 +17,9 @@ from builders.replication.replicated_databases import ReplicatedDatabase, Subscr
 from builders.replication.replicated_files import ReplicatedFile
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.replication.distribution.watchers import SkippedCommand, Watchers
+from rowtide.replication.distributor.subscription_records import list_subscribed
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, RowNotFound
 from rowtide.replication.errors.subscribing import PreparedTransactionsLacking, StreamsUnsupported
-from rowtide.replication.subscription_records import list_subscribed
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.targets.postgres.delivery.opening import open_delivery
 

@@ -10,9 +10,9 @@ from builders.capture.captured_databases import wait_until
 from builders.commands.command_lines import rowtide
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from builders.replication.replication_runs import running
+from rowtide.replication.distributor.tracers import TracerArrival
 from rowtide.replication.errors.delivery import RowNotFound
 from rowtide.replication.errors.publishing import PublicationUnknown
-from rowtide.replication.tracers import TracerArrival
 
 ORDERS = "create table orders (id int primary key, qty int)"
 PROGRESS = 'select transaction_timestamp, batch from rowtide_subscriber."MSreplication_subscriptions"'

@@ -10,7 +10,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, read_texts, write_typed_table
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.type_codes import SAME_IN_BINARY
-from rowtide.replication.call_formats import CallFormat, Command, parse_command
+from rowtide.replication.articles.call_formats import CallFormat, Command, parse_command
 from rowtide.replication.distribution import batches
 from rowtide.replication.errors.delivery import RowNotFound
 from rowtide.replication.sync_types import SyncType

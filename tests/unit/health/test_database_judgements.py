@@ -24,7 +24,7 @@ from rowtide.health.postgres.facts import DatabaseHealthFacts, LogFacts
 from rowtide.health.postgres.judging import judge
 from rowtide.log.errors import DatabaseCopied, LogStoreNotWritable, SlotMissing
 from rowtide.log.postgres.status import ReadingStatus
-from rowtide.replication.articles import FEATURE
+from rowtide.replication.articles.articles import FEATURE
 from rowtide.replication.status import ArticlesStatus
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)

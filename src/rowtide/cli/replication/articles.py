@@ -12,11 +12,11 @@ from rowtide.cli.replication.options import Publication
 from rowtide.cli.statements import printed
 from rowtide.core.secrets import redact
 from rowtide.handle import connect
-from rowtide.replication.call_formats import KeyUpdates
+from rowtide.replication.articles.call_formats import KeyUpdates
 from rowtide.replication.sync_types import IfExists
 
 if TYPE_CHECKING:
-    from rowtide.replication.article_changes import ArticleChanges
+    from rowtide.replication.articles.changes import ArticleChanges
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -62,7 +62,7 @@ def change_article(
     What is not given stays. With another filter, subscribers copy the table again, while everything else is delivered.
     """
     from rowtide.core.operations import Operation
-    from rowtide.replication.call_formats import parse_command
+    from rowtide.replication.articles.call_formats import parse_command
 
     given = {
         Operation.INSERT: insert_command,

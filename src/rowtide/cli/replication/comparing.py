@@ -197,7 +197,7 @@ def repairs(
     """List the rows that `validate --repair` inserted, updated and deleted at subscribers, newest first."""
     listed = connect(db).replication.list_repairs(publication)
 
-    from rowtide.replication.repair_records import RepairedRow
+    from rowtide.replication.distributor.repair_records import RepairedRow
 
     print_listed(RepairedRow, listed, form, _REPAIRED_ROW, wide=wide, json_texts=_JSON_OF_REPAIRS)
 

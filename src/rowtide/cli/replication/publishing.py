@@ -14,12 +14,12 @@ from rowtide.cli.statements import printed
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
-from rowtide.replication.article_types import ArticleType
-from rowtide.replication.call_formats import KeyUpdates
+from rowtide.replication.articles.call_formats import KeyUpdates
+from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.sync_types import IfExists
 
 if TYPE_CHECKING:
-    from rowtide.replication.articles import ArticleOptions
+    from rowtide.replication.articles.articles import ArticleOptions
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -167,7 +167,7 @@ def add_article(
     replication = connect(db).replication
 
     from rowtide.core.operations import Operation
-    from rowtide.replication.call_formats import parse_command
+    from rowtide.replication.articles.call_formats import parse_command
 
     written = {
         Operation.INSERT: insert_command,

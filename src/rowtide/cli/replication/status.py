@@ -91,7 +91,7 @@ def history(
     """
     listed = connect(db).replication.list_history(publication)
 
-    from rowtide.replication.history import HistoricState
+    from rowtide.replication.distributor.history import HistoricState
 
     print_listed(HistoricState, listed, form, _HISTORIC_STATE, wide=wide)
 
@@ -103,7 +103,7 @@ def errors(
     """List the agents' errors in the last 48 hours, newest first (SQL Server: MSrepl_errors)."""
     listed = connect(db).replication.list_errors(publication)
 
-    from rowtide.replication.history import HistoricError
+    from rowtide.replication.distributor.history import HistoricError
 
     print_listed(HistoricError, listed, form, _HISTORIC_ERROR, wide=wide)
 
@@ -173,6 +173,6 @@ def tracer_tokens(db: Db, publication: Publication, form: ListingFormat = Format
     """
     listed = connect(db).replication.list_tracer_tokens(publication)
 
-    from rowtide.replication.tracers import TracerArrival
+    from rowtide.replication.distributor.tracers import TracerArrival
 
     print_listed(TracerArrival, listed, form, _TRACER_ARRIVAL, wide=wide)

@@ -48,7 +48,7 @@ from rowtide.log.errors import (
 )
 from rowtide.log.postgres.current_shapes import shape_of
 from rowtide.log.state import ManifestState
-from rowtide.replication.articles import FEATURE as REPLICATION
+from rowtide.replication.articles.articles import FEATURE as REPLICATION
 
 SMALL_SAFE_SHARE = 0.2
 """Of max_slot_wal_keep_size; whether that itself is enough is judged with the server."""

@@ -10,7 +10,7 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.findings.finding import Advice, Finding, Mend, Severity, shell
 from rowtide.findings.postgres.facts import MemberFacts
 from rowtide.findings.quantities import format_names
-from rowtide.replication.articles import FEATURE as REPLICATION
+from rowtide.replication.articles.articles import FEATURE as REPLICATION
 
 _NOUNS = {CAPTURE: "instance", REPLICATION: "article"}
 _READ = {CAPTURE: "captured", REPLICATION: "published"}

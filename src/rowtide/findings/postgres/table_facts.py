@@ -13,7 +13,7 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.findings.postgres.facts import Partition, TableFacts
 from rowtide.log import catalogue
 from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
-from rowtide.replication.distributor import SCHEMA as DISTRIBUTION_SCHEMA
+from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION_SCHEMA
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 
 OUR_SCHEMAS = (

@@ -42,7 +42,7 @@ from rowtide.health.postgres.facts import DatabaseHealthFacts, LogFacts
 from rowtide.health.postgres.reading import read_facts
 from rowtide.health.tracking_judgements import judge_tracking
 from rowtide.log.errors import DatabaseCopied, LogStoreNotWritable
-from rowtide.replication.articles import FEATURE as REPLICATION
+from rowtide.replication.articles.articles import FEATURE as REPLICATION
 from rowtide.replication.errors.delivery import PublishedTableDropped
 from rowtide.replication.status import ArticlesStatus
 from rowtide.tracking.postgres.system_tables import FORM

@@ -22,7 +22,7 @@ from rowtide.health.postgres.facts import DatabaseHealthFacts, LogFacts
 from rowtide.log.catalogue import find_source
 from rowtide.log.postgres.backlog import read_backlog
 from rowtide.log.postgres.status import describe_reading
-from rowtide.replication.history import find_reader_error
+from rowtide.replication.distributor.history import find_reader_error
 from rowtide.replication.status import (
     list_delivered_here,
     list_left_prepared,

@@ -22,7 +22,8 @@ from rowtide.log.membership import Traced
 from rowtide.log.postgres.reading.altered_tables import has_values_of_before
 from rowtide.log.replay import require_here
 from rowtide.log.state import Gap, ManifestState, bounded_end, next_gap
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, Followed
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
 from rowtide.replication.distribution.batch_counts import BatchCounts
@@ -43,6 +44,8 @@ from rowtide.replication.distribution.log_calls import LogCalls, Stage, find_row
 from rowtide.replication.distribution.mended_identities import require_intact
 from rowtide.replication.distribution.reader_entry import ReaderEntry
 from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand
+from rowtide.replication.distributor.subscription_records import Subscription
+from rowtide.replication.distributor.tracers import record_arrival
 from rowtide.replication.errors.delivery import (
     ArticleEnded,
     ArticleSuspended,
@@ -51,10 +54,7 @@ from rowtide.replication.errors.delivery import (
     SubscriptionDeactivated,
 )
 from rowtide.replication.errors.publishing import ChangeRefused
-from rowtide.replication.schema_changes import ColumnAdded, ColumnDropped, Followed
 from rowtide.replication.snapshot.copies import HandOver
-from rowtide.replication.subscription_records import Subscription
-from rowtide.replication.tracers import record_arrival
 
 _RESTARTED = "the log was restarted"
 _MAX_STEP_ROWS = 500_000

@@ -15,10 +15,8 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.alterations import Alteration
 from rowtide.log.membership import Altered, Event, LeftOut, Reshaped
 from rowtide.log.state import ManifestState, events_between
-from rowtide.replication.articles import Article
-from rowtide.replication.distribution.events import find_difference, find_lost_identity, list_added
-from rowtide.replication.errors.delivery import IdentityLost, SchemaChanged
-from rowtide.replication.schema_changes import (
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import (
     NOT_READ,
     NOT_REPLICATED,
     NOT_REPORTED,
@@ -30,6 +28,8 @@ from rowtide.replication.schema_changes import (
     follow,
     leave_out_added,
 )
+from rowtide.replication.distribution.events import find_difference, find_lost_identity, list_added
+from rowtide.replication.errors.delivery import IdentityLost, SchemaChanged
 
 _LAST = sys.maxsize
 """The place behind all row changes."""

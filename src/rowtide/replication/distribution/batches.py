@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.encoding import Arguments, Calls
 from rowtide.replication.distribution.inserted_rows import InsertedRows

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from rowtide.core.operations import Operation
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import Part, parts_of
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import Part, parts_of
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.bitmaps import columns_of, unite
 from rowtide.replication.distribution.encoding import Arguments, places_of_keys

@@ -14,9 +14,9 @@ from rowtide.replication.errors.delivery import CommandError
 
 if TYPE_CHECKING:
     from rowtide.log.state import Reader
-    from rowtide.replication.articles import Article
+    from rowtide.replication.articles.articles import Article
+    from rowtide.replication.articles.schema_changes import Followed, SchemaChange
     from rowtide.replication.distribution.batches import Block, Call
-    from rowtide.replication.schema_changes import Followed, SchemaChange
     from rowtide.replication.snapshot.table_details import TableDetails
 
 

@@ -16,7 +16,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.entries import Segment
 from rowtide.log.membership import Disabled, LeftOut, Traced
 from rowtide.log.state import ManifestState, events_between, segments_between, skipped_between
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.alterations import find_altering
 from rowtide.replication.distribution.batch_counts import BatchCounts
 from rowtide.replication.distribution.batches import Block

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import CallFormat, KeyUpdates, Part, parts_of
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import CallFormat, KeyUpdates, Part, parts_of
 from rowtide.replication.distribution.bitmaps import bitmap_texts
 from rowtide.replication.distribution.inserted_rows import InsertedRows
 from rowtide.replication.errors.publishing import ColumnNotLogged

@@ -17,13 +17,13 @@ from rowtide.log.entries import Segment
 from rowtide.log.manifest import Manifest
 from rowtide.log.segments import read_segment
 from rowtide.log.state import ManifestState, segments_between
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.batches import Block, Call, in_blocks
 from rowtide.replication.distribution.commit_times import CommitTimes
 from rowtide.replication.distribution.encoding import Calls, encode, filtered
 from rowtide.replication.distribution.origins import are_local
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.snapshot.copies import ArticleCopy
-from rowtide.replication.subscription_records import Subscription
 
 ArticleVersions = Sequence[tuple[Article, TableVersion]]
 """Articles, each with every version of its table."""

@@ -15,8 +15,8 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.current_shapes import shape_of
 from rowtide.log.segments import read_segment
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import CallFormat
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distribution.alterations import CopyNeeded
 from rowtide.replication.distribution.awaited_log import read_log
 from rowtide.replication.distribution.context import DeliveryContext

@@ -10,10 +10,10 @@ from rowtide.core.lsn import Position
 from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.manifest import Manifest
 from rowtide.log.state import ManifestState
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.delivery import Progress, resume_position
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import SubscriberAhead, SubscriberBehind, SubscriptionDeactivated
-from rowtide.replication.subscription_records import Subscription
 
 _ADVANCE_S = 10.0
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from rowtide.agents.loop import OnRetry, ignore
 from rowtide.core.lsn import Position
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import ArticleEnded, CommandError
 from rowtide.replication.snapshot.agent import SnapshotReport
-from rowtide.replication.subscription_records import Subscription
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ from rowtide.log.ownership import open_own_manifest
 from rowtide.log.segments import read_segment
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import open_store
-from rowtide.replication import publication_records
-from rowtide.replication.articles import Article, PublishedColumn
-from rowtide.replication.call_formats import CallFormat, Part, parts_of
+from rowtide.replication.articles.articles import Article, PublishedColumn
+from rowtide.replication.articles.call_formats import CallFormat, Part, parts_of
 from rowtide.replication.distribution.batches import in_order
 from rowtide.replication.distribution.encoding import Arguments, Calls, encode
+from rowtide.replication.distributor import publication_records
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.publisher import read_source
 from rowtide.storage.store import Store

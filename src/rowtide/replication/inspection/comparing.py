@@ -21,17 +21,17 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.segments import read_segment
-from rowtide.replication.articles import Article
-from rowtide.replication.claims import list_claims
-from rowtide.replication.definitions import SubscriptionState
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import bound
 from rowtide.replication.distribution.awaited_log import read_log
 from rowtide.replication.distribution.delivery import resume_position
+from rowtide.replication.distributor.claims import list_claims
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.moving import Move, NotComparable, find_position, require_between
 from rowtide.replication.publisher import read_source
-from rowtide.replication.schema_changes import bound
 from rowtide.replication.snapshot.target import SnapshotStatus
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.compared_rows import Buckets, ComparedRows, SubscribedRows
 from rowtide.replication.targets.divisions import Division
 from rowtide.replication.targets.fingerprints import Row

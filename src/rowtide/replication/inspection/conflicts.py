@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import Engine
 
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication import publication_records, subscription_records
+from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.errors.subscribing import SubscriptionUnknown
 from rowtide.replication.publisher import read_source
 from rowtide.replication.targets.kept_conflicts import KeptConflict

@@ -19,11 +19,11 @@ from sqlalchemy import Engine
 
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all
 from rowtide.replication.inspection.moving import Move, NotComparable, add_to_buckets, differing
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.compared_rows import HashedRow
 from rowtide.replication.targets.divisions import bucket_of
 from rowtide.replication.targets.fingerprints import Row, hash_row, key_of

@@ -15,21 +15,21 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import find_source
-from rowtide.replication import definitions, history, publication_records, tracers
+from rowtide.replication.distributor import definitions, history, publication_records, tracers
+from rowtide.replication.distributor.history import HistoricError, HistoricState
+from rowtide.replication.distributor.tracers import TracerArrival
 from rowtide.replication.handle import ReplicationHandle
-from rowtide.replication.history import HistoricError, HistoricState
 from rowtide.replication.inspection import listings
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.listings import ListedArticle, ListedPublication, ListedSubscription
 from rowtide.replication.status import SubscriptionStatus, read_status
-from rowtide.replication.tracers import TracerArrival
 
 if TYPE_CHECKING:
+    from rowtide.replication.distributor.repair_records import RepairedRow
     from rowtide.replication.inspection.browsing import BrowsedCommand
     from rowtide.replication.inspection.differences import RowDifference
     from rowtide.replication.inspection.row_places import RowPlace
     from rowtide.replication.inspection.validating import ArticleValidation
-    from rowtide.replication.repair_records import RepairedRow
     from rowtide.replication.targets.kept_conflicts import KeptConflict
 
 
@@ -144,7 +144,7 @@ class ReplicationInspection(ReplicationHandle):
 
     def list_repairs(self, publication: str | None = None) -> Sequence[RepairedRow]:
         """Return the rows that were repaired at subscribers, newest first; kept as long as the subscription."""
-        from rowtide.replication import repair_records
+        from rowtide.replication.distributor import repair_records
 
         with translated(), self._engine.connect() as connection:
             _require_publication(connection, publication)

@@ -10,12 +10,12 @@ from sqlalchemy import Connection, Engine, RowMapping, distinct, func, select
 
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication import definitions, publication_records, schema_articles
-from rowtide.replication.article_types import ArticleType
-from rowtide.replication.articles import decode_article
-from rowtide.replication.custom_scripts import list_scripts
-from rowtide.replication.definitions import agents, articles, publications, subscriptions
-from rowtide.replication.distributor import distributor
+from rowtide.replication.articles.articles import decode_article
+from rowtide.replication.articles.types import ArticleType
+from rowtide.replication.distributor import definitions, publication_records, schema_articles
+from rowtide.replication.distributor.custom_scripts import list_scripts
+from rowtide.replication.distributor.definitions import agents, articles, publications, subscriptions
+from rowtide.replication.distributor.location import distributor
 from rowtide.replication.publisher import read_source
 from rowtide.replication.status import read_status
 

@@ -19,14 +19,14 @@ from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.log.entries import Segment
 from rowtide.log.state import ManifestState, segments_between, skipped_between
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
+from rowtide.replication.articles.schema_changes import ColumnDropped, ColumnRetyped
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
 from rowtide.replication.distribution.encoding import Calls, encode
 from rowtide.replication.distribution.origins import are_local
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import SchemaChanged
-from rowtide.replication.schema_changes import ColumnDropped, ColumnRetyped
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.compared_rows import EMPTY, Buckets, Fingerprint
 from rowtide.replication.targets.divisions import Division, bucket_of
 from rowtide.replication.targets.fingerprints import Row, hash_row, key_of

@@ -16,12 +16,13 @@ from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.manifest import Manifest
 from rowtide.log.segments import read_segment
-from rowtide.replication import publication_records, subscription_records
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.distribution.batches import in_order
 from rowtide.replication.distribution.encoding import Calls, encode
 from rowtide.replication.distribution.origins import are_local
+from rowtide.replication.distributor import publication_records, subscription_records
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.comparing import RowKeyInvalid
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.inspection.comparing import Comparison, open_comparison, open_publisher
@@ -34,7 +35,6 @@ from rowtide.replication.inspection.differences import (
 )
 from rowtide.replication.inspection.moving import NotComparable
 from rowtide.replication.publisher import read_source
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.fingerprints import Row, key_of
 from rowtide.replication.targets.postgres.comparison.rows import PostgresRows
 

@@ -14,14 +14,14 @@ from sqlalchemy import Connection, Engine
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication import publication_records, subscription_records
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.distributor import publication_records, subscription_records
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.inspection.compare_options import CompareOptions
 from rowtide.replication.inspection.comparing import Comparison, Wanted, compare_all
 from rowtide.replication.inspection.moving import add_to_buckets, total
 from rowtide.replication.publisher import read_source
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.compared_rows import Fingerprint
 from rowtide.replication.targets.divisions import WHOLE
 

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Executable
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.log.postgres.rebinding import NOWHERE, Rebound
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.replication import publication_records, subscription_records
-from rowtide.replication.articles import Article
-from rowtide.replication.distributor import distributor, is_elsewhere
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.distributor import publication_records, subscription_records
+from rowtide.replication.distributor.location import distributor, is_elsewhere
 from rowtide.replication.publishing.restarting import announce_articles, list_all_articles
 
 

@@ -21,15 +21,15 @@ from rowtide.log.postgres import membership
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.replication import joining, publication_records, subscription_records
-from rowtide.replication.article_changes import ArticleChange, call_change, changed, needs_copy
-from rowtide.replication.articles import Article, as_member
+from rowtide.replication.articles.articles import Article, as_member
+from rowtide.replication.articles.changes import ArticleChange, call_change, changed, needs_copy
+from rowtide.replication.distributor import joining, publication_records, subscription_records
+from rowtide.replication.distributor.publication_locks import begin_changing
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.publishing import ArticleUnknown
-from rowtide.replication.publication_locks import begin_changing
 from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing import truncates
 from rowtide.replication.publishing.recording import RecordedChange, run_recorded_change
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.sync_types import IfExists
 
 

@@ -11,8 +11,8 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
-from rowtide.replication import custom_scripts, publication_records
-from rowtide.replication.custom_scripts import CustomScript
+from rowtide.replication.distributor import custom_scripts, publication_records
+from rowtide.replication.distributor.custom_scripts import CustomScript
 from rowtide.replication.publisher import read_source
 
 

@@ -11,7 +11,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.urls import name_of
-from rowtide.replication import (
+from rowtide.replication.distributor import (
     custom_scripts,
     definitions,
     history,
@@ -21,7 +21,7 @@ from rowtide.replication import (
     schema_articles,
     tracers,
 )
-from rowtide.replication.distributor import (
+from rowtide.replication.distributor.location import (
     Place,
     connect_to,
     distributor,

@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Unpack
 
 from rowtide.databases.postgres.alterations import Alterations, rehearsing
-from rowtide.replication.article_types import ArticleType
-from rowtide.replication.articles import ArticleOptions, ArticleRequest
+from rowtide.replication.articles.articles import ArticleOptions, ArticleRequest
+from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.handle import ReplicationHandle
 from rowtide.replication.sync_types import IfExists
 
 if TYPE_CHECKING:
-    from rowtide.replication.article_changes import ArticleChanges
+    from rowtide.replication.articles.changes import ArticleChanges
 
 
 class ArticlePublishing(ReplicationHandle, ABC):
@@ -57,7 +57,7 @@ class ArticlePublishing(ReplicationHandle, ABC):
         `find_copying`. `if_exists`: what becomes of their table; None: it is dropped, or emptied where the subscription
         kept what was there. Raises `LockNotObtained`, and as `add_article` for what is changed.
         """
-        from rowtide.replication.article_changes import ArticleChange
+        from rowtide.replication.articles.changes import ArticleChange
         from rowtide.replication.publishing import changing
 
         with self._altering() as alterations:

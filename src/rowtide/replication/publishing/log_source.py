@@ -14,7 +14,7 @@ from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import provision
 from rowtide.log.postgres.provision import OpenedSource, Place, absolute
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.replication.articles import FEATURE
+from rowtide.replication.articles.articles import FEATURE
 from rowtide.replication.errors.publishing import LogStoreElsewhere, NothingReadsLog
 
 

@@ -23,16 +23,22 @@ from rowtide.log.postgres.provenance import find_owner
 from rowtide.log.postgres.provision import OpenedSource, remove_source, take_source
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.replication import definitions, joining, publication_records, retention, subscription_records
-from rowtide.replication.articles import FEATURE, Article, ArticleRequest, as_member, define_article
-from rowtide.replication.distributor import distributor, is_elsewhere, record_place, schema_of
+from rowtide.replication.articles.articles import FEATURE, Article, ArticleRequest, as_member, define_article
+from rowtide.replication.distributor import (
+    definitions,
+    joining,
+    publication_records,
+    retention,
+    subscription_records,
+)
+from rowtide.replication.distributor.location import distributor, is_elsewhere, record_place, schema_of
+from rowtide.replication.distributor.publication_locks import begin_changing
 from rowtide.replication.errors.publishing import (
     ArticleExists,
     ArticleUnknown,
     PublicationExists,
     PublicationSubscribed,
 )
-from rowtide.replication.publication_locks import begin_changing
 from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing import truncates
 from rowtide.replication.publishing.distribution_place import choose_place, make_tables

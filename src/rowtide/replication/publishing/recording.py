@@ -18,9 +18,9 @@ from rowtide.databases.postgres.alterations import Alterations
 from rowtide.log.catalogue import members_table
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.membership import run_membership_change
-from rowtide.replication import publication_records
-from rowtide.replication.articles import FEATURE, Article
-from rowtide.replication.distributor import distributor, is_elsewhere
+from rowtide.replication.articles.articles import FEATURE, Article
+from rowtide.replication.distributor import publication_records
+from rowtide.replication.distributor.location import distributor, is_elsewhere
 from rowtide.replication.errors.publishing import ArticleExists
 
 

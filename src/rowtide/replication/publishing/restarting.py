@@ -22,8 +22,8 @@ from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.replication import publication_records, subscription_records
-from rowtide.replication.articles import FEATURE, Article, as_member
+from rowtide.replication.articles.articles import FEATURE, Article, as_member
+from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.errors.publishing import CaptureReadsLog
 from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing import truncates

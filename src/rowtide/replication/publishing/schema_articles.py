@@ -9,13 +9,13 @@ from sqlalchemy import Connection, Engine, text
 
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication import publication_records, schema_articles, subscription_records
-from rowtide.replication.article_types import ArticleType
-from rowtide.replication.articles import Article
-from rowtide.replication.distributor import distributor
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.types import ArticleType
+from rowtide.replication.distributor import publication_records, schema_articles, subscription_records
+from rowtide.replication.distributor.location import distributor
+from rowtide.replication.distributor.schema_articles import SchemaArticle, list_schema_articles
 from rowtide.replication.errors.publishing import ExecutionsNotLogged, ObjectNotFound, SchemaArticleUsesUnpublished
 from rowtide.replication.publisher import read_source
-from rowtide.replication.schema_articles import SchemaArticle, list_schema_articles
 from rowtide.replication.snapshot.scripts import UsedObject, read_scripts, read_used
 from rowtide.replication.targets.kinds import kind_of
 

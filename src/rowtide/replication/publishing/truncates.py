@@ -7,8 +7,8 @@ from sqlalchemy import Connection, Executable
 from rowtide.core.operations import Operation
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres import partition_truncates
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import CallFormat
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import CallFormat
 
 
 def refusal_steps(connection: Connection, table: SourceTable, article: Article) -> list[Executable]:

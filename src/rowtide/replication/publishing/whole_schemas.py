@@ -10,10 +10,10 @@ from sqlalchemy import Connection, Engine, text
 
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication import publication_records
-from rowtide.replication.article_types import ArticleType
+from rowtide.replication.articles.types import ArticleType
+from rowtide.replication.distributor import publication_records
+from rowtide.replication.distributor.schema_articles import list_schema_articles
 from rowtide.replication.errors.publishing import ArticleExists, SchemaArticleUsesUnpublished, SchemaEmpty
-from rowtide.replication.schema_articles import list_schema_articles
 
 ADDED, SKIPPED, FAILED = "added", "skipped", "failed"
 

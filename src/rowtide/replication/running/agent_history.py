@@ -15,10 +15,10 @@ from sqlalchemy import Connection, Engine
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication import definitions, history
 from rowtide.replication.distribution.watchers import DeliveryReport
-from rowtide.replication.history import RunStatus, Session
-from rowtide.replication.subscription_records import Subscription
+from rowtide.replication.distributor import definitions, history
+from rowtide.replication.distributor.history import RunStatus, Session
+from rowtide.replication.distributor.subscription_records import Subscription
 
 log = logging.getLogger("rowtide.replication")
 

@@ -9,9 +9,9 @@ from sqlalchemy import Engine
 
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import Followed, NullsChanged
 from rowtide.replication.errors.delivery import CommandRefused
-from rowtide.replication.schema_changes import Followed, NullsChanged
 
 _NULL_REFUSED = ("23502", "SQLITE_CONSTRAINT_NOTNULL")
 

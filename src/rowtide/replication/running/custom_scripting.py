@@ -10,12 +10,12 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication.articles import Article
-from rowtide.replication.custom_scripts import find_script
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import CustomSql, Followed
 from rowtide.replication.distribution.context import DeliveryContext
+from rowtide.replication.distributor.custom_scripts import find_script
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CustomScriptFailed
-from rowtide.replication.schema_changes import CustomSql, Followed
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
 
 _OPERATIONS = {"insert": Operation.INSERT, "update": Operation.UPDATE, "delete": Operation.DELETE}

@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.replication.distribution.context import DeliveryContext
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.running.subscription_agent import HasFailed, Look, SubscriptionAgent, has_not_failed
 from rowtide.replication.subscribing.joining import mark_ready, prepare
-from rowtide.replication.subscription_records import Subscription
 
 
 class JoiningAgent:

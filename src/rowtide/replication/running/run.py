@@ -21,22 +21,28 @@ from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.control import mark_target
 from rowtide.log.postgres.provenance import verify_provenance
-from rowtide.replication import definitions, history, publication_records, subscription_records, tracers
-from rowtide.replication.claims import Claims, list_claims
-from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveredElsewhere
-from rowtide.replication.distributor import follow_move, forget_companion
+from rowtide.replication.distributor import (
+    definitions,
+    history,
+    publication_records,
+    subscription_records,
+    tracers,
+)
+from rowtide.replication.distributor.claims import Claims, list_claims
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.location import follow_move, forget_companion
+from rowtide.replication.distributor.retention import deactivate_expired
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import SubscriptionDeactivated, SubscriptionsFailed
 from rowtide.replication.errors.distribution import DistributionMissing, DistributorUnreachable
 from rowtide.replication.publisher import read_source
 from rowtide.replication.publishing.log_source import advance_placeholder
-from rowtide.replication.retention import deactivate_expired
 from rowtide.replication.running.agent_history import AgentHistory, LogReaderErrors
 from rowtide.replication.running.scope import EVERYTHING, RunScope
 from rowtide.replication.running.subscription_runs import IDLE_AT_BUCKET_S, IDLE_S, SubscriptionRuns
 from rowtide.replication.subscribing.readers import remove_lost_readers
-from rowtide.replication.subscription_records import Subscription
 from rowtide.storage.object_urls import is_object_url
 
 _POLL_S = 0.5

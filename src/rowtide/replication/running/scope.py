@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.subscribing import SubscriberUnknown, SubscriptionUnknown
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.kinds import kind_of
 
 

@@ -20,16 +20,27 @@ from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.manifest import Manifest
 from rowtide.log.ownership import open_own_manifest
-from rowtide.replication import joining, subscription_records
-from rowtide.replication.article_changes import follow_change
-from rowtide.replication.articles import Article, as_detected
+from rowtide.replication.articles.articles import Article, as_detected
+from rowtide.replication.articles.changes import follow_change
+from rowtide.replication.articles.schema_changes import (
+    ColumnAdded,
+    ColumnDropped,
+    Followed,
+    Unfollowed,
+    as_alteration,
+    bound,
+    follow,
+)
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.distribution.agent import DistributionAgent
 from rowtide.replication.distribution.alterations import CopyNeeded, fold
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import AlterationRefused
 from rowtide.replication.distribution.watchers import DroppedTable, Trouble
+from rowtide.replication.distributor import joining, subscription_records
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.joining import PendingChange
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import (
     ArticleCopiedAgain,
     BatchRefused,
@@ -39,26 +50,15 @@ from rowtide.replication.errors.delivery import (
     JoiningRefused,
     PublishedTableDropped,
 )
-from rowtide.replication.joining import PendingChange
 from rowtide.replication.publisher import read_source
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.allowed_nulls import find_allowed
 from rowtide.replication.running.custom_scripting import CustomScripting
-from rowtide.replication.schema_changes import (
-    ColumnAdded,
-    ColumnDropped,
-    Followed,
-    Unfollowed,
-    as_alteration,
-    bound,
-    follow,
-)
 from rowtide.replication.snapshot.agent import SnapshotAgent
 from rowtide.replication.snapshot.copies import ArticleCopy, HandOver
 from rowtide.replication.snapshot.table_details import TableDetails, read_table_details
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
 from rowtide.replication.subscribing.joining import clean, complete, copy_again, mark_unready, read_joining
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.subscriber_kind import OpenedSubscriber
 

@@ -13,14 +13,14 @@ from rowtide.agents.loop import Agent, run_agent
 from rowtide.agents.runs import JobRun, RunOutcome, RunStopped
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
-from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand, Trouble
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced
 from rowtide.replication.running.agent_history import AgentHistory
 from rowtide.replication.running.joining_agent import JoiningAgent, open_agent
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
-from rowtide.replication.subscription_records import Subscription
 
 IDLE_S = 0.03
 IDLE_AT_BUCKET_S = 0.1

@@ -16,7 +16,7 @@ from rowtide.copying.chunks import Chunk, CopiedChunk, OpenChunk, is_torn
 from rowtide.copying.tables import CopiedTable
 from rowtide.copying.visibility import TransactionSnapshot
 from rowtide.core.lsn import Position
-from rowtide.replication.articles import Article, as_copied
+from rowtide.replication.articles.articles import Article, as_copied
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotTarget
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rowtide.copying.chunks import CopiedChunk
 from rowtide.copying.tables import CopiedTable
 from rowtide.core.lsn import Position
-from rowtide.replication.articles import Article, as_copied
+from rowtide.replication.articles.articles import Article, as_copied
 
 _Xids = npt.NDArray[np.int64]
 _Facts = npt.NDArray[np.bool_]

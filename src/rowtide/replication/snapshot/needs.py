@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from sqlalchemy import Connection, text
 
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 
 
 class NeedKind(StrEnum):

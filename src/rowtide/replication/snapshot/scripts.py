@@ -8,8 +8,8 @@ from graphlib import TopologicalSorter
 
 from sqlalchemy import Connection, text
 
-from rowtide.replication.article_types import ArticleType
-from rowtide.replication.schema_articles import SchemaArticle
+from rowtide.replication.articles.types import ArticleType
+from rowtide.replication.distributor.schema_articles import SchemaArticle
 from rowtide.replication.snapshot.needs import names_in_full
 
 

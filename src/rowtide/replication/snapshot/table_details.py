@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, text
 
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.snapshot.needs import Need, read_table_needs
 
 

@@ -14,8 +14,8 @@ from typing import Protocol
 from rowtide.copying.chunk_statements import CopyForm
 from rowtide.copying.chunks import Chunk, CopiedChunk
 from rowtide.core.lsn import Position
-from rowtide.replication.articles import Article
-from rowtide.replication.schema_changes import Followed
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import Followed
 from rowtide.replication.snapshot.table_details import TableDetails
 
 

@@ -24,14 +24,14 @@ from rowtide.lake.spark.failures import lack_named
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.state import ManifestState, segments_between
-from rowtide.replication import subscription_records
-from rowtide.replication.claims import Claims
-from rowtide.replication.definitions import SubscriptionState
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
+from rowtide.replication.distributor import subscription_records
+from rowtide.replication.distributor.claims import Claims
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.publisher import read_source
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.subscription_settings import SettingsChanges
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from rowtide.log.commit_times import find_oldest_waiting
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState
 from rowtide.log.store import open_store
-from rowtide.replication import history, publication_records, subscription_records
-from rowtide.replication.articles import Article
-from rowtide.replication.claims import list_claims
-from rowtide.replication.definitions import SubscriptionState
-from rowtide.replication.history import HistoricState
-from rowtide.replication.retention import read_max_retention
-from rowtide.replication.subscription_records import Subscription
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.distributor import history, publication_records, subscription_records
+from rowtide.replication.distributor.claims import list_claims
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.history import HistoricState
+from rowtide.replication.distributor.retention import read_max_retention
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 from rowtide.storage.store import Store
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.log.state import ManifestState, segments_between
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import CallFormat
-from rowtide.replication.subscription_records import Subscription
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import CallFormat
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.storage.store import Store
 
 _COLUMNS = ("commit_lsn", "operation", "table_id")

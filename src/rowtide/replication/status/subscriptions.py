@@ -17,16 +17,16 @@ from rowtide.log.postgres import slot
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.state import ManifestState, segments_between
 from rowtide.log.store import open_store
-from rowtide.replication import history, publication_records, subscription_records
-from rowtide.replication.articles import Article
-from rowtide.replication.claims import list_claims
-from rowtide.replication.definitions import SubscriptionState
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.distributor import history, publication_records, subscription_records
+from rowtide.replication.distributor.claims import list_claims
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.history import HistoricState, RunStatus
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import ArticleEnded, ArticleSuspended, PublishedTableDropped
-from rowtide.replication.history import HistoricState, RunStatus
 from rowtide.replication.publisher import read_source
 from rowtide.replication.status.delivery import describe_joining
 from rowtide.replication.status.pending import count_pending
-from rowtide.replication.subscription_records import Subscription
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Engine
 
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication import joining, publication_records, subscription_records
-from rowtide.replication.distributor import distributor
+from rowtide.replication.distributor import joining, publication_records, subscription_records
+from rowtide.replication.distributor.location import distributor
 from rowtide.replication.errors.delivery import PublishedTableDropped
 from rowtide.replication.publisher import read_source
 from rowtide.replication.sync_types import IfExists

@@ -19,14 +19,15 @@ from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.membership import announce_enabled
 from rowtide.log.postgres.provenance import verify_provenance
-from rowtide.replication import joining, subscription_records
-from rowtide.replication.articles import Article, as_member
-from rowtide.replication.definitions import SubscriptionState
+from rowtide.replication.articles.articles import Article, as_member
+from rowtide.replication.articles.schema_changes import Followed, as_alteration, follow
 from rowtide.replication.distribution.delivery import JoiningArticle
-from rowtide.replication.distributor import distributor
+from rowtide.replication.distributor import joining, subscription_records
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.location import distributor
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CopyUnreadable, SubscriptionDeactivated
 from rowtide.replication.publisher import read_source
-from rowtide.replication.schema_changes import Followed, as_alteration, follow
 from rowtide.replication.snapshot.needs import read_type_needs
 from rowtide.replication.snapshot.table_details import read_table_details
 from rowtide.replication.snapshot.target import SnapshotStatus
@@ -34,7 +35,6 @@ from rowtide.replication.subscribing.other_databases import Ends, plan_originato
 from rowtide.replication.subscribing.readers import keeping
 from rowtide.replication.subscribing.resolvers import require_detectable
 from rowtide.replication.subscribing.subscriptions import as_now, plan_snapshot, renew
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.sync_types import IfExists, SubscriptionRequest
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.new_subscription import NewSubscription

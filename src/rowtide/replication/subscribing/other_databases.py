@@ -14,8 +14,9 @@ from sqlalchemy import Connection
 
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.databases.urls import parse_url
-from rowtide.replication import subscription_records
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.distributor import subscription_records
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import (
     ForwardingUndecided,
     TableDeliveredAlready,
@@ -24,7 +25,6 @@ from rowtide.replication.errors.conflicts import (
     TableDeliveredTwice,
 )
 from rowtide.replication.errors.subscribing import SubscriberIsPublisher, SubscriberKnownOtherwise
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.identity import DatabaseIdentity, Originators
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.postgres.identity import read_identity

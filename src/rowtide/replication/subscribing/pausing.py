@@ -11,11 +11,11 @@ from sqlalchemy import Connection, Engine
 
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.ownership import open_own_manifest
-from rowtide.replication import publication_records, subscription_records
-from rowtide.replication.definitions import SubscriptionState
+from rowtide.replication.distributor import publication_records, subscription_records
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import SubscriptionDeactivated
 from rowtide.replication.publisher import read_source
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.kinds import kind_of
 
 

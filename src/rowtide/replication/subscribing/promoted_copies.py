@@ -19,7 +19,7 @@ from rowtide.log.catalogue import find_source
 from rowtide.log.postgres.provision import disown_source
 from rowtide.log.postgres.stream.stream import ReplicationStream, StreamIdentity, TimelineFork
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.replication import publication_records
+from rowtide.replication.distributor import publication_records
 from rowtide.replication.errors.subscribing import NotAPromotedCopy
 from rowtide.replication.targets.postgres.subscriber import forget_copied
 

@@ -18,7 +18,7 @@ from rowtide.log.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.errors import IllegalEntry
 from rowtide.log.manifest import Manifest
 from rowtide.log.state import ManifestState
-from rowtide.replication import subscription_records
+from rowtide.replication.distributor import subscription_records
 
 _ADDING = {"class": 0x726F7774, "key": 6}
 

@@ -13,8 +13,8 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import CallFormat
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.conflicts import (
     CommitTimesNotKept,

@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, Connection, Engine, literal_column, select
 
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
-from rowtide.replication import publication_records, subscription_records
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.publisher import read_source
 from rowtide.replication.targets.kinds import kind_of
 from rowtide.replication.targets.sequences import COLUMN_SEQUENCE, PublishedSequence, SyncedSequence

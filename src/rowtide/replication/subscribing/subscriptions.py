@@ -23,11 +23,20 @@ from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.slot import read_log_end
 from rowtide.log.state import ManifestState, events_between
-from rowtide.replication import definitions, joining, publication_records, subscription_records
-from rowtide.replication.articles import Article, as_copied
-from rowtide.replication.definitions import SubscriptionState
+from rowtide.replication.articles.articles import Article, as_copied
+from rowtide.replication.articles.schema_changes import Unfollowed, as_alteration, follow
 from rowtide.replication.distribution.alterations import adds_none_since
 from rowtide.replication.distribution.skip_errors import SkipErrors
+from rowtide.replication.distributor import (
+    definitions,
+    joining,
+    publication_records,
+    subscription_records,
+)
+from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.publication_locks import keep_articles
+from rowtide.replication.distributor.schema_articles import SchemaArticle, list_schema_articles
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CopyUnreadable
 from rowtide.replication.errors.publishing import PublishedTableAltered
 from rowtide.replication.errors.subscribing import (
@@ -36,10 +45,7 @@ from rowtide.replication.errors.subscribing import (
     SubscriberNotCleared,
     SubscriptionExists,
 )
-from rowtide.replication.publication_locks import keep_articles
 from rowtide.replication.publisher import read_source
-from rowtide.replication.schema_articles import SchemaArticle, list_schema_articles
-from rowtide.replication.schema_changes import Unfollowed, as_alteration, follow
 from rowtide.replication.snapshot.needs import read_type_needs
 from rowtide.replication.snapshot.scripts import read_scripts
 from rowtide.replication.snapshot.table_details import read_table_details
@@ -52,7 +58,6 @@ from rowtide.replication.subscribing.resolvers import (
     require_detectable,
     require_kept,
 )
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.subscription_settings import SettingsChanges, SubscriptionSettings
 from rowtide.replication.sync_types import IfExists, SubscriptionRequest, SyncType
 from rowtide.replication.targets.kinds import kind_of

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.divisions import Division

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
-from rowtide.replication.articles import Article, PublishedColumn
+from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.targets.fingerprints import Row, hash_row
 
 _FEWEST_BOUNDS = 32

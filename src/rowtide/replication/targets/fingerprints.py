@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from rowtide.replication.articles import Article, PublishedColumn
+from rowtide.replication.articles.articles import Article, PublishedColumn
 
 NULL = "-"
 SEPARATOR = ","

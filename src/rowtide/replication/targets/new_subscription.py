@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from rowtide.copying.chunks import Chunk
 from rowtide.core.lsn import Position
-from rowtide.replication.articles import Article
-from rowtide.replication.schema_changes import Followed
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import Followed
 from rowtide.replication.snapshot.needs import Need
 from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.snapshot.table_details import TableDetails

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rowtide.core.operations import Operation
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.targets.compared_rows import SubscribedRows
 from rowtide.replication.targets.fingerprints import Row
 

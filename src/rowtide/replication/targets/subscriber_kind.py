@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.delivery import Delivery
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.snapshot.target import SnapshotStatus, SnapshotTarget
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.compared_rows import SubscribedRows
 from rowtide.replication.targets.identity import DatabaseIdentity
 from rowtide.replication.targets.kept_conflicts import KeptConflict

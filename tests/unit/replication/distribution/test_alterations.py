@@ -25,11 +25,11 @@ from rowtide.log.entries import Entry, TableGiven, TransactionSkipped
 from rowtide.log.membership import Altered, Disabled, Event, Heartbeat, LeftOut, Reshaped
 from rowtide.log.replay import apply
 from rowtide.log.state import ManifestState
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import ColumnDropped
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
 from rowtide.replication.distribution.events import find_difference, find_gap, find_lost_identity, list_added
 from rowtide.replication.errors.delivery import SchemaChanged
-from rowtide.replication.schema_changes import ColumnDropped
 
 COLUMNS = [("id", "integer"), ("name", "text"), ("price", "numeric(10,2)")]
 TABLE = source_table(COLUMNS)

@@ -15,7 +15,7 @@ from builders.capture.capture_instances import source_table
 from builders.replication.articles import article
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.batches import (
     LEAST_BLOCK,
     BatchLimits,

@@ -10,7 +10,7 @@ import pyarrow as pa
 from builders.capture.capture_instances import source_table
 from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
 from rowtide.core.operations import Operation
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.call_runs import MAX_BLOCK_ROWS, MAX_CALLS, Gatherer, Run
 from rowtide.replication.distribution.encoding import Arguments

@@ -14,8 +14,8 @@ from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape
 from rowtide.databases.source_table import SourceTable
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import KeyUpdates
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import KeyUpdates
 from rowtide.replication.distribution.encoding import Arguments, Calls, encode
 from rowtide.replication.errors.publishing import ColumnNotLogged
 

@@ -18,7 +18,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import ImageKind, TableVersion
 from rowtide.log.state import ManifestState
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.inspection.differences import differing_keys, moved_rows
 from rowtide.replication.inspection.moving import Move, NotComparable, add_to_buckets, differing, total
 from rowtide.replication.targets.compared_rows import Buckets, HashedRow

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.subscribing import SubscriberUnknown, SubscriptionUnknown
 from rowtide.replication.running.scope import EVERYTHING, RunScope
-from rowtide.replication.subscription_records import Subscription
 
 KNOWN = Subscription(1, "shop", "postgresql://west/copy", "guid", {})
 OTHER = Subscription(2, "shop", "postgresql://east/copy", "guid", {})

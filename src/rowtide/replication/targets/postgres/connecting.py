@@ -11,8 +11,8 @@ from psycopg import sql
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_url
 from rowtide.databases.postgres.errors import RightMissing, translated
 from rowtide.log.postgres.lease import describe_holder
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.subscribers import ReplicationRoleRefused
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.sync_types import Constraints
 
 _OWN_SETTINGS = {"plan_cache_mode": "force_generic_plan"}

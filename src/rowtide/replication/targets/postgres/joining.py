@@ -9,7 +9,7 @@ from psycopg import sql
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_literal, quote_qualified
-from rowtide.replication.articles import Article, encode_article
+from rowtide.replication.articles.articles import Article, encode_article
 from rowtide.replication.distribution.delivery import JoiningArticle
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.postgres import origins, progress, restorations

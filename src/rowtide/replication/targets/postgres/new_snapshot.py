@@ -12,10 +12,16 @@ from psycopg import sql
 from rowtide.copying.chunks import uncut
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.quoting import quote_qualified
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import (
+    ColumnDropped,
+    Followed,
+    NullsChanged,
+    SchemaChange,
+    TableRenamed,
+)
 from rowtide.replication.errors.delivery import CopyRefused
 from rowtide.replication.errors.subscribers import SubscriberTableExists
-from rowtide.replication.schema_changes import ColumnDropped, Followed, NullsChanged, SchemaChange, TableRenamed
 from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotStatus

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication.articles import Article, decode_article, encode_article
+from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus

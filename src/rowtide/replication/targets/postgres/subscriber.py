@@ -14,7 +14,7 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.urls import parse_url
 from rowtide.log.postgres.lease import describe_holder
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.errors.subscribers import ArticleTableMissing, NameNotHeld, ProceduresMissing, ProcedureTaken
 from rowtide.replication.errors.subscribing import PasswordGiven

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from rowtide.core.failpoints import failpoint
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.snapshot.target import SnapshotStatus
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.files import SubscriberFile, find_inode, path_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.core.lsn import Position
 from rowtide.databases.sqlite.quoting import quote
-from rowtide.replication.articles import Article, decode_article, encode_article
+from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distribution.delivery import JoiningArticle, Progress
 from rowtide.replication.errors.subscribers import SubscriberUnprepared
 from rowtide.replication.snapshot.target import SnapshotStatus

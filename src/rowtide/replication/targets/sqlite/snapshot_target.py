@@ -16,13 +16,13 @@ from rowtide.databases.postgres.copy_text import read_rows
 from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.log.postgres.lease import describe_holder
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, CustomSql, Followed
 from rowtide.replication.distribution.delivery import AlterationRefused, Delivery
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, CopyRefused, CustomScriptFailed
-from rowtide.replication.schema_changes import ColumnAdded, ColumnDropped, CustomSql, Followed
 from rowtide.replication.snapshot.table_details import TableDetails
 from rowtide.replication.snapshot.target import SnapshotState, SnapshotStatus
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.sqlite import progress, restorations
 from rowtide.replication.targets.sqlite.delivery.delivery import SqliteDelivery
 from rowtide.replication.targets.sqlite.delivery.scripts import run_script

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
-from rowtide.replication.articles import MAX_NAME_BYTES, Article
+from rowtide.replication.articles.articles import MAX_NAME_BYTES, Article
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.parameters import is_generated as is_generated_single
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of

@@ -9,7 +9,7 @@ from psycopg import pq
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.errors.subscribers import ProcedureEndsTransaction, ProcedureUnfit
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
 from rowtide.replication.targets.postgres.calls.statements import statement

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rowtide.core.operations import Operation
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import CallFormat, Part, parts_of
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import CallFormat, Part, parts_of
 
 
 def is_generated(article: Article, operation: Operation) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import Part, parts_of
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import Part, parts_of
 from rowtide.replication.targets.postgres.calls import wide_rows
 from rowtide.replication.targets.postgres.calls.parameters import is_generated, parameters_of
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
-from rowtide.replication.articles import Article, PublishedColumn
-from rowtide.replication.call_formats import CallFormat
+from rowtide.replication.articles.articles import Article, PublishedColumn
+from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.targets.postgres.calls import procedures
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rowtide.core.operations import Operation
-from rowtide.replication.articles import MAX_PARAMETERS, Article
-from rowtide.replication.call_formats import Part, parts_of
+from rowtide.replication.articles.articles import MAX_PARAMETERS, Article
+from rowtide.replication.articles.call_formats import Part, parts_of
 from rowtide.replication.targets.postgres.calls.array_literals import array_literal
 from rowtide.replication.targets.postgres.calls.parameters import is_generated, parameters_of
 

@@ -11,7 +11,7 @@ from psycopg import sql
 
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.replication.articles import Article, PublishedColumn
+from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.filters import as_sql, renamed
 from rowtide.replication.targets.divisions import Order, order_of
 from rowtide.replication.targets.fingerprints import TextForm, form_of

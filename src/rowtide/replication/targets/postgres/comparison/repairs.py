@@ -16,10 +16,10 @@ from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES
 from rowtide.databases.postgres.errors import translate, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.log.postgres.lease import describe_holder
-from rowtide.replication.articles import Article, PublishedColumn
+from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.conflicts import Resolver
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import OriginNeeded
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.compared_rows import SubscribedRows
 from rowtide.replication.targets.postgres import origins, progress
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA

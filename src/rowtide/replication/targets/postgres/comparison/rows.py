@@ -16,8 +16,8 @@ from rowtide.copying.visibility import TransactionSnapshot, parse_snapshot
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
-from rowtide.replication.articles import Article
-from rowtide.replication.subscription_records import Subscription
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.targets.compared_rows import Buckets, Fingerprint, HashedRow, SubscribedRows
 from rowtide.replication.targets.divisions import BY_HASH, Division, Ranges, divide, make_ranges
 from rowtide.replication.targets.fingerprints import Row

@@ -16,7 +16,7 @@ from psycopg import sql
 from rowtide.databases.postgres.connect import PINNED_SETTINGS
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.conflicts.statements import VERSION_OF, key_texts
 

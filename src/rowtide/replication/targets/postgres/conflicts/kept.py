@@ -14,7 +14,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.conflicts import ConflictKind, PresentRow, Resolution
-from rowtide.replication.subscription_records import Subscription
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.targets.kept_conflicts import KeptConflict
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.connecting import connect

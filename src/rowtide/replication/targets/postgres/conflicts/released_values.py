@@ -14,7 +14,7 @@ from psycopg import sql
 
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.conflicts.deleted_keys import COPYING, PINNED, released_function
 from rowtide.replication.targets.postgres.conflicts.statements import VERSION_OF, UniqueIndex, value_texts

@@ -15,7 +15,7 @@ from psycopg.types.string import StrDumper
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
-from rowtide.replication.articles import Article, PublishedColumn
+from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 
 

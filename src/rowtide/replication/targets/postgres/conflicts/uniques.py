@@ -9,7 +9,7 @@ import psycopg
 
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
 
 

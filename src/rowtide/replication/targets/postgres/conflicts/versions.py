@@ -14,10 +14,10 @@ import psycopg
 
 from rowtide.databases.postgres.clock import INCARNATION
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.conflicts import Version
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import ClockSkewed, CommitTimesNotKept, OriginNeeded
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres import origins
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.conflicts import deleted_keys, released_values, statements

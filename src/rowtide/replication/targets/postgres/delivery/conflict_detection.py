@@ -18,7 +18,8 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.errors import UnexpectedSqlError, find_outage, translated
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import Followed, SchemaChange
 from rowtide.replication.conflicts import ConflictKind, Found, PresentRow, Resolution, Resolver, Version, decide
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.delivery import (
@@ -28,6 +29,7 @@ from rowtide.replication.distribution.delivery import (
     JoiningMoved,
     Progress,
 )
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import ConflictFound
 from rowtide.replication.errors.delivery import (
     AgentReplaced,
@@ -37,8 +39,6 @@ from rowtide.replication.errors.delivery import (
     CustomScriptFailed,
 )
 from rowtide.replication.errors.subscribers import SubscriberTableInUse
-from rowtide.replication.schema_changes import Followed, SchemaChange
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.conflicts import deleted_keys, kept, released_values, statements
 from rowtide.replication.targets.postgres.conflicts.kept import Conflict

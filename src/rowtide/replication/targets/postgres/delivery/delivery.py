@@ -11,15 +11,15 @@ import psycopg
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import CustomSql, Followed, SchemaChange
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.delivery import AlterationRefused, JoiningArticle, JoiningMoved, Progress
 from rowtide.replication.distribution.skip_errors import SkipErrors
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.conflicts import OriginMissing
 from rowtide.replication.errors.delivery import CommandError, CustomScriptFailed
 from rowtide.replication.errors.subscribers import SubscriberTableInUse
-from rowtide.replication.schema_changes import CustomSql, Followed, SchemaChange
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres import origins
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of

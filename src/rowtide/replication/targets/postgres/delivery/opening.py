@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.delivery import Delivery
-from rowtide.replication.subscription_records import Subscription
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.targets.postgres.connecting import closed_on_error
 from rowtide.replication.targets.postgres.delivery.conflict_detection import ConflictDelivery
 from rowtide.replication.targets.postgres.delivery.delivery import PostgresDelivery

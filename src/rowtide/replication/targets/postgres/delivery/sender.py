@@ -14,7 +14,7 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.encodings import find_codec, holds
 from rowtide.databases.postgres.errors import find_outage
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
 from rowtide.replication.distribution.encoding import Arguments

@@ -12,8 +12,8 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import CallFormat
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures
 from rowtide.replication.targets.postgres.calls.parameters import is_generated
 from rowtide.replication.targets.postgres.delivery.independence import TableRelations, group_articles

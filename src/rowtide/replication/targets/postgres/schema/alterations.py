@@ -11,8 +11,8 @@ from typing import assert_never
 
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
-from rowtide.replication.articles import Article, PublishedColumn, encode_article
-from rowtide.replication.schema_changes import (
+from rowtide.replication.articles.articles import Article, PublishedColumn, encode_article
+from rowtide.replication.articles.schema_changes import (
     ColumnAdded,
     ColumnDropped,
     ColumnRenamed,

@@ -12,8 +12,8 @@ from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_T
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.postgres.widening import can_hold
-from rowtide.replication.articles import Article, PublishedColumn
-from rowtide.replication.call_formats import CallFormat
+from rowtide.replication.articles.articles import Article, PublishedColumn
+from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.errors.subscribers import SubscriberTablesUnfit
 from rowtide.replication.sync_types import Constraints
 from rowtide.replication.targets.postgres.schema.own_objects import list_foreign_keys

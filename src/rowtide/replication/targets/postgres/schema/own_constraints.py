@@ -13,8 +13,8 @@ import psycopg
 
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
-from rowtide.replication.articles import Article
-from rowtide.replication.distributor import SCHEMA as DISTRIBUTION
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION
 from rowtide.replication.errors.conflicts import TriggersUnsent
 from rowtide.replication.errors.subscribers import ConstraintsFound
 from rowtide.replication.sync_types import Constraints

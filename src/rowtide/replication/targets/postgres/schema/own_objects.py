@@ -15,7 +15,7 @@ from psycopg import sql
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE, LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.errors.subscribers import SubscriberTableBusy
 from rowtide.replication.sync_types import Constraints
 from rowtide.replication.targets.postgres.restorations import Restoration, Until, told

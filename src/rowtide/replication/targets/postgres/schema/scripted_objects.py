@@ -8,7 +8,7 @@ import psycopg
 from psycopg import sql
 
 from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
-from rowtide.replication.article_types import ArticleType
+from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.errors.subscribers import ScriptRefused
 from rowtide.replication.snapshot.scripts import Script
 from rowtide.replication.targets.postgres.connecting import connect

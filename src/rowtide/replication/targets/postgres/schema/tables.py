@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import CallFormat
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.snapshot.table_details import ForeignKey, TableDetails
 from rowtide.replication.sync_types import IfExists
 

@@ -8,9 +8,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 from rowtide.core.operations import Operation
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import CallFormat, Command
-from rowtide.replication.subscription_records import Subscription
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import CallFormat, Command
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.targets.compared_rows import SubscribedRows
 from rowtide.replication.targets.repairing import RepairRecord, RowChange
 from rowtide.replication.targets.sqlite import progress

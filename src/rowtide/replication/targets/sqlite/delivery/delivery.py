@@ -10,7 +10,8 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
 from rowtide.log.postgres.lease import describe_holder
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import ColumnRetyped, CustomSql, Followed
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
@@ -22,6 +23,7 @@ from rowtide.replication.distribution.delivery import (
 )
 from rowtide.replication.distribution.encoding import Arguments
 from rowtide.replication.distribution.skip_errors import SkipErrors
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import (
     AgentReplaced,
     CommandError,
@@ -29,8 +31,6 @@ from rowtide.replication.errors.delivery import (
     CustomScriptFailed,
     RowNotFound,
 )
-from rowtide.replication.schema_changes import ColumnRetyped, CustomSql, Followed
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.delivery.scripts import run_script
 from rowtide.replication.targets.sqlite.delivery.statements import Statement, bitmap_of, describe_key, statement

@@ -13,8 +13,8 @@ from rowtide.core.operations import Operation
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import StoredType, stored_type
-from rowtide.replication.articles import Article, PublishedColumn
-from rowtide.replication.call_formats import Part, parts_of
+from rowtide.replication.articles.articles import Article, PublishedColumn
+from rowtide.replication.articles.call_formats import Part, parts_of
 from rowtide.replication.distribution.encoding import Arguments
 
 

@@ -12,8 +12,8 @@ from typing import assert_never
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote, quote_literal
 from rowtide.databases.sqlite.types import Affinity, stored_type
-from rowtide.replication.articles import PublishedColumn
-from rowtide.replication.schema_changes import (
+from rowtide.replication.articles.articles import PublishedColumn
+from rowtide.replication.articles.schema_changes import (
     ColumnAdded,
     ColumnDropped,
     ColumnRenamed,

@@ -6,7 +6,7 @@ import sqlite3
 
 from rowtide.databases.sqlite.catalogue import find_table
 from rowtide.databases.sqlite.types import affinity
-from rowtide.replication.schema_changes import Followed, SchemaChange, TableRenamed
+from rowtide.replication.articles.schema_changes import Followed, SchemaChange, TableRenamed
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.schema import alterations
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence, Set
 from rowtide.databases.sqlite.catalogue import Column, find_table, read_triggers
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import affinity, stored_type
-from rowtide.replication.articles import Article, PublishedColumn
-from rowtide.replication.call_formats import CallFormat
+from rowtide.replication.articles.articles import Article, PublishedColumn
+from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.errors.subscribers import SubscriberTablesUnfit
 from rowtide.replication.targets.sqlite.restorations import Restoration
 

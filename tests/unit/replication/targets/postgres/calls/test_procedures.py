@@ -11,7 +11,7 @@ from builders.capture.capture_instances import source_table
 from builders.golden import read_sections
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.targets.postgres.calls.parameters import parameters_of
 from rowtide.replication.targets.postgres.calls.procedures import call, creations, key_of
 

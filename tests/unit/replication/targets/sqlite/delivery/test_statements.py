@@ -13,7 +13,7 @@ from builders.capture.capture_instances import source_table
 from builders.golden import read_sections
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.targets.sqlite.delivery.statements import bitmap_of, describe_key, statement
 
 GOLDEN = Path(__file__).with_name("golden") / "statements.sql"

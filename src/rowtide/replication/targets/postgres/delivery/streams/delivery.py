@@ -12,12 +12,12 @@ from enum import Enum
 from functools import partial
 
 from rowtide.core.lsn import Position
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.schema_changes import Followed
 from rowtide.replication.distribution.batches import Block, Call
 from rowtide.replication.distribution.delivery import BatchUndone, JoiningArticle, Progress
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CommandError
-from rowtide.replication.schema_changes import Followed
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres.delivery.delivery import PostgresDelivery
 from rowtide.replication.targets.postgres.delivery.modes import FEWEST_AS_COPY, Mode, RowByRow, SetBased
 from rowtide.replication.targets.postgres.delivery.sender import Sender

@@ -16,7 +16,7 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.delivery import BatchUndone, Progress
-from rowtide.replication.subscription_records import Subscription
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent
 from rowtide.replication.targets.postgres.delivery.deadlocks import is_deadlocked
 from rowtide.replication.targets.postgres.delivery.delivery import set_origin

@@ -11,7 +11,7 @@ from itertools import count
 from operator import itemgetter
 
 from rowtide.core.operations import Operation
-from rowtide.replication.articles import Article
+from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.encoding import Arguments, places_of_keys
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import psycopg
 
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import CallFormat
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.targets.postgres.calls import procedures
 from rowtide.replication.targets.postgres.delivery.independence import group_articles
 from rowtide.replication.targets.postgres.delivery.streams.division import Reference, SubscriberRules, Unique

@@ -14,8 +14,8 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, translated
 from rowtide.replication.distribution.batches import Call
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused
-from rowtide.replication.subscription_records import Subscription
 from rowtide.replication.targets.postgres.delivery.modes import Mode
 from rowtide.replication.targets.postgres.delivery.pipeline import Refused
 from rowtide.replication.targets.postgres.delivery.sender import Sender

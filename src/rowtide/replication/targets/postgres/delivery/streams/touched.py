@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rowtide.core.operations import Operation
-from rowtide.replication.articles import Article
-from rowtide.replication.call_formats import Part, parts_of
+from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.call_formats import Part, parts_of
 from rowtide.replication.distribution.encoding import Arguments
 
 

@@ -16,7 +16,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.log.membership import Member
-from rowtide.replication.call_formats import DEFAULTS, CallFormat, Command, KeyUpdates, Part, parts_of
+from rowtide.replication.articles.call_formats import DEFAULTS, CallFormat, Command, KeyUpdates, Part, parts_of
 from rowtide.replication.errors.publishing import (
     ArticleNeedsKey,
     ArticleTooWide,

@@ -13,10 +13,16 @@ from rowtide.core.json_records import JsonOf
 from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable
-from rowtide.replication.articles import Article, ArticleRequest, PublishedColumn, define_article, needs_of_whole_rows
-from rowtide.replication.call_formats import CallFormat, Command, KeyUpdates
+from rowtide.replication.articles.articles import (
+    Article,
+    ArticleRequest,
+    PublishedColumn,
+    define_article,
+    needs_of_whole_rows,
+)
+from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
+from rowtide.replication.articles.schema_changes import Followed, NullsChanged
 from rowtide.replication.errors.publishing import PublishedColumnListedTwice, PublishedColumnUnknown
-from rowtide.replication.schema_changes import Followed, NullsChanged
 
 _OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 

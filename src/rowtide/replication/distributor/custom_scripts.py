@@ -12,8 +12,8 @@ from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Table, Text, 
 
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.catalogue import has_table
-from rowtide.replication.definitions import articles, metadata
-from rowtide.replication.distributor import distributor, schema_of
+from rowtide.replication.distributor.definitions import articles, metadata
+from rowtide.replication.distributor.location import distributor, schema_of
 from rowtide.replication.errors.publishing import CustomScriptInvalid
 
 custom_scripts = Table(

@@ -28,7 +28,14 @@ from sqlalchemy import (
 
 from rowtide.databases.postgres.catalogue import has_table, list_columns
 from rowtide.databases.postgres.quoting import quote_qualified, statement
-from rowtide.replication.distributor import SCHEMA, distributor, find_place, follow_move, is_elsewhere, schema_of
+from rowtide.replication.distributor.location import (
+    SCHEMA,
+    distributor,
+    find_place,
+    follow_move,
+    is_elsewhere,
+    schema_of,
+)
 from rowtide.replication.errors.distribution import DistributionMissing
 
 metadata = MetaData(schema=SCHEMA)

@@ -35,10 +35,10 @@ from rowtide.log.membership import Traced
 from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import ensure_made
 from rowtide.log.postgres.membership import announce_token
-from rowtide.replication import publication_records, subscription_records
-from rowtide.replication.definitions import agents, metadata, publications
-from rowtide.replication.distributor import distributor
-from rowtide.replication.history import HISTORY_RETENTION
+from rowtide.replication.distributor import publication_records, subscription_records
+from rowtide.replication.distributor.definitions import agents, metadata, publications
+from rowtide.replication.distributor.history import HISTORY_RETENTION
+from rowtide.replication.distributor.location import distributor
 from rowtide.replication.publisher import read_source
 
 log = logging.getLogger("rowtide.replication")

@@ -16,12 +16,12 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log.commit_times import find_oldest_waiting
 from rowtide.log.entries import ReaderLeft
 from rowtide.log.manifest import Manifest
-from rowtide.replication import definitions, subscription_records
-from rowtide.replication.definitions import SubscriptionState, metadata
-from rowtide.replication.distributor import distributor
+from rowtide.replication.distributor import definitions, subscription_records
+from rowtide.replication.distributor.definitions import SubscriptionState, metadata
+from rowtide.replication.distributor.location import distributor
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.distribution import DistributionRetentionInvalid, NotADistributor
 from rowtide.replication.publisher import read_source
-from rowtide.replication.subscription_records import Subscription
 
 MAX_RETENTION_HOURS = 72
 

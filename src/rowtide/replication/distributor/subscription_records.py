@@ -20,8 +20,8 @@ from sqlalchemy import (
 )
 
 from rowtide.core.lsn import Position
-from rowtide.replication.articles import Article, decode_article, encode_article
-from rowtide.replication.definitions import (
+from rowtide.replication.articles.articles import Article, decode_article, encode_article
+from rowtide.replication.distributor.definitions import (
     FORWARDS,
     OWN_DEFINITION,
     REPLICATES_DDL,
@@ -34,9 +34,9 @@ from rowtide.replication.definitions import (
     publications,
     subscriptions,
 )
-from rowtide.replication.distributor import distributor
+from rowtide.replication.distributor.location import distributor
+from rowtide.replication.distributor.publication_records import get_publication, renew_article
 from rowtide.replication.errors.subscribing import SubscriptionUnknown
-from rowtide.replication.publication_records import get_publication, renew_article
 from rowtide.replication.subscription_settings import SubscriptionSettings
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection, text
 
-from rowtide.replication.distributor import distributor
+from rowtide.replication.distributor.location import distributor
 
 _CLASS = 0x726F7776
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from rowtide.core.operations import Operation
-from rowtide.replication.call_formats import DEFAULTS, CallFormat, Command, Part, formats_of, parse_command, parts_of
+from rowtide.replication.articles.call_formats import (
+    DEFAULTS,
+    CallFormat,
+    Command,
+    Part,
+    formats_of,
+    parse_command,
+    parts_of,
+)
 from rowtide.replication.errors.publishing import CommandInvalid
 
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE

@@ -11,8 +11,8 @@ from builders.capture.capture_instances import alteration_of, source_table, with
 from builders.replication.articles import article
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.alterations import Alteration
-from rowtide.replication.articles import Article, LeftOutColumn
-from rowtide.replication.schema_changes import (
+from rowtide.replication.articles.articles import Article, LeftOutColumn
+from rowtide.replication.articles.schema_changes import (
     NOT_REPLICATED,
     NOT_REPORTED,
     ColumnAdded,

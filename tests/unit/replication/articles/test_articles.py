@@ -14,7 +14,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.log.membership import Member
-from rowtide.replication.articles import (
+from rowtide.replication.articles.articles import (
     MAX_NAME_BYTES,
     Article,
     PublishedColumn,
@@ -22,7 +22,7 @@ from rowtide.replication.articles import (
     decode_article,
     encode_article,
 )
-from rowtide.replication.call_formats import CallFormat, Command
+from rowtide.replication.articles.call_formats import CallFormat, Command
 from rowtide.replication.errors.publishing import (
     ArticleNeedsKey,
     ArticleTooWide,

@@ -14,7 +14,7 @@ from itertools import count
 from rowtide.databases.postgres.widening import is_cast_alike, is_wider_number
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.alterations import Alteration, AlteredColumn, as_altered
-from rowtide.replication.articles import Article, LeftOutColumn, PublishedColumn
+from rowtide.replication.articles.articles import Article, LeftOutColumn, PublishedColumn
 from rowtide.replication.filters import as_sql, columns_of, renamed
 
 NOT_REPLICATED = "the publication does not replicate schema changes"

@@ -30,12 +30,19 @@ from sqlalchemy import (
 
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import has_table
-from rowtide.replication import definitions, subscription_records
-from rowtide.replication.article_changes import CallChange, decode_change, encode_change
-from rowtide.replication.articles import Article, decode_article, encode_article
-from rowtide.replication.definitions import JOINS, SubscriptionState, agents, metadata, publications, subscriptions
-from rowtide.replication.distributor import distributor, schema_of
-from rowtide.replication.subscription_records import Subscription
+from rowtide.replication.articles.articles import Article, decode_article, encode_article
+from rowtide.replication.articles.changes import CallChange, decode_change, encode_change
+from rowtide.replication.distributor import definitions, subscription_records
+from rowtide.replication.distributor.definitions import (
+    JOINS,
+    SubscriptionState,
+    agents,
+    metadata,
+    publications,
+    subscriptions,
+)
+from rowtide.replication.distributor.location import distributor, schema_of
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.sync_types import IfExists, SyncType
 
 detached = Table(

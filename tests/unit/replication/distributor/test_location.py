@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from rowtide import replication
+from rowtide.replication import distributor
 
 AT_THE_PUBLISHER = {"announce_token"}
 """What such a module writes to the publisher's log."""
@@ -14,7 +14,7 @@ AT_THE_PUBLISHER = {"announce_token"}
 def test_modules_with_its_tables_ask_the_distributor() -> None:
     astray = [
         f"{module.name}:{call.lineno}"
-        for module in Path(replication.__file__).parent.glob("*.py")
+        for module in Path(distributor.__file__).parent.glob("*.py")
         if "    metadata,\n" in (source := module.read_text())
         for call in ast.walk(ast.parse(source))
         if isinstance(call, ast.Call)

@@ -24,9 +24,9 @@ from sqlalchemy import (
 )
 
 from rowtide.databases.postgres.catalogue import has_table
-from rowtide.replication.article_types import ArticleType
-from rowtide.replication.definitions import metadata, publications
-from rowtide.replication.distributor import distributor, schema_of
+from rowtide.replication.articles.types import ArticleType
+from rowtide.replication.distributor.definitions import metadata, publications
+from rowtide.replication.distributor.location import distributor, schema_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import time
 
 from sqlalchemy import Connection, Select, select
 
-from rowtide.replication.definitions import publications
-from rowtide.replication.distributor import distributor
+from rowtide.replication.distributor.definitions import publications
+from rowtide.replication.distributor.location import distributor
 from rowtide.replication.errors.publishing import SubscriptionBeingAdded
 
 PATIENCE_S = 10.0

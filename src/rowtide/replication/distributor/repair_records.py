@@ -16,8 +16,8 @@ from sqlalchemy.dialects.postgresql import insert
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.catalogue import has_table
-from rowtide.replication.definitions import agents, metadata, publications
-from rowtide.replication.distributor import distributor, schema_of
+from rowtide.replication.distributor.definitions import agents, metadata, publications
+from rowtide.replication.distributor.location import distributor, schema_of
 
 repairs = Table(
     "MSrepairs",

@@ -33,9 +33,9 @@ from rowtide.agents.runs import PastError
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.secrets import redact
-from rowtide.replication import definitions
-from rowtide.replication.definitions import agents, metadata, publications
-from rowtide.replication.distributor import distributor
+from rowtide.replication.distributor import definitions
+from rowtide.replication.distributor.definitions import agents, metadata, publications
+from rowtide.replication.distributor.location import distributor
 from rowtide.replication.errors.delivery import CommandError
 
 HISTORY_RETENTION = timedelta(hours=48)

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, Executable, delete, insert, select, update
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.catalogue import find_table_id, list_existing
-from rowtide.replication.articles import Article, decode_article, encode_article
-from rowtide.replication.definitions import articles, is_made, publications, subscriptions
-from rowtide.replication.distributor import distributor
+from rowtide.replication.articles.articles import Article, decode_article, encode_article
+from rowtide.replication.distributor.definitions import articles, is_made, publications, subscriptions
+from rowtide.replication.distributor.location import distributor
 from rowtide.replication.errors.publishing import ArticleUnknown, PublicationUnknown
 
 
