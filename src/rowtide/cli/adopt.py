@@ -8,8 +8,8 @@ import typer
 
 from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun
-from rowtide.cli.output import notes, print_wait
-from rowtide.cli.statements import printed
+from rowtide.cli.output.rows import notes, print_wait
+from rowtide.cli.output.statements import printed
 from rowtide.handle import connect
 
 

@@ -7,9 +7,9 @@ import typer
 from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
 from rowtide.cli.cdc.running import EngineOption, RewriteWidened
 from rowtide.cli.options import Db
-from rowtide.cli.output import notes
+from rowtide.cli.output.rows import notes
+from rowtide.cli.output.watching import watching
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
-from rowtide.cli.watching import watching
 from rowtide.handle import connect
 from rowtide.lake.session import requesting
 

@@ -8,7 +8,7 @@ import typer
 
 from rowtide.cli.health import in_lines
 from rowtide.cli.options import AnyDb, ListingFormat
-from rowtide.cli.output import Format, print_rows
+from rowtide.cli.output.rows import Format, print_rows
 from rowtide.core.secrets import redact
 from rowtide.handle import connect
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.options import AnyDb
-from rowtide.cli.output import notes
+from rowtide.cli.output.rows import notes
 from rowtide.core.errors import RowtideError
 from rowtide.core.secrets import redact
 from rowtide.handle import connect

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.options import Group
-from rowtide.cli.output import notes
-from rowtide.cli.progress import progress
-from rowtide.cli.statements import printed
+from rowtide.cli.output.progress import progress
+from rowtide.cli.output.rows import notes
+from rowtide.cli.output.statements import printed
 from rowtide.findings.quantities import format_bytes, format_duration
 from rowtide.handle import connect
 

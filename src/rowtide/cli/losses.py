@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli.output import notes
+from rowtide.cli.output.rows import notes
 
 Reason = Annotated[str, typer.Option(help="Recorded with the gap.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]

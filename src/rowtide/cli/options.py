@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rowtide.cli.output import Format
+from rowtide.cli.output.rows import Format
 
 _IN_MEMORY = re.compile(r"sqlite:///?(:memory:)?", re.IGNORECASE)
 

@@ -19,9 +19,9 @@ import typer
 
 from rowtide.cli.features import Group
 from rowtide.cli.options import MOST_DAYS, AnyDb, DryRun, ListingFormat
-from rowtide.cli.output import Format, notes, print_rows
-from rowtide.cli.statements import printed, tell
-from rowtide.cli.tables import show_fact
+from rowtide.cli.output.rows import Format, notes, print_rows
+from rowtide.cli.output.statements import printed, tell
+from rowtide.cli.output.tables import show_fact
 from rowtide.core.anchors import Anchor
 from rowtide.tracking import Change, PurgeType, StampIndex, Storage, TrackingKeyType, TrackingOptions
 from rowtide.tracking.api import TrackingEnabling

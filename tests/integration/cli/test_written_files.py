@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rowtide.cli.output import whole_file
+from rowtide.cli.output.rows import whole_file
 from rowtide.core.errors import FileNotWritable
 
 WRITE = """
 from pathlib import Path
-from rowtide.cli.output import whole_file
+from rowtide.cli.output.rows import whole_file
 with whole_file(Path("/dev/stdout")) as file:
     file.write_text("new")
 """

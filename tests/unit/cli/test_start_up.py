@@ -55,7 +55,7 @@ def test_who_asks_how_things_stand_needs_no_arrays(module: str) -> None:
 def test_what_a_lake_answers_needs_neither_spark_nor_sqlalchemy() -> None:
     heavy = {"apscheduler", "duckdb", "polars", "pyspark", "py4j", "sqlalchemy"}
     program = (
-        f"import sys, rowtide.cdc.lake_functions, rowtide.cli.changes_output; print(*({heavy} & set(sys.modules)))"
+        f"import sys, rowtide.cdc.lake_functions, rowtide.cli.output.changes; print(*({heavy} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
@@ -101,8 +101,8 @@ def test_a_run_imports_no_kind_of_subscriber_beforehand() -> None:
 def test_messages_to_a_file_need_no_rich() -> None:
     program = """
 import sys
-from rowtide.cli.output import notes
-from rowtide.cli.progress import progress
+from rowtide.cli.output.rows import notes
+from rowtide.cli.output.progress import progress
 def describe(reports):
     return [f"{report} postgresql://me:secret@host/shop \\r" for report in reports]
 with progress("Beginning ...", describe) as report:

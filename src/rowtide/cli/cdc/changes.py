@@ -13,8 +13,8 @@ import typer
 from rowtide.cli.bounds import parse_bound
 from rowtide.cli.lakes import open_lake_of
 from rowtide.cli.options import Db, InstanceName
-from rowtide.cli.output import Format, whole_file
-from rowtide.cli.tables import show_as_is
+from rowtide.cli.output.rows import Format, whole_file
+from rowtide.cli.output.tables import show_as_is
 from rowtide.core.lsn import CommitLsn
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _write(found: ArrowChanges, form: ChangesFormat, out: Path | None) -> None:
 def print_found(found: ArrowChanges, form: Format, out: TextIO) -> None:
     """Print changes with the names that their columns have in the source."""
     from rowtide.cdc.lake_readers.presentation import present
-    from rowtide.cli.changes_output import print_changes
+    from rowtide.cli.output.changes import print_changes
 
     print_changes(present(found), form, out, show=show_change)
 

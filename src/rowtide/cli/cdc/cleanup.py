@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.options import MOST_MINUTES, Db, ListingFormat
-from rowtide.cli.output import Format, notes, print_rows
-from rowtide.cli.tables import show_fact
+from rowtide.cli.output.rows import Format, notes, print_rows
+from rowtide.cli.output.tables import show_fact
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 

@@ -8,7 +8,7 @@ import typer
 
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.cli.options import MOST_HOURS, Db, ListingFormat, Wide
-from rowtide.cli.output import Format, notes, print_listed
+from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect

@@ -11,8 +11,8 @@ from rowtide.cli.bounds import parse_bound
 from rowtide.cli.cdc.changes import print_found
 from rowtide.cli.lakes import open_lake_of
 from rowtide.cli.options import Db, InstanceName, ListingFormat, TableName, Wide
-from rowtide.cli.output import Format, as_json, print_rows
-from rowtide.cli.tables import show_fact
+from rowtide.cli.output.rows import Format, as_json, print_rows
+from rowtide.cli.output.tables import show_fact
 from rowtide.handle import connect
 
 app = typer.Typer(rich_markup_mode=None)

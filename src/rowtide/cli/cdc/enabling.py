@@ -12,8 +12,8 @@ import typer
 from rowtide.cli.cdc.snapshots import RowsPerSecond
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, Group, ListingFormat, TableName
-from rowtide.cli.output import Format, notes, print_child_tables, print_wait
-from rowtide.cli.statements import printed
+from rowtide.cli.output.rows import Format, notes, print_child_tables, print_wait
+from rowtide.cli.output.statements import printed
 from rowtide.cli.table_sets import collect_patterns, enable_all, list_planned
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages

@@ -15,8 +15,8 @@ import typer
 
 from rowtide.cli.bounds import parse_bound
 from rowtide.cli.options import Db
-from rowtide.cli.output import notes
-from rowtide.cli.watching import stopping
+from rowtide.cli.output.rows import notes
+from rowtide.cli.output.watching import stopping
 
 if TYPE_CHECKING:
     from rowtide.cdc.following.positions import Position

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output import Format, notes, print_listed
+from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.handle import connect
 
 if TYPE_CHECKING:

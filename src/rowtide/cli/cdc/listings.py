@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.options import Db, InstanceName, ListingFormat, Wide
-from rowtide.cli.output import Format, print_listed, print_rows
+from rowtide.cli.output.rows import Format, print_listed, print_rows
 from rowtide.core.column_lists import parse_column_list
 from rowtide.handle import connect
 

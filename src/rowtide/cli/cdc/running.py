@@ -9,9 +9,9 @@ import typer
 from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
 from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import MOST_ROWS, Db
-from rowtide.cli.output import notes, print_wait
+from rowtide.cli.output.rows import notes, print_wait
+from rowtide.cli.output.watching import watching
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
-from rowtide.cli.watching import watching
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect
 from rowtide.lake.session import requesting

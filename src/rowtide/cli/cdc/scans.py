@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output import Format, print_listed
+from rowtide.cli.output.rows import Format, print_listed
 from rowtide.handle import connect
 
 app = typer.Typer(rich_markup_mode=None)

@@ -6,7 +6,7 @@ import typer
 
 from rowtide.cli.health import print_unwell
 from rowtide.cli.options import Db, ListingFormat
-from rowtide.cli.output import Format, print_facts
+from rowtide.cli.output.rows import Format, print_facts
 from rowtide.handle import connect
 
 app = typer.Typer(rich_markup_mode=None)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output import Format, notes, print_listed
+from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.handle import connect
 
 app = typer.Typer(rich_markup_mode=None)

@@ -9,9 +9,9 @@ import typer
 
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
 from rowtide.cli.options import MOST_HOURS, Db, ListingFormat, Wide
-from rowtide.cli.output import Format, notes, print_listed
+from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.watching import stopping
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
-from rowtide.cli.watching import stopping
 from rowtide.core.column_lists import parse_column_list
 from rowtide.handle import connect
 from rowtide.lake.session import requesting

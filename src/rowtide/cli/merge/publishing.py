@@ -10,8 +10,8 @@ import typer
 
 from rowtide.cli.merge.options import ArticleName, HostName, HubDb, Login, Publication
 from rowtide.cli.options import MOST_DAYS, DryRun
-from rowtide.cli.output import notes
-from rowtide.cli.statements import printed, tell
+from rowtide.cli.output.rows import notes
+from rowtide.cli.output.statements import printed, tell
 from rowtide.handle import connect
 from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, FilterType, Partition, PartitionOptions, UploadOptions
 

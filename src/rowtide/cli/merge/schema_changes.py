@@ -9,8 +9,8 @@ import typer
 from rowtide.cli.merge.options import ArticleName, HubDb, Publication
 from rowtide.cli.merge.publishing import altering
 from rowtide.cli.options import DryRun, ListingFormat, Wide
-from rowtide.cli.output import Format, notes, print_listed
-from rowtide.cli.statements import tell
+from rowtide.cli.output.rows import Format, notes, print_listed
+from rowtide.cli.output.statements import tell
 from rowtide.handle import connect
 
 app = typer.Typer(rich_markup_mode=None)

@@ -8,7 +8,7 @@ import typer
 
 from rowtide.cli.merge.options import SomePublication
 from rowtide.cli.options import AnyDb, ListingFormat, Wide
-from rowtide.cli.output import Format, notes, print_listed
+from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.handle import connect
 
 app = typer.Typer(rich_markup_mode=None)

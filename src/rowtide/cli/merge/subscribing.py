@@ -13,7 +13,7 @@ import typer
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.merge.options import HostName, HubDb, Login, Publication, Subscriber
 from rowtide.cli.options import IgnoreSubscriber, ListingFormat, Wide
-from rowtide.cli.output import Format, notes, print_listed
+from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
 from rowtide.merge.articles import Partition

@@ -12,8 +12,8 @@ import typer
 from rowtide.cli.bounds import parse_time
 from rowtide.cli.merge.options import HostName, HubDb, Login, Publication, SomePublication, SomeSubscriber, Subscriber
 from rowtide.cli.options import ListingFormat, Wide
-from rowtide.cli.output import Format, notes, print_listed, print_rows
-from rowtide.cli.progress import progress
+from rowtide.cli.output.progress import progress
+from rowtide.cli.output.rows import Format, notes, print_listed, print_rows
 from rowtide.cli.spark_options import Master, SparkConf, spark_request
 from rowtide.core.errors import RowtideError
 from rowtide.handle import connect

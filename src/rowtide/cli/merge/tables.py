@@ -8,8 +8,8 @@ import typer
 
 from rowtide.cli.merge.options import HubDb, Publication, Subscriber
 from rowtide.cli.options import AnyDb, ListingFormat
-from rowtide.cli.output import Format, as_json, notes, print_facts, print_listed, print_rows
-from rowtide.cli.tables import show_fact
+from rowtide.cli.output.rows import Format, as_json, notes, print_facts, print_listed, print_rows
+from rowtide.cli.output.tables import show_fact
 from rowtide.handle import connect
 
 app = typer.Typer(rich_markup_mode=None)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.options import Db, DryRun, TableName
-from rowtide.cli.output import notes
+from rowtide.cli.output.rows import notes
+from rowtide.cli.output.statements import printed
 from rowtide.cli.replication.options import Publication
-from rowtide.cli.statements import printed
 from rowtide.core.secrets import redact
 from rowtide.handle import connect
 from rowtide.replication.articles.call_formats import KeyUpdates

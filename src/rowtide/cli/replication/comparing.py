@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output import Format, notes, print_listed
-from rowtide.cli.progress import counted
+from rowtide.cli.output.progress import counted
+from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.cli.replication.options import Publication, SomePublication, SomeSubscriber
 from rowtide.handle import connect
 from rowtide.replication.inspection.compare_options import CompareOptions

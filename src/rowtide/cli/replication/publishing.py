@@ -8,9 +8,9 @@ import typer
 
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.options import Db, DryRun, Group, ListingFormat, TableName, Wide
-from rowtide.cli.output import Format, notes, print_child_tables, print_listed, print_wait
+from rowtide.cli.output.rows import Format, notes, print_child_tables, print_listed, print_wait
+from rowtide.cli.output.statements import printed
 from rowtide.cli.replication.options import Publication
-from rowtide.cli.statements import printed
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect

@@ -9,8 +9,9 @@ import typer
 
 from rowtide.cli.losses import Reason, Yes, confirm_loss
 from rowtide.cli.options import Db
-from rowtide.cli.output import notes, print_wait
-from rowtide.cli.progress import progress
+from rowtide.cli.output.progress import progress
+from rowtide.cli.output.rows import notes, print_wait
+from rowtide.cli.output.watching import stopping
 from rowtide.cli.replication.options import (
     CommitBatchSize,
     CommitBatchThreshold,
@@ -20,7 +21,6 @@ from rowtide.cli.replication.options import (
     given_settings,
 )
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
-from rowtide.cli.watching import stopping
 from rowtide.core.errors import RowtideError
 from rowtide.handle import connect
 from rowtide.lake.session import requesting

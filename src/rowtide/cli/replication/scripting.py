@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.options import Db, TableName
-from rowtide.cli.output import notes
+from rowtide.cli.output.rows import notes
 from rowtide.cli.replication.options import Publication
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect

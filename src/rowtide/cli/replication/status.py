@@ -8,7 +8,7 @@ import typer
 
 from rowtide.cli.health import print_unwell
 from rowtide.cli.options import Db, ListingFormat, Wide
-from rowtide.cli.output import Format, notes, print_listed
+from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.cli.replication.options import Publication, SomePublication, SomeSubscriber
 from rowtide.core.lsn import CommitLsn
 from rowtide.handle import connect

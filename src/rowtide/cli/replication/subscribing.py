@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.options import MOST_HOURS, Db, IgnoreSubscriber, ListingFormat
-from rowtide.cli.output import Format, notes, print_listed
+from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.cli.replication.options import (
     CommitBatchSize,
     CommitBatchThreshold,

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rowtide.cli.tables import Show, show_as_is, show_fact, write_block, write_table
+from rowtide.cli.output.tables import Show, show_as_is, show_fact, write_block, write_table
 from rowtide.core.errors import FileNotWritable
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.secrets import redact

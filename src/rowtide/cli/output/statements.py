@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-from rowtide.cli.output import notes
+from rowtide.cli.output.rows import notes
 
 
 class Rehearsal(Protocol):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
-from rowtide.cli.output import notes
+from rowtide.cli.output.rows import notes
 
 INTERVAL_S = 10.0
 _Report = TypeVar("_Report")

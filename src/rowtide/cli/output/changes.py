@@ -12,8 +12,8 @@ import pyarrow as pa
 from rowtide.cdc.lake_readers.json_texts import as_json, joined
 from rowtide.cdc.lake_readers.presentation import Kind, PresentedChanges, PresentedColumn, rows_of
 from rowtide.cdc.lake_readers.value_texts import kernels
-from rowtide.cli.output import Format, print_rows, width_of
-from rowtide.cli.tables import SAMPLE, Layout, Show, lay_out, write_table
+from rowtide.cli.output.rows import Format, print_rows, width_of
+from rowtide.cli.output.tables import SAMPLE, Layout, Show, lay_out, write_table
 
 SHOWN_ONE_BY_ONE = frozenset({"__$start_lsn"})
 """Columns whose values tables show in another form."""

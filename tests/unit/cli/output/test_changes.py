@@ -16,8 +16,8 @@ from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
 from rowtide.cdc.lake_readers.presentation import present
 from rowtide.cdc.rows.conversion import change_schema
 from rowtide.cli.cdc.changes import show_change
-from rowtide.cli.changes_output import print_changes
-from rowtide.cli.output import Format, print_rows
+from rowtide.cli.output.changes import print_changes
+from rowtide.cli.output.rows import Format, print_rows
 
 TEXTS = [text for samples in SAMPLES for text in samples.values] + [
     text for texts in ODD_TEXTS.values() for text in texts

@@ -9,8 +9,8 @@ from io import StringIO
 
 import pytest
 
-from rowtide.cli.output import Format, as_json, print_listed
-from rowtide.cli.tables import show_as_is, show_fact, write_block, write_table
+from rowtide.cli.output.rows import Format, as_json, print_listed
+from rowtide.cli.output.tables import show_as_is, show_fact, write_block, write_table
 from rowtide.core.lsn import CommitLsn, Position
 
 

@@ -10,8 +10,8 @@ from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from rowtide.cli.output import notes
-from rowtide.cli.progress import progress
+from rowtide.cli.output.progress import progress
+from rowtide.cli.output.rows import notes
 from rowtide.core.errors import RowtideError
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from io import StringIO
 
-from rowtide.cli.output import Format, print_rows
+from rowtide.cli.output.rows import Format, print_rows
 
 
 def test_a_table_shows_values_as_they_are() -> None:
