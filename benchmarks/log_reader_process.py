@@ -19,15 +19,15 @@ from rowtide.core.lsn import CommitLsn, Position, parse_log_position
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.log import reader
-from rowtide.log.entries import Opened, RangeAppended
-from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Enabled
 from rowtide.log.postgres.reading.restricted import LogAccess
 from rowtide.log.postgres.reading.source import PostgresSource
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.reader import LogReader, RangeWriter
-from rowtide.log.state import ManifestState
-from rowtide.log.store import open_store
+from rowtide.log.store.entries import Opened, RangeAppended
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.state import ManifestState
 
 _PHASES = (
     (ReplicationStream, "receive", "receive (waits for the walsender)"),

@@ -12,7 +12,7 @@ from builders.file_modes import modes_in
 from rowtide.databases.file_access import make_file, make_place, mask_of
 from rowtide.findings.place_facts import LAKE, PlaceFacts, read_place
 from rowtide.findings.place_findings import find_in_places
-from rowtide.log.store import LocalStore
+from rowtide.log.store.location import LocalStore
 from rowtide.merge.nodes.connecting import open_subscriber
 
 PRIVATE = {"folders": {0o700}, "files": {0o600}}

@@ -15,9 +15,9 @@ from rowtide.cdc.queries.changes import Changes
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.operations import Operation
 from rowtide.lake.session import pinned
-from rowtide.log.manifest import Manifest
-from rowtide.log.segments import read_segment
-from rowtide.log.store import open_store
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.segments import read_segment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,9 +23,9 @@ from rowtide.cdc.rows.conversion import LsnRange, convert_records
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
-from rowtide.log.entries import Segment
-from rowtide.log.segments import write_segment
-from rowtide.log.store import LocalStore
+from rowtide.log.store.entries import Segment
+from rowtide.log.store.location import LocalStore
+from rowtide.log.store.segments import write_segment
 from rowtide.storage.store import Store
 
 LONG = [pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 60)]

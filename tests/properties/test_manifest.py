@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from builders.faults.watched_stores import AgingStore, SleepingStore
 from builders.log.log_stores import NOW, START, member, open_manifest, opened, range_to, segment, table_version
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.log.entries import (
+from rowtide.log.membership import Disabled, Enabled, Event, Reshaped
+from rowtide.log.store.entries import (
     Entry,
     FilesDeleted,
     LeaseTaken,
@@ -29,11 +30,10 @@ from rowtide.log.entries import (
     decode_entry,
     encode_entry,
 )
-from rowtide.log.manifest import Manifest
-from rowtide.log.membership import Disabled, Enabled, Event, Reshaped
-from rowtide.log.replay import apply
-from rowtide.log.state import ManifestState, decode_state, encode_state
-from rowtide.log.store import LocalStore
+from rowtide.log.store.location import LocalStore
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.replay import apply
+from rowtide.log.store.state import ManifestState, decode_state, encode_state
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from builders.log.log_reader_processes import is_streaming, log_reader
 from rowtide.core.lsn import Position
 from rowtide.log import reader
 from rowtide.log.opening import open_log_reader
-from rowtide.log.segments import PENDING
 from rowtide.log.source import Keepalive
+from rowtide.log.store.segments import PENDING
 
 
 @pytest.mark.exhaustive

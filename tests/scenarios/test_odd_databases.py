@@ -17,7 +17,7 @@ from builders.servers.odd_settings import MEANINGS, TIME_LIMITS, open_program, s
 from fixtures.servers import fresh_database
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.log.segments import read_segment
+from rowtide.log.store.segments import read_segment
 from rowtide.replication.sync_types import SyncType
 from rowtide.tracking import Storage
 from rowtide.tracking.connecting import open_tracking

@@ -28,11 +28,11 @@ from rowtide.databases.postgres.connect import open_engine, open_replication_con
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoFreeSlot
 from rowtide.log import reader
-from rowtide.log.entries import Segment
 from rowtide.log.errors import LogStoreWriteFailed
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.lease import AdvisoryLease
-from rowtide.log.segments import write_segment
+from rowtide.log.store.entries import Segment
+from rowtide.log.store.segments import write_segment
 from rowtide.storage.store import Store
 
 if TYPE_CHECKING:

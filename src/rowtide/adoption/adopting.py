@@ -35,7 +35,6 @@ from rowtide.log.errors import (
     SlotInvalidated,
     SlotMissing,
 )
-from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import control, ddl_triggers, provision, slot, table_publications
 from rowtide.log.postgres.history import verify_history, verify_slot_on
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
@@ -45,8 +44,9 @@ from rowtide.log.postgres.restarting import rehearse_restart, restart_log
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import Making
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.state import ManifestState
-from rowtide.log.store import open_store
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.state import ManifestState
 from rowtide.replication.distributor.subscription_records import list_subscriptions
 from rowtide.replication.publishing import adopting as publishing
 

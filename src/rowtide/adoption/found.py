@@ -9,8 +9,8 @@ from rowtide.adoption.errors import OriginalAlive
 from rowtide.cdc.enabling.reinitialize import CaptureLoss
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import ServerIdentity
-from rowtide.log.entries import Source
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.entries import Source
 from rowtide.replication.publishing.restarting import DeliveryLoss
 
 

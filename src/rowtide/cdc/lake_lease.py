@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rowtide.log.errors import LeaseLost
-from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
-from rowtide.log.state import ManifestState
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.state import ManifestState
 from rowtide.storage.store import Store
 
 LAKE: Final = "lake"

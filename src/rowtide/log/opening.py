@@ -12,8 +12,6 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseHeld
-from rowtide.log.maintenance import delete_orphans
-from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import control, table_publications
 from rowtide.log.postgres.history import verify_slot_on
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
@@ -21,7 +19,9 @@ from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.reading.restricted import LogAccess
 from rowtide.log.postgres.reading.source import PostgresSource
 from rowtide.log.reader import LogReader
-from rowtide.log.store import open_store
+from rowtide.log.store.location import open_store
+from rowtide.log.store.maintenance import delete_orphans
+from rowtide.log.store.ownership import open_own_manifest
 
 _LEASE_PATIENCE_S = 10.0
 _STAND_BY_S = 1.0

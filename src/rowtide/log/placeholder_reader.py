@@ -8,8 +8,8 @@ subscription still needs is kept.
 from __future__ import annotations
 
 from rowtide.core.failpoints import failpoint
-from rowtide.log.entries import ReaderAdvanced, ReaderLeft
-from rowtide.log.manifest import Manifest
+from rowtide.log.store.entries import ReaderAdvanced, ReaderLeft
+from rowtide.log.store.manifest import Manifest
 
 READER = "source"
 

@@ -32,14 +32,14 @@ from rowtide.log.batches import (
     Whole,
     cut_batch,
 )
-from rowtide.log.entries import PartStored, RangeAppended, Segment, TableGiven, TransactionSkipped
 from rowtide.log.errors import StreamEnded
-from rowtide.log.maintenance import delete_orphans, is_overdue, maintain
-from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Event, stamp
 from rowtide.log.messages import Messages
-from rowtide.log.segments import write_segment
 from rowtide.log.source import ChangeRefused, Decoded, Keepalive, LogSource, Received, TransactionReceived, Undecodable
+from rowtide.log.store.entries import PartStored, RangeAppended, Segment, TableGiven, TransactionSkipped
+from rowtide.log.store.maintenance import delete_orphans, is_overdue, maintain
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.segments import write_segment
 from rowtide.storage.object_urls import is_object_url
 from rowtide.storage.store import Store
 

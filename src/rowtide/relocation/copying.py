@@ -16,7 +16,7 @@ from rowtide.databases.file_access import make_place
 from rowtide.lake.neighbours import require_not_nested
 from rowtide.lake.stores import prepare_lake
 from rowtide.log.errors import LogStoreNotWritable
-from rowtide.log.store import probe_store
+from rowtide.log.store.location import probe_store
 from rowtide.relocation.errors import CopyDamaged, CopyOvertaken
 from rowtide.relocation.places import LakePlace, is_same, require_apart
 from rowtide.relocation.planning import Portion, Step, Steps, plan_portion

@@ -19,8 +19,8 @@ from rowtide.delta.log_files import LAST_CHECKPOINT, LogFiles, LogIncomplete
 from rowtide.delta.snapshot import Location, Snapshot, find_segment, open_snapshot, read_hint
 from rowtide.lake.stores import open_folder
 from rowtide.log.errors import LogStoreRelocated, ManifestCorrupt
-from rowtide.log.manifest import Manifest
-from rowtide.log.state import encode_state
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.state import encode_state
 from rowtide.relocation.errors import CopyDiverged, CopyReadFailed, CopyWriteFailed, NothingToCopy
 from rowtide.relocation.places import LakePlace
 from rowtide.relocation.planning import Existing, Portion

@@ -26,15 +26,15 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import name_of
 from rowtide.log import catalogue
 from rowtide.log.catalogue import source_table
-from rowtide.log.entries import Moved
 from rowtide.log.errors import LogStoreRelocated
-from rowtide.log.manifest import Manifest
-from rowtide.log.ownership import open_own_manifest, require_own
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.provision import take_source
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import open_store
+from rowtide.log.store.entries import Moved
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.ownership import open_own_manifest, require_own
 from rowtide.relocation.copying import Copied, Copying, OnProgress, plan_copy
 from rowtide.relocation.errors import CopyOvertaken, LakeElsewhere
 from rowtide.relocation.places import LakePlace, is_same

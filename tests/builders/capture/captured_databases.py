@@ -30,13 +30,13 @@ from rowtide.delta.commits import Committer
 from rowtide.handle import connect
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseLost
-from rowtide.log.manifest import Manifest
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import AdvisoryLease
-from rowtide.log.segments import read_segment
-from rowtide.log.state import ManifestState
-from rowtide.log.store import open_store
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.segments import read_segment
+from rowtide.log.store.state import ManifestState
 from rowtide.storage.store import Store
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from rowtide.core.lsn import Position
 from rowtide.delta.alteration import set_properties
 from rowtide.delta.checkpoints import forget_versions
 from rowtide.lake.stores import locate
-from rowtide.log.entries import LeaseTaken
-from rowtide.log.manifest import Manifest
-from rowtide.log.store import LocalStore
+from rowtide.log.store.entries import LeaseTaken
+from rowtide.log.store.location import LocalStore
+from rowtide.log.store.manifest import Manifest
 from rowtide.relocation import LakePlace
 from rowtide.relocation.survey import survey
 

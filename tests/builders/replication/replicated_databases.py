@@ -14,8 +14,8 @@ import psycopg
 from builders.capture.captured_databases import LoggedDatabase
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
-from rowtide.log.maintenance import truncate
-from rowtide.log.manifest import Manifest
+from rowtide.log.store.maintenance import truncate
+from rowtide.log.store.manifest import Manifest
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.articles.articles import LeftOutColumn
 from rowtide.replication.distribution.batches import BatchLimits

@@ -12,7 +12,7 @@ import psycopg
 from builders.capture.captured_databases import LoggedDatabase
 from fixtures.servers import drop_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.log.state import ManifestState
+from rowtide.log.store.state import ManifestState
 
 TABLES = tuple(f"create table {name} (id int primary key, name text)" for name in ("item", "other", "third"))
 _numbers = count(1)

@@ -14,8 +14,8 @@ from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice
 from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.errors import SegmentCorrupt
-from rowtide.log.segments import write_segment
-from rowtide.log.store import LocalStore
+from rowtide.log.store.location import LocalStore
+from rowtide.log.store.segments import write_segment
 
 TABLE = source_table([("id", "text"), ("name", "text")])
 WRITTEN = [[(1, 100, 1), (2, 100, 2), (1, 200, 1)], [(1, 300, 1), (2, 400, 1), (1, 400, 2)], [(1, 500, 1)]]

@@ -19,9 +19,9 @@ from rowtide.delta.snapshot import Location
 from rowtide.lake import compaction
 from rowtide.lake.compaction import Compacted
 from rowtide.log.errors import LeaseLost
-from rowtide.log.manifest import Manifest
-from rowtide.log.state import ManifestState
-from rowtide.log.store import open_store
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.state import ManifestState
 
 
 class Held(LakeLease):

@@ -16,9 +16,9 @@ from rowtide.cdc.capture.segment_reader import SegmentReader
 from rowtide.cdc.capture.transactions import TRANSACTION, count_changes, find_end, list_transactions, read_captured
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
-from rowtide.log.entries import Segment
-from rowtide.log.segments import write_segment
-from rowtide.log.store import LocalStore
+from rowtide.log.store.entries import Segment
+from rowtide.log.store.location import LocalStore
+from rowtide.log.store.segments import write_segment
 
 TABLE = source_table()
 LIFETIME = InstanceLifetime(instance("m1", table=TABLE), CommitLsn(5))

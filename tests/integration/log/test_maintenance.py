@@ -10,12 +10,12 @@ import pytest
 
 from builders.log.log_stores import append_records, append_records_in_child, open_manifest, range_to, records
 from rowtide.core.lsn import Position
-from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import LeaseLost
-from rowtide.log.maintenance import DELETE_GRACE, delete_orphans, maintain, merge_segments, plan_merge, truncate
-from rowtide.log.manifest import Manifest
-from rowtide.log.segments import read_segment, write_segment
-from rowtide.log.store import LocalStore
+from rowtide.log.store.entries import ReaderAdvanced
+from rowtide.log.store.location import LocalStore
+from rowtide.log.store.maintenance import DELETE_GRACE, delete_orphans, maintain, merge_segments, plan_merge, truncate
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.segments import read_segment, write_segment
 
 NOW = datetime.now(UTC) + timedelta(hours=12)
 

@@ -10,7 +10,6 @@ import pytest
 from builders.faults.watched_stores import AgingStore, LosingStore, SleepingStore, WatchedStore
 from builders.log.log_stores import open_manifest, opened, range_to, table_version
 from rowtide.core.lsn import Position
-from rowtide.log.entries import ReaderAdvanced, TableGiven
 from rowtide.log.errors import (
     IllegalEntry,
     LeaseLost,
@@ -19,8 +18,9 @@ from rowtide.log.errors import (
     ManifestCorrupt,
     ManifestMissing,
 )
-from rowtide.log.manifest import ENTRIES_PER_CHECKPOINT, KEPT_FOR, Manifest
-from rowtide.log.store import LocalStore
+from rowtide.log.store.entries import ReaderAdvanced, TableGiven
+from rowtide.log.store.location import LocalStore
+from rowtide.log.store.manifest import ENTRIES_PER_CHECKPOINT, KEPT_FOR, Manifest
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from builders.lakes.relocated_lakes import NAME, FilledLake, describe, read_ids,
 from rowtide.delta.compaction import compact
 from rowtide.delta.vacuum import vacuum
 from rowtide.lake.stores import locate, open_folder
-from rowtide.log.maintenance import merge_segments
+from rowtide.log.store.maintenance import merge_segments
 from rowtide.relocation import Copied, CopyProgress
 from rowtide.relocation.errors import CopyDiverged, CopyOvertaken, NothingToCopy
 from rowtide.relocation.planning import Step

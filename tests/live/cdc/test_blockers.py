@@ -10,7 +10,7 @@ from rowtide.cdc.capture.planning import CyclePlan, plan_cycle
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import RelationChanged
 from rowtide.log.membership import Enabled
-from rowtide.log.state import ManifestState
+from rowtide.log.store.state import ManifestState
 
 HARMLESS = [
     "alter table item alter name type varchar(9)",

@@ -19,7 +19,7 @@ from builders.capture.captured_databases import LoggedDatabase
 from fixtures.servers import fresh_database
 from rowtide.cdc.errors.enabling import InstanceNameTaken, TableNotCapturable
 from rowtide.core.operations import Operation
-from rowtide.log.segments import read_segment
+from rowtide.log.store.segments import read_segment
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 TABLES = {

@@ -13,8 +13,8 @@ from builders.log.log_stores import opened
 from builders.servers.ddl import forget_triggers
 from rowtide.findings.finding import Finding, Severity
 from rowtide.handle import connect
-from rowtide.log.manifest import Manifest
-from rowtide.log.store import open_store
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
 
 LOST = {
     "select pg_drop_replication_slot('{slot}')": "does not exist",

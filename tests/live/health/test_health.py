@@ -16,8 +16,8 @@ from builders.replication.replication_runs import running
 from rowtide.findings.finding import Command, Severity
 from rowtide.handle import connect
 from rowtide.health import Judgement, State, exit_code
-from rowtide.log.entries import ReaderLeft
 from rowtide.log.errors import SlotMissing
+from rowtide.log.store.entries import ReaderLeft
 from rowtide.replication.errors.delivery import RowNotFound
 
 TABLE = "create table item (id int primary key, name text)"

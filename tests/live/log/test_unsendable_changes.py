@@ -18,7 +18,7 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.log import reader
 from rowtide.log.errors import ChangeUnreadable
-from rowtide.log.segments import PENDING
+from rowtide.log.store.segments import PENDING
 
 BEHIND_THE_RANGE = ("manifest_entry.after", "slot_confirmation.before", "slot_confirmation.after")
 

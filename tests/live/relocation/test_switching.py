@@ -26,13 +26,13 @@ from rowtide.databases.postgres.connect import open_engine
 from rowtide.handle import connect
 from rowtide.lake.errors import LakeNested
 from rowtide.log.catalogue import read_source
-from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import LeaseHeld, LogStoreRelocated
-from rowtide.log.manifest import Manifest
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import open_store
+from rowtide.log.store.entries import ReaderAdvanced
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
 from rowtide.relocation import Copied
 from rowtide.relocation.errors import CopyDiverged, LakeElsewhere
 

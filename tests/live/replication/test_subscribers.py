@@ -10,9 +10,9 @@ import pytest
 from builders.capture.capture_processes import DELIVERY, CaptureProcess
 from builders.capture.captured_databases import wait_until
 from builders.replication.replicated_databases import ReplicatedDatabase
-from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import LogStillRead
-from rowtide.log.maintenance import truncate
+from rowtide.log.store.entries import ReaderAdvanced
+from rowtide.log.store.maintenance import truncate
 from rowtide.replication.errors.delivery import SubscriberAhead, SubscriberBehind
 from rowtide.replication.errors.subscribers import SubscriberUnprepared
 

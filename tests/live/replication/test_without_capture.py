@@ -26,7 +26,6 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.findings.finding import Severity
 from rowtide.log import placeholder_reader
-from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.errors import (
     AnnouncementUnreadable,
     DatabaseNotEnabled,
@@ -37,6 +36,7 @@ from rowtide.log.errors import (
 )
 from rowtide.log.postgres import waiting
 from rowtide.log.postgres.lease import AdvisoryLease
+from rowtide.log.store.entries import ReaderAdvanced
 from rowtide.replication.errors.delivery import ChangesLost
 from rowtide.replication.errors.publishing import CaptureReadsLog, LogStoreElsewhere, NothingReadsLog, PublicationExists
 from rowtide.replication.errors.subscribing import LsnNotKept

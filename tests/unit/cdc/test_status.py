@@ -9,11 +9,11 @@ from builders.log.log_stores import NOW, open_state, range_to, segment
 from rowtide.cdc.status import Status
 from rowtide.cdc.status.database import describe
 from rowtide.core.lsn import Position
-from rowtide.log.entries import ReaderAdvanced
 from rowtide.log.postgres.backlog import Backlog
-from rowtide.log.replay import apply
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.state import ManifestState
+from rowtide.log.store.entries import ReaderAdvanced
+from rowtide.log.store.replay import apply
+from rowtide.log.store.state import ManifestState
 
 SOURCE = SourceDefinition("id", "7001", "rowtide_5", 9, "rowtide_5", "/lake/log", "/lake")
 

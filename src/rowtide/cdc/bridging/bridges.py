@@ -37,17 +37,17 @@ from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import LOG, members_table
-from rowtide.log.entries import Difference, Segment, TableGiven
-from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Member
-from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.bridging import BridgeHead, bridge_gap, verify_bridgeable
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import FULL_IDENTITY
-from rowtide.log.segments import write_segment
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import open_store
+from rowtide.log.store.entries import Difference, Segment, TableGiven
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.segments import write_segment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

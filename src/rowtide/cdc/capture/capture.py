@@ -55,8 +55,8 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.delta.errors import AppendNotFound
 from rowtide.lake import tables
 from rowtide.lake.compaction import Compacted, compact
-from rowtide.log.entries import ReaderAdvanced
-from rowtide.log.state import ManifestState
+from rowtide.log.store.entries import ReaderAdvanced
+from rowtide.log.store.state import ManifestState
 from rowtide.storage.store import Store
 
 _IDLE_ADVANCE_S = 10.0

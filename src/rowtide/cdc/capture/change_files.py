@@ -23,8 +23,8 @@ from rowtide.delta.actions import AddFile
 from rowtide.delta.appends import name_data_file, write_rows
 from rowtide.delta.commits import TableState
 from rowtide.delta.snapshot import Location
-from rowtide.log.entries import Segment
 from rowtide.log.errors import SegmentCorrupt
+from rowtide.log.store.entries import Segment
 
 PART_ROWS = 250_000
 PART_BYTES = 64 * 1024 * 1024

@@ -10,7 +10,7 @@ from rowtide.cdc.definitions import FEATURE
 from rowtide.cdc.instances import Instance, decode_instance
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.membership import Altered, Disabled, Enabled, Reshaped
-from rowtide.log.state import ManifestState, events_between
+from rowtide.log.store.state import ManifestState, events_between
 
 
 @dataclass(frozen=True, slots=True)

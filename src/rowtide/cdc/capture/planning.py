@@ -18,9 +18,9 @@ from rowtide.cdc.rows.column_places import find_places
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
-from rowtide.log.entries import Segment, TransactionLeftOut
 from rowtide.log.membership import Altered, Disabled, Enabled, Heartbeat, LeftOut, Reshaped
-from rowtide.log.state import Gap, ManifestState, bounded_end, events_between, segments_between, skipped_between
+from rowtide.log.store.entries import Segment, TransactionLeftOut
+from rowtide.log.store.state import Gap, ManifestState, bounded_end, events_between, segments_between, skipped_between
 
 MAX_CYCLE_ROWS = 2_000_000
 LARGE_SEGMENT_BYTES = 48 * 1024 * 1024

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 
 from rowtide.core.records import RECORD
-from rowtide.log.entries import Segment
-from rowtide.log.segments import read_segment
+from rowtide.log.store.entries import Segment
+from rowtide.log.store.segments import read_segment
 from rowtide.storage.store import Store
 
 MOST_KEPT_BYTES = 64 * 1024 * 1024

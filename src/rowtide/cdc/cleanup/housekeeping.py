@@ -26,11 +26,11 @@ from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
 from rowtide.lake.deletion import vacuum
 from rowtide.log.errors import LeaseHeld
-from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import open_store
+from rowtide.log.store.location import open_store
+from rowtide.log.store.ownership import open_own_manifest
 
 _POLL_S = 1.0
 _PAUSE_S = 0.2

@@ -23,15 +23,15 @@ from rowtide.lake.neighbours import require_not_nested
 from rowtide.lake.paths import absolute_lake
 from rowtide.lake.stores import prepare_lake
 from rowtide.log import catalogue, placeholder_reader
-from rowtide.log.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.errors import IllegalEntry, LogStillRead
-from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import provision
 from rowtide.log.postgres.ddl_triggers import Triggers
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provision import Place
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import open_store
+from rowtide.log.store.entries import ReaderAdvanced, ReaderLeft
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)

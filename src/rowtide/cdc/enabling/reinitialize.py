@@ -20,13 +20,13 @@ from rowtide.core.lsn import Position, format_log_position
 from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import read_server_identity
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.ownership import find_own_manifest, open_own_manifest, require_timeline
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.restarting import restart_log
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.ownership import find_own_manifest, open_own_manifest, require_timeline
 
 
 @dataclass(frozen=True, slots=True)

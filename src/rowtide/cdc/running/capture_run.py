@@ -36,14 +36,14 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.delta.commits import Committer
 from rowtide.lake.session import require_reachable, spark_loss_named
 from rowtide.log.errors import LeaseHeld
-from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.control import mark_target
 from rowtide.log.postgres.history import verify_seen_slot
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import open_store
+from rowtide.log.store.location import open_store
+from rowtide.log.store.ownership import open_own_manifest
 
 IDLE_S = 0.1
 

@@ -14,11 +14,11 @@ from rowtide.cdc.jobs.parameters import JobType
 from rowtide.cdc.scans.tables import log_scan_errors
 from rowtide.cdc.snapshot_requests import find_failed, list_visible
 from rowtide.databases.postgres.catalogue import read_server_time
-from rowtide.log.commit_times import find_oldest_waiting
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.state import ManifestState
-from rowtide.log.store import open_store
+from rowtide.log.store.commit_times import find_oldest_waiting
+from rowtide.log.store.location import open_store
+from rowtide.log.store.state import ManifestState
 
 
 @dataclass(frozen=True, slots=True)

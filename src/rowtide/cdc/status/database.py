@@ -18,13 +18,13 @@ from rowtide.cdc.snapshot_requests import SnapshotRequest, list_visible
 from rowtide.cdc.status.capture import describe_gaps
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.entries import Segment
-from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.backlog import Backlog, read_backlog
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.postgres.status import describe_reading, seconds_between
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.state import ManifestState, segments_between
+from rowtide.log.store.entries import Segment
+from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.state import ManifestState, segments_between
 
 
 @dataclass(frozen=True, slots=True)

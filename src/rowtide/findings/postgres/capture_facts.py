@@ -29,16 +29,16 @@ from rowtide.findings.postgres.facts import CapturedInstance, CaptureFacts, Rule
 from rowtide.findings.postgres.member_facts import read_members
 from rowtide.lake.paths import local_folder
 from rowtide.log.errors import HistoryDiverged, LogStoreMoved, LogStoreTaken, ManifestMissing
-from rowtide.log.manifest import Manifest
-from rowtide.log.ownership import is_own
 from rowtide.log.postgres import ddl_triggers, slot
 from rowtide.log.postgres.history import verify_history, verify_seen_slot
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.postgres.provenance import find_difference
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.state import ManifestState
-from rowtide.log.store import open_store
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.ownership import is_own
+from rowtide.log.store.state import ManifestState
 
 _ANY_POSITION = (1 << 63) - 1
 

@@ -47,7 +47,7 @@ from rowtide.log.errors import (
     SlotMissing,
 )
 from rowtide.log.postgres.current_shapes import shape_of
-from rowtide.log.state import ManifestState
+from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import FEATURE as REPLICATION
 
 SMALL_SAFE_SHARE = 0.2

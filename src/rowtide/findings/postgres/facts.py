@@ -16,7 +16,7 @@ from rowtide.findings.place_facts import Place
 from rowtide.findings.tracked_facts import TrackedFacts
 from rowtide.log.errors import DatabaseCopied
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.state import ManifestState
+from rowtide.log.store.state import ManifestState
 
 
 @dataclass(frozen=True, slots=True)

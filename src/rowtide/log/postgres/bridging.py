@@ -18,9 +18,7 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.alterations import Committing
 from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_identity, read_server_time
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.entries import Difference, Opened
 from rowtide.log.errors import HistoryDiverged
-from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import control, slot
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
@@ -29,6 +27,8 @@ from rowtide.log.postgres.restarting import Announcing
 from rowtide.log.postgres.stream.stream import NewSlot, ReplicationStream
 from rowtide.log.postgres.waiting import reporting_blocker
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.entries import Difference, Opened
+from rowtide.log.store.manifest import Manifest
 
 XID = -1
 """The transaction id of a difference: no transaction has it."""

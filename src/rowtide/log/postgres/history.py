@@ -14,7 +14,7 @@ from rowtide.core.lsn import format_log_position
 from rowtide.log.errors import WAY_AFTER_PROMOTION, HistoryDiverged, ServerPromoted
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.stream.stream import ReplicationStream, StreamIdentity, TimelineFork
-from rowtide.log.state import ManifestState
+from rowtide.log.store.state import ManifestState
 
 
 def verify_history(stream: ReplicationStream, state: ManifestState) -> int:

@@ -14,11 +14,11 @@ from rowtide.databases.postgres.catalogue import ServerIdentity, read_server_ide
 from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.log.announcements import ControlRow
 from rowtide.log.errors import HistoryDiverged, ManifestCorrupt
-from rowtide.log.manifest import Manifest
-from rowtide.log.ownership import is_own
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.state import ManifestState
-from rowtide.log.store import open_store
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.ownership import is_own
+from rowtide.log.store.state import ManifestState
 
 
 def verify_provenance(connection: Connection, manifest: Manifest) -> ServerIdentity:

@@ -25,10 +25,7 @@ from rowtide.databases.postgres.catalogue import ServerIdentity, find_by_id, has
 from rowtide.databases.postgres.errors import translated
 from rowtide.log import catalogue, placeholder_reader
 from rowtide.log.catalogue import find_source
-from rowtide.log.entries import Opened, Source
 from rowtide.log.errors import LogStoreTaken, ManifestMissing, SchemaTaken
-from rowtide.log.manifest import Manifest
-from rowtide.log.ownership import require_own
 from rowtide.log.postgres import control, membership, slot, table_publications
 from rowtide.log.postgres.ddl_triggers import Triggers, ensure_triggers
 from rowtide.log.postgres.lease import AdvisoryLease
@@ -36,7 +33,10 @@ from rowtide.log.postgres.provenance import find_owner, verify_provenance
 from rowtide.log.postgres.rebinding import find_rebound, rebind_steps
 from rowtide.log.postgres.table_publications import Making
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import open_store, probe_store
+from rowtide.log.store.entries import Opened, Source
+from rowtide.log.store.location import open_store, probe_store
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.ownership import require_own
 from rowtide.storage.bulk import delete_all
 from rowtide.storage.object_urls import is_object_url, parse_object_url
 from rowtide.storage.store import Store

@@ -19,13 +19,13 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.log import placeholder_reader
 from rowtide.log.announcements import ControlRow
 from rowtide.log.catalogue import source_table
-from rowtide.log.entries import Opened
-from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import control, ddl_triggers, slot, table_publications
 from rowtide.log.postgres.provision import as_log_source
 from rowtide.log.postgres.table_publications import Making
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import open_store
+from rowtide.log.store.entries import Opened
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
 
 Announcing = Callable[[Alterations, SourceDefinition], None]
 """Announces members again, to the source as it is then."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rowtide.log.postgres.backlog import Backlog
-from rowtide.log.state import ManifestState
+from rowtide.log.store.state import ManifestState
 
 
 @dataclass(frozen=True, slots=True)

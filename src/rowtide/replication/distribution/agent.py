@@ -16,12 +16,12 @@ from itertools import chain, islice
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.entries import TransactionLeftOut
-from rowtide.log.manifest import Manifest
 from rowtide.log.membership import Traced
 from rowtide.log.postgres.reading.altered_tables import has_values_of_before
-from rowtide.log.replay import require_here
-from rowtide.log.state import Gap, ManifestState, bounded_end, next_gap
+from rowtide.log.store.entries import TransactionLeftOut
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.replay import require_here
+from rowtide.log.store.state import Gap, ManifestState, bounded_end, next_gap
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, Followed
 from rowtide.replication.conflicts import Resolver

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeGuard, assert_never
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.alterations import Alteration
 from rowtide.log.membership import Altered, Event, LeftOut, Reshaped
-from rowtide.log.state import ManifestState, events_between
+from rowtide.log.store.state import ManifestState, events_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import (
     NOT_READ,

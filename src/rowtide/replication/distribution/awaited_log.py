@@ -9,9 +9,9 @@ from sqlalchemy import Engine
 
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.errors import LeaseHeld
-from rowtide.log.manifest import Manifest
 from rowtide.log.opening import open_log_reader
 from rowtide.log.postgres.lease import find_holder
+from rowtide.log.store.manifest import Manifest
 from rowtide.replication.errors.comparing import LogNotRead
 
 _PATIENCE_S = 60

@@ -13,7 +13,7 @@ from rowtide.core.lsn import Position
 from rowtide.replication.errors.delivery import CommandError
 
 if TYPE_CHECKING:
-    from rowtide.log.state import Reader
+    from rowtide.log.store.state import Reader
     from rowtide.replication.articles.articles import Article
     from rowtide.replication.articles.schema_changes import Followed, SchemaChange
     from rowtide.replication.distribution.batches import Block, Call

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.log.entries import Segment
 from rowtide.log.membership import Disabled, LeftOut, Traced
-from rowtide.log.state import ManifestState, events_between, segments_between, skipped_between
+from rowtide.log.store.entries import Segment
+from rowtide.log.store.state import ManifestState, events_between, segments_between, skipped_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.alterations import find_altering
 from rowtide.replication.distribution.batch_counts import BatchCounts

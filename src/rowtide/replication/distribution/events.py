@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rowtide.core.lsn import Position
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.log.membership import Disabled, LeftOut, Traced
-from rowtide.log.state import Gap, ManifestState, events_between, skipped_between
+from rowtide.log.store.state import Gap, ManifestState, events_between, skipped_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.errors.delivery import ArticleEnded, ArticleSuspended, PublishedTableDropped

@@ -13,10 +13,10 @@ import pyarrow as pa
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.batches import MAX_BATCH_BYTES
-from rowtide.log.entries import Segment
-from rowtide.log.manifest import Manifest
-from rowtide.log.segments import read_segment
-from rowtide.log.state import ManifestState, segments_between
+from rowtide.log.store.entries import Segment
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.segments import read_segment
+from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.batches import Block, Call, in_blocks
 from rowtide.replication.distribution.commit_times import CommitTimes

@@ -11,10 +11,10 @@ from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.current_shapes import shape_of
-from rowtide.log.segments import read_segment
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.segments import read_segment
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distribution.alterations import CopyNeeded

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
-from rowtide.log.entries import ReaderAdvanced
-from rowtide.log.manifest import Manifest
-from rowtide.log.state import ManifestState
+from rowtide.log.store.entries import ReaderAdvanced
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.delivery import Progress, resume_position
 from rowtide.replication.distributor.subscription_records import Subscription

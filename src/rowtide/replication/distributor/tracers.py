@@ -32,9 +32,9 @@ from sqlalchemy import (
 from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.membership import Traced
-from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import ensure_made
 from rowtide.log.postgres.membership import announce_token
+from rowtide.log.store.ownership import open_own_manifest
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.distributor.definitions import agents, metadata, publications
 from rowtide.replication.distributor.history import HISTORY_RETENTION

@@ -15,10 +15,10 @@ from rowtide.core.tables import TableVersion
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.log.membership import Enabled
-from rowtide.log.ownership import open_own_manifest
-from rowtide.log.segments import read_segment
-from rowtide.log.state import ManifestState, segments_between
-from rowtide.log.store import open_store
+from rowtide.log.store.location import open_store
+from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.segments import read_segment
+from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import CallFormat, Part, parts_of
 from rowtide.replication.distribution.batches import in_order

@@ -17,10 +17,10 @@ from sqlalchemy import Engine
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.manifest import Manifest
-from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
-from rowtide.log.segments import read_segment
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.segments import read_segment
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import bound
 from rowtide.replication.distribution.awaited_log import read_log

@@ -12,10 +12,10 @@ from rowtide.copying.visibility import TransactionSnapshot
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
-from rowtide.log.segments import read_segment
-from rowtide.log.state import Reader
+from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.segments import read_segment
+from rowtide.log.store.state import Reader
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.alterations import find_altering
 from rowtide.replication.distribution.awaited_log import read_log

@@ -17,8 +17,8 @@ from rowtide.copying.visibility import TransactionSnapshot
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
-from rowtide.log.entries import Segment
-from rowtide.log.state import ManifestState, segments_between, skipped_between
+from rowtide.log.store.entries import Segment
+from rowtide.log.store.state import ManifestState, segments_between, skipped_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.articles.schema_changes import ColumnDropped, ColumnRetyped

@@ -14,8 +14,8 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.manifest import Manifest
-from rowtide.log.segments import read_segment
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.segments import read_segment
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.distribution.batches import in_order

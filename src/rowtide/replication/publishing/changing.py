@@ -16,11 +16,11 @@ from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import membership
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.ownership import open_own_manifest
 from rowtide.replication.articles.articles import Article, as_member
 from rowtide.replication.articles.changes import ArticleChange, call_change, changed, needs_copy
 from rowtide.replication.distributor import joining, publication_records, subscription_records

@@ -9,8 +9,8 @@ from sqlalchemy import Engine
 
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
+from rowtide.log.store.ownership import open_own_manifest
 from rowtide.replication.distributor import custom_scripts, publication_records
 from rowtide.replication.distributor.custom_scripts import CustomScript
 from rowtide.replication.publisher import read_source

@@ -10,10 +10,10 @@ from rowtide.databases.urls import name_of
 from rowtide.lake.paths import absolute_lake
 from rowtide.log import placeholder_reader
 from rowtide.log.catalogue import find_source, list_features
-from rowtide.log.manifest import Manifest
 from rowtide.log.postgres import provision
 from rowtide.log.postgres.provision import OpenedSource, Place, absolute
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.manifest import Manifest
 from rowtide.replication.articles.articles import FEATURE
 from rowtide.replication.errors.publishing import LogStoreElsewhere, NothingReadsLog
 

@@ -15,13 +15,13 @@ from rowtide.databases.postgres.alterations import Alterations
 from rowtide.databases.postgres.catalogue import find_by_id, read_server_identity
 from rowtide.databases.postgres.errors import translated
 from rowtide.log.catalogue import list_features
-from rowtide.log.ownership import find_own_manifest, require_timeline
 from rowtide.log.postgres import membership, restarting, slot
 from rowtide.log.postgres.lease import AdvisoryLease
 from rowtide.log.postgres.membership import run_membership_change
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.table_publications import read_publishing
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.ownership import find_own_manifest, require_timeline
 from rowtide.replication.articles.articles import FEATURE, Article, as_member
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.errors.publishing import CaptureReadsLog

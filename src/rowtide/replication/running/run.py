@@ -16,11 +16,11 @@ from rowtide.databases.postgres.catalogue import read_server_time
 from rowtide.databases.postgres.connect import open_session
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
 from rowtide.log.errors import LeaseHeld
-from rowtide.log.manifest import Manifest
-from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot
 from rowtide.log.postgres.control import mark_target
 from rowtide.log.postgres.provenance import verify_provenance
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.ownership import open_own_manifest
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveredElsewhere
 from rowtide.replication.distributor import (

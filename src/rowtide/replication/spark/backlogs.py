@@ -21,9 +21,9 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
 from rowtide.lake.session import pinned, require_reachable, spark_watched
 from rowtide.lake.spark.failures import lack_named
-from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.provenance import verify_provenance
-from rowtide.log.state import ManifestState, segments_between
+from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
 from rowtide.replication.distributor import subscription_records

@@ -12,7 +12,7 @@ from rowtide.databases.postgres.catalogue import read_tables
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.log.catalogue import members_table
 from rowtide.log.postgres.current_shapes import shape_of
-from rowtide.log.state import ManifestState
+from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import FEATURE
 from rowtide.replication.distribution.events import find_lost_identity
 from rowtide.replication.distributor import publication_records, subscription_records

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, column, select, table, text
 
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import has_table, read_server_time
-from rowtide.log.commit_times import find_oldest_waiting
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.state import ManifestState
-from rowtide.log.store import open_store
+from rowtide.log.store.commit_times import find_oldest_waiting
+from rowtide.log.store.location import open_store
+from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distributor import history, publication_records, subscription_records
 from rowtide.replication.distributor.claims import list_claims

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
-from rowtide.log.state import ManifestState, segments_between
+from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.distributor.subscription_records import Subscription
@@ -40,7 +40,7 @@ def count_pending(store: Store, state: ManifestState, subscription: Subscription
 def _count(store: Store, path: str, wanted: Iterable[tuple[int, Position, Sequence[int]]]) -> int:
     import numpy as np
 
-    from rowtide.log.segments import read_segment
+    from rowtide.log.store.segments import read_segment
 
     records = read_segment(store, path, _COLUMNS)
     lsns, operations, table_ids = (records[name].to_numpy() for name in _COLUMNS)

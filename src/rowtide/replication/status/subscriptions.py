@@ -12,11 +12,11 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres import slot
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.state import ManifestState, segments_between
-from rowtide.log.store import open_store
+from rowtide.log.store.location import open_store
+from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distributor import history, publication_records, subscription_records
 from rowtide.replication.distributor.claims import list_claims

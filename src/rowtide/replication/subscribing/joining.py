@@ -13,12 +13,12 @@ from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import find_by_id, read_table
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified, statement
-from rowtide.log.entries import ReaderLeft
-from rowtide.log.manifest import Manifest
-from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.membership import announce_enabled
 from rowtide.log.postgres.provenance import verify_provenance
+from rowtide.log.store.entries import ReaderLeft
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.ownership import open_own_manifest
 from rowtide.replication.articles.articles import Article, as_member
 from rowtide.replication.articles.schema_changes import Followed, as_alteration, follow
 from rowtide.replication.distribution.delivery import JoiningArticle

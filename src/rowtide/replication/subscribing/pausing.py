@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, Engine
 
 from rowtide.databases.postgres.errors import translated
-from rowtide.log.ownership import open_own_manifest
+from rowtide.log.store.ownership import open_own_manifest
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.subscription_records import Subscription

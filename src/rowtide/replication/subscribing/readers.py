@@ -14,10 +14,10 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
-from rowtide.log.entries import ReaderAdvanced, ReaderLeft
 from rowtide.log.errors import IllegalEntry
-from rowtide.log.manifest import Manifest
-from rowtide.log.state import ManifestState
+from rowtide.log.store.entries import ReaderAdvanced, ReaderLeft
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.state import ManifestState
 from rowtide.replication.distributor import subscription_records
 
 _ADDING = {"class": 0x726F7774, "key": 6}

@@ -16,13 +16,13 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import find_by_id
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.entries import ReaderLeft
 from rowtide.log.membership import Enabled
-from rowtide.log.ownership import open_own_manifest
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.slot import read_log_end
-from rowtide.log.state import ManifestState, events_between
+from rowtide.log.store.entries import ReaderLeft
+from rowtide.log.store.ownership import open_own_manifest
+from rowtide.log.store.state import ManifestState, events_between
 from rowtide.replication.articles.articles import Article, as_copied
 from rowtide.replication.articles.schema_changes import Unfollowed, as_alteration, follow
 from rowtide.replication.distribution.alterations import adds_none_since

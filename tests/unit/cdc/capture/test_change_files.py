@@ -9,7 +9,7 @@ from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, InstanceWork, Slice
 from rowtide.cdc.rows.conversion import LsnRange
 from rowtide.core.lsn import CommitLsn, Position
-from rowtide.log.entries import Segment
+from rowtide.log.store.entries import Segment
 
 TABLE = source_table()
 

@@ -26,7 +26,8 @@ from rowtide.cdc.errors.capturing import RelationChanged
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.core.tables import BeforeImages, ImageKind, TableShape, TableVersion
-from rowtide.log.entries import (
+from rowtide.log.membership import Altered, Disabled, Event, Heartbeat, Reshaped
+from rowtide.log.store.entries import (
     Entry,
     LeaseTaken,
     ReaderAdvanced,
@@ -35,9 +36,8 @@ from rowtide.log.entries import (
     TransactionLeftOut,
     TransactionSkipped,
 )
-from rowtide.log.membership import Altered, Disabled, Event, Heartbeat, Reshaped
-from rowtide.log.replay import apply
-from rowtide.log.state import ManifestState
+from rowtide.log.store.replay import apply
+from rowtide.log.store.state import ManifestState
 
 TABLE = source_table()
 WIDER = source_table([("id", "bigint"), ("name", "text")])

@@ -8,11 +8,11 @@ import pytest
 
 from builders.log.log_stores import NOW, SOURCE, opened, range_to
 from rowtide.core.lsn import Position
-from rowtide.log.entries import LeaseTaken
 from rowtide.log.postgres.history import find_difference
 from rowtide.log.postgres.stream.stream import StreamIdentity, TimelineFork
-from rowtide.log.replay import apply
-from rowtide.log.state import ManifestState
+from rowtide.log.store.entries import LeaseTaken
+from rowtide.log.store.replay import apply
+from rowtide.log.store.state import ManifestState
 
 POSITION = 0x100
 

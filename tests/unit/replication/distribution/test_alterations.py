@@ -21,10 +21,10 @@ from builders.replication.articles import ANOTHER_ID, article, shape_of
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import BeforeImages, ColumnShape, ImageKind, TableShape, TableVersion
 from rowtide.databases.source_table import SourceTable
-from rowtide.log.entries import Entry, TableGiven, TransactionSkipped
 from rowtide.log.membership import Altered, Disabled, Event, Heartbeat, LeftOut, Reshaped
-from rowtide.log.replay import apply
-from rowtide.log.state import ManifestState
+from rowtide.log.store.entries import Entry, TableGiven, TransactionSkipped
+from rowtide.log.store.replay import apply
+from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnDropped
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering

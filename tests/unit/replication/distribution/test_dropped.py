@@ -5,7 +5,7 @@ from builders.log.log_stores import open_state, range_to
 from builders.replication.articles import ANOTHER_ID, article
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.membership import Disabled
-from rowtide.log.replay import apply
+from rowtide.log.store.replay import apply
 from rowtide.replication.distribution.events import find_dropped
 
 ARTICLE = article(source_table([("id", "integer")]))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rowtide.core.lsn import Position
-from rowtide.log.state import Reader
+from rowtide.log.store.state import Reader
 from rowtide.replication.distribution.delivery import Progress, resume_position
 
 

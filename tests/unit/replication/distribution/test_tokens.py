@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders.log.log_stores import NOW, open_state, range_to
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.membership import Heartbeat, Traced, stamp
-from rowtide.log.replay import apply
+from rowtide.log.store.replay import apply
 from rowtide.replication.distribution.events import find_token
 
 OURS, LATER = Traced(CommitLsn(300), NOW, "shop", 2), Traced(CommitLsn(400), NOW, "shop", 3)

@@ -17,7 +17,7 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.core.records import RECORD
 from rowtide.core.tables import ImageKind, TableVersion
-from rowtide.log.state import ManifestState
+from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.inspection.differences import differing_keys, moved_rows
 from rowtide.replication.inspection.moving import Move, NotComparable, add_to_buckets, differing, total

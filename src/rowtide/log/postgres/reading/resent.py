@@ -16,7 +16,7 @@ from rowtide.databases.postgres.errors import UnexpectedSqlError, translated
 from rowtide.log.errors import HistoryDiverged, SlotInUse
 from rowtide.log.membership import Heartbeat
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.state import ManifestState
+from rowtide.log.store.state import ManifestState
 
 log = logging.getLogger("rowtide.log")
 

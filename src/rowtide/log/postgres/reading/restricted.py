@@ -16,12 +16,12 @@ from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.selectable_event import SelectableEvent
 from rowtide.log.batches import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from rowtide.log.errors import StreamEnded
-from rowtide.log.manifest import Manifest
 from rowtide.log.postgres.reading.transaction_reread import TransactionReread
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.table_publications import name_of_control, name_of_table
 from rowtide.log.source import ChangeRefused, Received, TransactionReceived
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.log.store.manifest import Manifest
 
 _PATIENCE_S = 10.0
 _PAUSE_S = 0.1

@@ -17,7 +17,6 @@ from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import RightMissing, WritesRefused, translated
 from rowtide.log.alterations import AlteredColumn
 from rowtide.log.announcements import ControlRow
-from rowtide.log.entries import TimelineFollowed
 from rowtide.log.errors import ChangeUnreadable, HeartbeatRefused, MarkUnverified, StreamEnded
 from rowtide.log.messages import Messages
 from rowtide.log.origins import SecretWanted
@@ -35,6 +34,7 @@ from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.log.postgres.stream.xlog_data import commit_end, ends_with_mark
 from rowtide.log.postgres.table_publications import find_blocker
 from rowtide.log.source import ChangeRefused, Decoded, Received, Undecodable
+from rowtide.log.store.entries import TimelineFollowed
 
 log = logging.getLogger("rowtide.log")
 

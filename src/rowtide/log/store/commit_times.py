@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 
 from rowtide.core.lsn import Position
-from rowtide.log.state import ManifestState, segments_between
+from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.storage.store import Store
 
 
 def find_oldest_waiting(store: Store, state: ManifestState, position: Position) -> datetime | None:
     """Return when the first transaction after a position committed; None if the log store has none."""
     for segment in segments_between(state, position, state.position):
-        from rowtide.log.segments import read_segment
+        from rowtide.log.store.segments import read_segment
 
         records = read_segment(store, segment.path, ("commit_lsn", "commit_time"))
         behind = records.filter(records["commit_lsn"].to_numpy() >= position.value)

@@ -15,10 +15,10 @@ from datetime import UTC, datetime, timedelta
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.json_records import JsonInvalid
-from rowtide.log.entries import Entry, LeaseName, LeaseTaken, RangeAppended, decode_entry, encode_entry
 from rowtide.log.errors import ManifestCorrupt, ManifestMissing
-from rowtide.log.replay import apply, require_not_moved
-from rowtide.log.state import ManifestState, decode_state, encode_state
+from rowtide.log.store.entries import Entry, LeaseName, LeaseTaken, RangeAppended, decode_entry, encode_entry
+from rowtide.log.store.replay import apply, require_not_moved
+from rowtide.log.store.state import ManifestState, decode_state, encode_state
 from rowtide.storage.bulk import delete_all, get_all
 from rowtide.storage.freshness import Clock, is_fresh, read_clock
 from rowtide.storage.store import Missing, Store

@@ -15,7 +15,9 @@ from typing import assert_never
 
 from rowtide.core.lsn import Position
 from rowtide.core.operations import NO_TABLE
-from rowtide.log.entries import (
+from rowtide.log.errors import IllegalEntry, LeaseLost, LogStoreRelocated, ManifestConflict
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Member, Upgraded, follow_alteration
+from rowtide.log.store.entries import (
     Difference,
     Entry,
     FilesDeleted,
@@ -34,9 +36,7 @@ from rowtide.log.entries import (
     TransactionLeftOut,
     TransactionSkipped,
 )
-from rowtide.log.errors import IllegalEntry, LeaseLost, LogStoreRelocated, ManifestConflict
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Member, Upgraded, follow_alteration
-from rowtide.log.state import Gap, Incomplete, Lease, ManifestState, NewPlace, PendingDeletion, Reader, Unheld
+from rowtide.log.store.state import Gap, Incomplete, Lease, ManifestState, NewPlace, PendingDeletion, Reader, Unheld
 
 
 def apply(state: ManifestState | None, number: int, entry: Entry) -> ManifestState:

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.core.lsn import Position
-from rowtide.log.entries import FilesDeleted, Segment, SegmentsMerged, SegmentsTruncated
-from rowtide.log.manifest import Manifest
-from rowtide.log.segments import PENDING, SEGMENTS, read_segment, write_segment
-from rowtide.log.state import ManifestState
+from rowtide.log.store.entries import FilesDeleted, Segment, SegmentsMerged, SegmentsTruncated
+from rowtide.log.store.manifest import Manifest
+from rowtide.log.store.segments import PENDING, SEGMENTS, read_segment, write_segment
+from rowtide.log.store.state import ManifestState
 from rowtide.storage.bulk import delete_all
 from rowtide.storage.store import Store
 

@@ -13,7 +13,9 @@ from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import NO_TABLE
 from rowtide.log.alterations import Alteration, AlteredColumn
 from rowtide.log.announcements import ControlRow, later_row
-from rowtide.log.entries import (
+from rowtide.log.errors import IllegalEntry, LeaseLost, LogStoreRelocated, ManifestConflict
+from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Reshaped, Upgraded
+from rowtide.log.store.entries import (
     Difference,
     Entry,
     FilesDeleted,
@@ -32,10 +34,8 @@ from rowtide.log.entries import (
     TransactionLeftOut,
     TransactionSkipped,
 )
-from rowtide.log.errors import IllegalEntry, LeaseLost, LogStoreRelocated, ManifestConflict
-from rowtide.log.membership import Altered, Disabled, Enabled, Event, LeftOut, Reshaped, Upgraded
-from rowtide.log.replay import apply
-from rowtide.log.state import (
+from rowtide.log.store.replay import apply
+from rowtide.log.store.state import (
     Gap,
     Incomplete,
     ManifestState,

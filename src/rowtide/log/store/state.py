@@ -11,8 +11,8 @@ from rowtide.core.json_records import JsonOf, Key
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.tables import TableVersion
 from rowtide.log.announcements import ControlRow
-from rowtide.log.entries import EventJson, LeaseName, Segment, Source
 from rowtide.log.membership import Event, Member
+from rowtide.log.store.entries import EventJson, LeaseName, Segment, Source
 
 _PENDING_DELETIONS = "doomed"
 """The name of `pending_deletions` in checkpoints."""

@@ -7,8 +7,8 @@ import pytest
 
 from builders.log.log_stores import NOW, SOURCE, segment
 from rowtide.core.lsn import Position
-from rowtide.log.entries import Segment
-from rowtide.log.maintenance import (
+from rowtide.log.store.entries import Segment
+from rowtide.log.store.maintenance import (
     MAX_MERGED_BYTES,
     MAX_MERGED_FILES,
     MAX_MERGED_ROWS,
@@ -16,7 +16,7 @@ from rowtide.log.maintenance import (
     SMALL_SEGMENT_BYTES,
     plan_merge,
 )
-from rowtide.log.state import ManifestState, Reader
+from rowtide.log.store.state import ManifestState, Reader
 
 
 def store_with(segments: list[Segment]) -> ManifestState:

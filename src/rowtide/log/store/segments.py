@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.records import RECORD
-from rowtide.log.entries import Segment
 from rowtide.log.errors import LogStoreReadFailed, SegmentCorrupt
+from rowtide.log.store.entries import Segment
 from rowtide.storage.store import Store
 
 SEGMENTS = "segments/"

@@ -5,11 +5,11 @@ Only that source writes it, also after another database adopted the source, or i
 
 from __future__ import annotations
 
-from rowtide.log.entries import Source
 from rowtide.log.errors import LogStoreMoved, ManifestMissing, ServerPromoted
-from rowtide.log.manifest import Manifest
 from rowtide.log.source_definition import SourceDefinition
-from rowtide.log.store import open_store
+from rowtide.log.store.entries import Source
+from rowtide.log.store.location import open_store
+from rowtide.log.store.manifest import Manifest
 from rowtide.storage.store import Store
 
 

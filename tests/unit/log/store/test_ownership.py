@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from builders.commands.check_facts import SOURCE
-from rowtide.log.entries import Source
 from rowtide.log.errors import LogStoreMoved, ServerPromoted
-from rowtide.log.ownership import require_own, require_timeline
+from rowtide.log.store.entries import Source
+from rowtide.log.store.ownership import require_own, require_timeline
 
 OWN = Source(SOURCE.system_identifier, 1, SOURCE.slot, SOURCE.publication, SOURCE.publication_id)
 

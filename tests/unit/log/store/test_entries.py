@@ -11,7 +11,8 @@ from rowtide.core.json_records import JsonInvalid
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.log.alterations import Alteration, AlteredColumn
 from rowtide.log.announcements import ControlRow
-from rowtide.log.entries import (
+from rowtide.log.membership import Altered, Disabled, Enabled, Heartbeat, Reshaped, Traced
+from rowtide.log.store.entries import (
     Entry,
     FilesDeleted,
     LeaseTaken,
@@ -30,7 +31,6 @@ from rowtide.log.entries import (
     decode_entry,
     encode_entry,
 )
-from rowtide.log.membership import Altered, Disabled, Enabled, Heartbeat, Reshaped, Traced
 
 COLUMN = AlteredColumn(2, "größe", "d", 90001, -1, "text", is_nullable=True, is_generated=False, default="'x'::d")
 ALTERATION = Alteration(16385, "public", "t1", "ALTER TABLE", "alter …", rewrites_values=True, columns=(COLUMN,))
