@@ -14,7 +14,7 @@ from rowtide.log.store.location import open_store
 from rowtide.log.store.manifest import Manifest
 from rowtide.replication.articles.schema_changes import Followed
 from rowtide.replication.distribution.agent import DistributionAgent
-from rowtide.replication.distribution.batches import Block, Call
+from rowtide.replication.distribution.calls.batches import Block, Call
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import Delivery, JoiningArticle, Progress
 from rowtide.replication.distributor import subscription_records

@@ -18,7 +18,7 @@ from rowtide.log.store.maintenance import truncate
 from rowtide.log.store.manifest import Manifest
 from rowtide.replication.api import TransactionalReplication
 from rowtide.replication.articles.articles import LeftOutColumn
-from rowtide.replication.distribution.batches import BatchLimits
+from rowtide.replication.distribution.calls.batches import BatchLimits
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, Watchers
 from rowtide.replication.distributor import subscription_records

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
-from rowtide.replication.distribution import batches
+from rowtide.replication.distribution.calls import batches
 from rowtide.replication.errors.delivery import CommandRefused, RowNotFound
 from rowtide.replication.targets.postgres.delivery import modes
 

@@ -11,7 +11,7 @@ from builders.values.typed_tables import COLUMNS, TABLE, create_typed_table, rea
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.type_codes import SAME_IN_BINARY
 from rowtide.replication.articles.call_formats import CallFormat, Command, parse_command
-from rowtide.replication.distribution import batches
+from rowtide.replication.distribution.calls import batches
 from rowtide.replication.errors.delivery import RowNotFound
 from rowtide.replication.sync_types import SyncType
 from rowtide.replication.targets.postgres.delivery import modes

@@ -27,7 +27,7 @@ from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropp
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
 from rowtide.replication.distribution.batch_counts import BatchCounts
-from rowtide.replication.distribution.batches import ONE_BY_ONE, BatchLimits, Block, Call, Cutter
+from rowtide.replication.distribution.calls.batches import ONE_BY_ONE, BatchLimits, Block, Call, Cutter
 from rowtide.replication.distribution.commit_times import microseconds
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.delivery import (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rowtide.log.store.state import Reader
     from rowtide.replication.articles.articles import Article
     from rowtide.replication.articles.schema_changes import Followed, SchemaChange
-    from rowtide.replication.distribution.batches import Block, Call
+    from rowtide.replication.distribution.calls.batches import Block, Call
     from rowtide.replication.snapshot.table_details import TableDetails
 
 

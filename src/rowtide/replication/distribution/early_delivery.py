@@ -19,7 +19,7 @@ from rowtide.log.store.state import ManifestState, events_between, segments_betw
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distribution.alterations import find_altering
 from rowtide.replication.distribution.batch_counts import BatchCounts
-from rowtide.replication.distribution.batches import Block
+from rowtide.replication.distribution.calls.batches import Block
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Delivery
 from rowtide.replication.distribution.log_calls import LogCalls, find_versions
 from rowtide.replication.errors.publishing import ColumnNotLogged

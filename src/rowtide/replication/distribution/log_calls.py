@@ -18,9 +18,9 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.batches import Block, Call, in_blocks
+from rowtide.replication.distribution.calls.batches import Block, Call, in_blocks
+from rowtide.replication.distribution.calls.encoding import Calls, encode, filtered
 from rowtide.replication.distribution.commit_times import CommitTimes
-from rowtide.replication.distribution.encoding import Calls, encode, filtered
 from rowtide.replication.distribution.origins import are_local
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.snapshot.copies import ArticleCopy

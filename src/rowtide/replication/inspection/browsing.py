@@ -21,8 +21,8 @@ from rowtide.log.store.segments import read_segment
 from rowtide.log.store.state import ManifestState, segments_between
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import CallFormat, Part, parts_of
-from rowtide.replication.distribution.batches import in_order
-from rowtide.replication.distribution.encoding import Arguments, Calls, encode
+from rowtide.replication.distribution.calls.batches import in_order
+from rowtide.replication.distribution.calls.encoding import Arguments, Calls, encode
 from rowtide.replication.distributor import publication_records
 from rowtide.replication.errors.publishing import ArticleUnknown
 from rowtide.replication.publisher import read_source

@@ -23,7 +23,7 @@ from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
 from rowtide.replication.articles.schema_changes import ColumnDropped, ColumnRetyped
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
-from rowtide.replication.distribution.encoding import Calls, encode
+from rowtide.replication.distribution.calls.encoding import Calls, encode
 from rowtide.replication.distribution.origins import are_local
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import SchemaChanged

@@ -18,8 +18,8 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.segments import read_segment
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
-from rowtide.replication.distribution.batches import in_order
-from rowtide.replication.distribution.encoding import Calls, encode
+from rowtide.replication.distribution.calls.batches import in_order
+from rowtide.replication.distribution.calls.encoding import Calls, encode
 from rowtide.replication.distribution.origins import are_local
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.distributor.subscription_records import Subscription

@@ -16,7 +16,7 @@ from rowtide.copying.tables import CopiedTable
 from rowtide.copying.visibility import TransactionSnapshot, format_snapshot, parse_snapshot
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.encoding import encode
+from rowtide.replication.distribution.calls.encoding import encode
 from rowtide.replication.snapshot.copies import ArticleCopy
 
 ORDERS = source_table([("id", "integer"), ("quantity", "integer")], name="orders")

@@ -16,7 +16,7 @@ from rowtide.replication.targets.postgres.calls.array_literals import array_lite
 from rowtide.replication.targets.postgres.calls.parameters import is_generated, parameters_of
 
 if TYPE_CHECKING:
-    from rowtide.replication.distribution.encoding import Arguments
+    from rowtide.replication.distribution.calls.encoding import Arguments
 
 _ROWS = {Part.NEW: ("new_row", "c"), Part.CHANGED: ("new_row", "c"), Part.OLD: ("old_row", "old_c")}
 """The parameter for each part, and the names of its columns elsewhere."""

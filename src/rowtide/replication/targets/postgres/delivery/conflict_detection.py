@@ -21,7 +21,7 @@ from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed, SchemaChange
 from rowtide.replication.conflicts import ConflictKind, Found, PresentRow, Resolution, Resolver, Version, decide
-from rowtide.replication.distribution.batches import Block, Call
+from rowtide.replication.distribution.calls.batches import Block, Call
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
     BatchUndone,

@@ -13,7 +13,7 @@ from rowtide.core.operations import Operation
 from rowtide.databases.postgres.locks import LOCK_NOT_AVAILABLE
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import CustomSql, Followed, SchemaChange
-from rowtide.replication.distribution.batches import Block, Call
+from rowtide.replication.distribution.calls.batches import Block, Call
 from rowtide.replication.distribution.delivery import AlterationRefused, JoiningArticle, JoiningMoved, Progress
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.distributor.subscription_records import Subscription

@@ -15,11 +15,11 @@ from rowtide.databases.postgres.encodings import find_codec, holds
 from rowtide.databases.postgres.errors import find_outage
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.calls.batches import Call
+from rowtide.replication.distribution.calls.encoding import Arguments
+from rowtide.replication.distribution.calls.inserted_rows import InsertedRows
+from rowtide.replication.distribution.calls.pieces import Failure
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
-from rowtide.replication.distribution.encoding import Arguments
-from rowtide.replication.distribution.inserted_rows import InsertedRows
-from rowtide.replication.distribution.pieces import Failure
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused, CommandRefused, RowNotFound
 from rowtide.replication.targets.postgres import progress
 from rowtide.replication.targets.postgres.calls import array_procedures, procedures, wide_rows

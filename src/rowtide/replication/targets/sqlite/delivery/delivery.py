@@ -12,7 +12,8 @@ from rowtide.databases.sqlite.connect import LOCK_DEADLINE_S
 from rowtide.log.postgres.lease import describe_holder
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnRetyped, CustomSql, Followed
-from rowtide.replication.distribution.batches import Block, Call
+from rowtide.replication.distribution.calls.batches import Block, Call
+from rowtide.replication.distribution.calls.encoding import Arguments
 from rowtide.replication.distribution.delivery import (
     AlterationRefused,
     BatchUndone,
@@ -21,7 +22,6 @@ from rowtide.replication.distribution.delivery import (
     JoiningMoved,
     Progress,
 )
-from rowtide.replication.distribution.encoding import Arguments
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import (

@@ -15,7 +15,7 @@ from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.types import StoredType, stored_type
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.articles.call_formats import Part, parts_of
-from rowtide.replication.distribution.encoding import Arguments
+from rowtide.replication.distribution.calls.encoding import Arguments
 
 
 @dataclass(frozen=True, slots=True)

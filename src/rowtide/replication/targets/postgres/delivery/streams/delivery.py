@@ -14,7 +14,7 @@ from functools import partial
 from rowtide.core.lsn import Position
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import Followed
-from rowtide.replication.distribution.batches import Block, Call
+from rowtide.replication.distribution.calls.batches import Block, Call
 from rowtide.replication.distribution.delivery import BatchUndone, JoiningArticle, Progress
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CommandError

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.calls.batches import Call
 from rowtide.replication.targets.postgres.delivery.streams.touched import ColumnReader, Touched, Unknown, Values
 
 _Node = tuple[object, ...]

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
-from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.calls.batches import Call
 from rowtide.replication.distribution.delivery import BatchUndone, Progress
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.targets.postgres.connecting import closed_on_error, connect_agent

@@ -12,8 +12,8 @@ from operator import itemgetter
 
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.batches import Call
-from rowtide.replication.distribution.encoding import Arguments, places_of_keys
+from rowtide.replication.distribution.calls.batches import Call
+from rowtide.replication.distribution.calls.encoding import Arguments, places_of_keys
 
 
 class Routes:

@@ -12,7 +12,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import ConnectionFailed, find_outage, translated
-from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.calls.batches import Call
 from rowtide.replication.distribution.delivery import BatchUndone, CallNotHeld, Progress
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced, BatchRefused

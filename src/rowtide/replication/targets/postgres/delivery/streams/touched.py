@@ -9,7 +9,7 @@ from enum import Enum
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import Part, parts_of
-from rowtide.replication.distribution.encoding import Arguments
+from rowtide.replication.distribution.calls.encoding import Arguments
 
 
 class Unknown(Enum):

@@ -12,7 +12,7 @@ from builders.replication.articles import ANOTHER_ID, ARTICLE_ID, article
 from builders.replication.divided_calls import BY_XCALL, ORDERS, TABLE, delete, histories, insert, row_after, update
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.calls.batches import Call
 from rowtide.replication.targets.postgres.delivery.streams.division import Division, Reference, SubscriberRules, Unique
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from rowtide.replication.distribution.encoding import Arguments
+    from rowtide.replication.distribution.calls.encoding import Arguments
 
 _ESCAPED = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 """What COPY's text format writes otherwise; the backslash first."""

@@ -10,8 +10,8 @@ import pytest
 from builders.replication.articles import article
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import Operation
-from rowtide.replication.distribution.batches import Call
-from rowtide.replication.distribution.pieces import Failure, Pieces
+from rowtide.replication.distribution.calls.batches import Call
+from rowtide.replication.distribution.calls.pieces import Failure, Pieces
 from rowtide.replication.distribution.skip_errors import NOTHING_SKIPPED, SkipErrors
 from rowtide.replication.errors.delivery import RowNotFound
 

@@ -13,9 +13,9 @@ from operator import itemgetter
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import Part, parts_of
-from rowtide.replication.distribution.batches import Block, Call
-from rowtide.replication.distribution.bitmaps import columns_of, unite
-from rowtide.replication.distribution.encoding import Arguments, places_of_keys
+from rowtide.replication.distribution.calls.batches import Block, Call
+from rowtide.replication.distribution.calls.bitmaps import columns_of, unite
+from rowtide.replication.distribution.calls.encoding import Arguments, places_of_keys
 
 _NO_RUNS: Sequence[Run] = ()
 MAX_CALLS = 1000

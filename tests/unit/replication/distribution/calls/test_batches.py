@@ -16,7 +16,7 @@ from builders.replication.articles import article
 from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.distribution.batches import (
+from rowtide.replication.distribution.calls.batches import (
     LEAST_BLOCK,
     BatchLimits,
     Block,
@@ -25,8 +25,8 @@ from rowtide.replication.distribution.batches import (
     in_blocks,
     in_order,
 )
-from rowtide.replication.distribution.encoding import Arguments, Calls
-from rowtide.replication.distribution.inserted_rows import InsertedRows
+from rowtide.replication.distribution.calls.encoding import Arguments, Calls
+from rowtide.replication.distribution.calls.inserted_rows import InsertedRows
 
 ORDERS, LINES = article(source_table(name="orders")), article(source_table(name="lines"))
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE

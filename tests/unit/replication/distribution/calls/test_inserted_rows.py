@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowtide.replication.distribution.encoding import filtered
-from rowtide.replication.distribution.inserted_rows import InsertedRows
+from rowtide.replication.distribution.calls.encoding import filtered
+from rowtide.replication.distribution.calls.inserted_rows import InsertedRows
 
 Row = tuple[str | None, str | None, str | None]
 

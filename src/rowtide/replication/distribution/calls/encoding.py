@@ -17,8 +17,8 @@ from rowtide.core.operations import Operation
 from rowtide.core.tables import ImageKind, TableShape
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import CallFormat, KeyUpdates, Part, parts_of
-from rowtide.replication.distribution.bitmaps import bitmap_texts
-from rowtide.replication.distribution.inserted_rows import InsertedRows
+from rowtide.replication.distribution.calls.bitmaps import bitmap_texts
+from rowtide.replication.distribution.calls.inserted_rows import InsertedRows
 from rowtide.replication.errors.publishing import ColumnNotLogged
 from rowtide.replication.filters.transitions import find_transitions
 from rowtide.replication.filters.verdict import matches

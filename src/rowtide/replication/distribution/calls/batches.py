@@ -16,8 +16,8 @@ from rowtide.core.lsn import Position
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.conflicts import Resolver
-from rowtide.replication.distribution.encoding import Arguments, Calls
-from rowtide.replication.distribution.inserted_rows import InsertedRows
+from rowtide.replication.distribution.calls.encoding import Arguments, Calls
+from rowtide.replication.distribution.calls.inserted_rows import InsertedRows
 from rowtide.replication.subscription_settings import SubscriptionSettings
 
 COMMIT_BATCH_SIZE = 10_000

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from rowtide.replication.distribution.bitmaps import bitmap_length, bitmap_texts, pack_bitmaps
+from rowtide.replication.distribution.calls.bitmaps import bitmap_length, bitmap_texts, pack_bitmaps
 
 MATRICES = arrays.arrays(np.bool_, st.tuples(st.integers(0, 20), st.integers(1, 70)))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rowtide.core.errors import RowtideError
-from rowtide.replication.distribution.batches import Call
+from rowtide.replication.distribution.calls.batches import Call
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.errors.delivery import CommandError
 

@@ -16,7 +16,7 @@ from rowtide.core.tables import BeforeImages, ImageKind, TableShape
 from rowtide.databases.source_table import SourceTable
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.call_formats import KeyUpdates
-from rowtide.replication.distribution.encoding import Arguments, Calls, encode
+from rowtide.replication.distribution.calls.encoding import Arguments, Calls, encode
 from rowtide.replication.errors.publishing import ColumnNotLogged
 
 INSERT, UPDATE, DELETE, TRUNCATE = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE
