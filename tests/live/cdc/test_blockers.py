@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from builders.capture.captured_databases import LoggedDatabase
+from builders.capture.captured_databases import LoggedDatabase, wait_until
+from builders.servers.ddl import forget_triggers
+from rowtide import connect, open_lake
 from rowtide.cdc.capture.instance_lifetimes import InstanceLifetime
 from rowtide.cdc.capture.planning import CyclePlan, plan_cycle
 from rowtide.cdc.definitions import READER
 from rowtide.cdc.errors.capturing import RelationChanged
 from rowtide.log.membership import Enabled
+from rowtide.log.opening import open_log_reader
 from rowtide.log.store.state import ManifestState
 
 HARMLESS = [
@@ -80,3 +83,46 @@ def test_recreated_instance_begins_in_a_cycle_of_its_own(logged: LoggedDatabase)
     beginning = plan_cycle(state, {}, ending.to_position)
     assert [lifetime.begin.value for lifetime in beginning.begun] == [ending.to_position.value]
     assert len(beginning.work) == 1
+
+
+@pytest.mark.parametrize("way_out", ["disable", "drop"])
+def test_an_instance_that_ended_later_blocks_nothing(logged: LoggedDatabase, way_out: str) -> None:
+    """Capture is stopped while what ends the instance is unread: it waits for the log reader."""
+    write(logged, "alter table item replica identity nothing", "insert into item (id) values (3)")
+    with pytest.raises(RelationChanged, match="no longer full"):
+        logged.cdc.run(once=True)
+    if way_out == "disable":
+        logged.cdc.disable_table("item")
+    else:
+        logged.execute("drop table item", "create table item (id int primary key)")
+    logged.cdc.enable_table("item")
+    logged.execute("insert into item values (4)")
+    logged.cdc.run(once=True)
+    assert ids(logged, "public_item") == [4]
+
+
+@pytest.mark.parametrize("reading", ["later", "beside"])
+def test_a_drop_that_nobody_tells_of_stops_nothing(logged: LoggedDatabase, reading: str) -> None:
+    logged.execute("create table item (id int primary key)", "create table other (id int primary key)")
+    logged.enable("item", "other")
+    forget_triggers(logged)
+    if reading == "beside":
+        with open_log_reader(logged.url) as reader:
+            reader.step()
+            logged.execute("drop table item", "insert into other values (1)")
+            wait_until(lambda: bool(reader.step()) and not is_listed(logged, "item"), what="the end of item")
+    else:
+        logged.execute("drop table item", "insert into other values (1)")
+    assert [found.fact for found in connect(logged.url).check() if found.subject == "publication"] == []
+    logged.cdc.run(once=True)
+    assert is_listed(logged, "other")
+    assert not is_listed(logged, "item")
+    assert ids(logged, "public_other") == [1]
+
+
+def is_listed(logged: LoggedDatabase, table: str) -> bool:
+    return table in {instance.source_table for instance in logged.cdc.list_instances()}
+
+
+def ids(logged: LoggedDatabase, instance: str) -> list[object]:
+    return list(open_lake(str(logged.lake)).get_all_changes(instance).to_arrow().read_all()["id"].to_pylist())

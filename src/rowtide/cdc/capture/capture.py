@@ -126,6 +126,11 @@ class Capture:
         return self._position
 
     @property
+    def read_position(self) -> Position:
+        """The end of the log store as of the last scan."""
+        return self._manifest.state.position
+
+    @property
     def is_behind(self) -> bool:
         """The last cycle did not take everything in the log store."""
         return self._is_behind

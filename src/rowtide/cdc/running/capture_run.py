@@ -16,6 +16,7 @@ from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
 from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.enabling.joining import join_new_tables
+from rowtide.cdc.errors.capturing import RelationChanged
 from rowtide.cdc.errors.jobs import ScanRunning
 from rowtide.cdc.jobs.administration import read_parameters
 from rowtide.cdc.jobs.parameters import JobParameters, JobType, new_parameters
@@ -37,7 +38,7 @@ from rowtide.delta.commits import Committer
 from rowtide.lake.session import require_reachable, spark_loss_named
 from rowtide.log.errors import LeaseHeld
 from rowtide.log.postgres import slot
-from rowtide.log.postgres.control import mark_target
+from rowtide.log.postgres.control import mark_log, mark_target
 from rowtide.log.postgres.history import verify_seen_slot
 from rowtide.log.postgres.lease import AdvisoryLease, describe_holder
 from rowtide.log.postgres.provenance import verify_provenance
@@ -140,7 +141,9 @@ class _Run:
             self._has_captured = True
             self.recorder.watch(capture)
             housekeeping = Housekeeping.over(lease.connection, system_tables, held, upkeep.vacuum, upkeep.start)
-            yield _Supervisor(capture, housekeeping, reader, self.recorder, pace, copying, self._context.stop)
+            yield _Supervisor(
+                capture, housekeeping, reader, self.recorder, pace, copying, self._context.stop, self._mark_end
+            )
 
     def _open_snapshots(self, system_tables: SystemTables, lease: SharedLease, upkeep: LakeUpkeep) -> SnapshotThread:
         committer = Committer(maintain=upkeep.maintain_log)
@@ -161,6 +164,11 @@ class _Run:
     def _retry_reading(self, error: RowtideError, pause_s: float) -> None:
         self.recorder.fail_reading(error)
         self._context.watchers.on_retry(error, pause_s)
+
+    def _mark_end(self) -> int:
+        """Return the end of the log as of now, which the log reader reaches."""
+        with translated(), self._engine.begin() as connection:
+            return mark_log(connection)
 
     def _note_cycle(self, report: CycleReport) -> None:
         self.recorder.note_cycle(report)
@@ -193,8 +201,11 @@ class _Supervisor:
         pace: Pace,
         snapshots: SnapshotThread | None,
         stop: threading.Event,
+        mark_end: Callable[[], int],
     ) -> None:
-        """`stop` is set when the pace says that it was the last scan, and no snapshot is being copied."""
+        """`stop` is set when the pace says that it was the last scan, and no snapshot is being copied; `mark_end`
+        returns a log position behind all that is committed.
+        """
         self._capture = capture
         self._housekeeping = housekeeping
         self._reader = reader
@@ -202,6 +213,8 @@ class _Supervisor:
         self._pace = pace
         self._snapshots = snapshots
         self._stop = stop
+        self._mark_end = mark_end
+        self._end_to_read: int | None = None
         self._over_at: float | None = None
         self._next_scan = 0.0
 
@@ -219,7 +232,13 @@ class _Supervisor:
 
     def _scan(self) -> bool:
         begun = time.monotonic()
-        worked = self._capture.step()
+        try:
+            worked = self._capture.step()
+            self._end_to_read = None
+        except RelationChanged:
+            if self._has_read_all():
+                raise
+            worked = False
         if not worked:
             self._recorder.note_empty()
         ended = time.monotonic()
@@ -230,6 +249,14 @@ class _Supervisor:
             if not self._is_copying(self._over_at):
                 self._stop.set()
         return worked
+
+    def _has_read_all(self) -> bool:
+        """Return whether the log reader has read what was committed when capture was first blocked: an instance that
+        was disabled since, or whose table was dropped, blocks it no more.
+        """
+        if self._end_to_read is None:
+            self._end_to_read = self._mark_end()
+        return self._capture.read_position.log > self._end_to_read
 
     def _is_copying(self, since: float) -> bool:
         """Return whether snapshots are still to be copied, or to be published."""

@@ -121,8 +121,8 @@ def _repeat(capture: CaptureFacts) -> Mend:
 def _miss_triggers(capture: CaptureFacts) -> Finding:
     fact = (
         "the event triggers are missing, or of an earlier build, that tell the log what DDL does to captured tables: "
-        "statements are inferred from the rows that follow, capture does not notice rewritten values, and that a table "
-        "was dropped is seen when the log reader starts; to make them takes a superuser, or who the service lets"
+        "statements are inferred from the rows that follow, capture does not notice rewritten values, and a dropped "
+        "table ends with the next changes that are read; to make them takes a superuser, or who the service lets"
     )
     return Finding(Severity.WARNS, "event triggers", fact, _repeat(capture))
 
@@ -138,9 +138,6 @@ def _mend_blocker(blocker: RowtideError, capture: CaptureFacts) -> Mend | None:
         return _repeat(capture)
     if isinstance(blocker, DefinitionsIncomplete):
         return _repeat(capture)
-    if isinstance(blocker, PublicationAltered) and any(instance.is_dropped for instance in capture.instances):
-        # A dropped table leaves the publication: it is enough to disable its instances.
-        return None
     if isinstance(blocker, HistoryDiverged | ServerPromoted) or type(blocker) not in _SUBJECTS:
         return None
     if not capture.is_enabled:
@@ -174,8 +171,8 @@ def find_in_instances(capture: CaptureFacts, tables: Iterable[TableFacts]) -> It
         subject = f"instance {instance.name}"
         table = known.get(instance.source_id)
         if instance.is_dropped:
-            fact = f"its table {instance.schema}.{instance.table} was dropped"
-            yield Finding(Severity.STOPS, subject, fact, _disable(instance))
+            fact = f"its table {instance.schema}.{instance.table} was dropped; the log reader ends it"
+            yield Finding(Severity.WARNS, subject, fact, _disable(instance))
         elif table is None:
             continue  # the user named others
         elif instance.definition is None:

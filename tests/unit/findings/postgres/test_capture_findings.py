@@ -95,15 +95,6 @@ def test_lost_slot_is_bridged_where_tables_can_be_compared(enabled: CapturedInst
     assert f"rowtide cdc reinitialize{options}" in [str(finding.mend) for finding in found]
 
 
-def test_a_table_that_was_dropped_does_not_ask_for_a_new_epoch() -> None:
-    error, dropped = PublicationAltered("p", "it lost public.t1"), captured_instance(is_dropped=True)
-    found = find_in_capture(database(capture=capture(blockers=(error,), instances=(dropped,))))
-    assert [str(finding.mend) for finding in found] == [
-        error.filled_hint,
-        """rowtide cdc disable-table '"public"."t1"' --capture-instance public_t1""",
-    ]
-
-
 def test_enabling_that_was_interrupted_is_completed() -> None:
     found = find_in_capture(database(capture=capture(slot=None, blockers=(ManifestMissing("/log"), SlotMissing("s")))))
     assert [str(finding.mend) for finding in found] == ["rowtide cdc enable-db --lake /lake"] * 2
@@ -209,7 +200,7 @@ def test_keys_of_an_index_in_the_log_are_judged_by_that_index() -> None:
 
 def test_an_instance_whose_table_was_dropped_is_disabled() -> None:
     (finding,) = findings_of_instance(None, replace(DEFINED, is_dropped=True))
-    assert finding.severity is Severity.STOPS
+    assert finding.severity is Severity.WARNS
     assert str(finding.mend) == """rowtide cdc disable-table '"public"."t1"' --capture-instance public_t1"""
 
 

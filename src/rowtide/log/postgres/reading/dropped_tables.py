@@ -11,17 +11,19 @@ from rowtide.log.announcements import Announcement
 from rowtide.log.catalogue import LOG, dropped_table
 
 
-def end_dropped(connection: Connection) -> None:
+def end_dropped(connection: Connection) -> bool:
     """Announce the end of members whose tables are no more, as an event trigger would have.
 
     For a connection outside of a transaction, to the database whose log is read: in a copy of it tables have other
-    oids. Without the rights for it nothing is done.
+    oids. Without the rights for it nothing is done, and False returned.
     """
     if not connection.execute(text(f"select exists({_GONE})"), {"log": LOG}).scalar_one():
-        return
+        return True
     with suppress(RightMissing, WritesRefused), translated():
         dropped_table.create(connection, checkfirst=True)
         connection.execute(text(_END), {"log": LOG, "kind": Announcement.DISABLE.value})
+        return True
+    return False
 
 
 _GONE = """

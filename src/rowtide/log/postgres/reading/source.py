@@ -57,6 +57,7 @@ class PostgresSource:
         self._refusal: RowtideError | None = None
         self._secrets: dict[str, str] = {}
         self._has_reported = False
+        self._ends_dropped = True
 
     @classmethod
     def open(cls, access: LogAccess) -> PostgresSource:
@@ -186,6 +187,8 @@ class PostgresSource:
 
     def verify(self) -> None:
         with translated():
+            # Without an event trigger for it only the catalogue says that a table was dropped.
+            self._ends_dropped = self._ends_dropped and end_dropped(self._connection)
             slot.verify_publication(self._connection, self._definition)
 
     def write_heartbeat(self, stored: ControlRow | None) -> None:
