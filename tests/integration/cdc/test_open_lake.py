@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -53,6 +53,13 @@ def test_published_lsns_times_and_instances_are_known(lake: str) -> None:
     time = BEGIN + timedelta(seconds=SECONDS_PER_CYCLE)
     assert opened.map_lsn_to_time(CommitLsn(100)) == time
     assert opened.map_time_to_lsn("largest less than or equal", time) == CommitLsn(100)
+
+
+@pytest.mark.parametrize(
+    ("time", "lsn"), [("9999-12-31T23:59:59-14:00", CommitLsn(120)), ("0001-01-01T00:00:00+14:00", None)]
+)
+def test_times_beyond_what_python_has_in_utc_are_compared(lake: str, time: str, lsn: CommitLsn | None) -> None:
+    assert rowtide.open_lake(lake).map_time_to_lsn("largest less than", datetime.fromisoformat(time)) == lsn
 
 
 def test_changes_are_arrow(lake: str) -> None:

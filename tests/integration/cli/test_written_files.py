@@ -44,6 +44,22 @@ def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "target").read_text() == "second"
 
 
+def test_a_file_that_is_replaced_stays_as_private(tmp_path: Path) -> None:
+    (tmp_path / "private").touch(0o600)
+    with whole_file(tmp_path / "private") as file:
+        file.write_text("new")
+        assert file.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "private").stat().st_mode & 0o777 == 0o600
+
+
+def test_two_that_write_one_file_do_not_mix(tmp_path: Path) -> None:
+    with whole_file(tmp_path / "out") as first, first.open("w") as slow:
+        with whole_file(tmp_path / "out") as second:
+            second.write_text("second")
+        slow.write("first")
+    assert [(found.name, found.read_text()) for found in tmp_path.iterdir()] == [("out", "first")]
+
+
 def test_a_full_device_is_named_and_a_folder_refused(tmp_path: Path) -> None:
     with (
         pytest.raises(FileNotWritable, match="/dev/full cannot be written: No space left"),

@@ -145,4 +145,10 @@ def _moment(micros: int | None) -> datetime | None:
 
 
 def _as_utc(time: datetime) -> datetime:
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    if time.tzinfo is None:
+        return time.replace(tzinfo=UTC)
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        # Beyond the years that Python has in UTC.
+        return time.replace(tzinfo=UTC)

@@ -7,8 +7,9 @@ import os
 import re
 import shutil
 import sys
+import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -193,9 +194,10 @@ def as_json(value: Any, form: Format) -> object:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary name to write to; the file is moved to `path` when complete.
+    """Yield a temporary file to write to; it is moved to `path` when complete.
 
-    A symbolic link stays, and its file is replaced. A pipe or a device is written in place.
+    A symbolic link stays, and its file is replaced; a file that was there hands its permissions on. A pipe or a device
+    is written in place.
     Raises `FileNotWritable`.
     """
     if not path.name:
@@ -212,8 +214,12 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    partial = path.with_name(f".{path.name}.partial")
+    # Of two processes that write one file, each has its own: the last one to end leaves its whole.
+    partial = path.with_name(f".{uuid.uuid4().hex}.partial")
     try:
+        partial.touch()
+        with suppress(FileNotFoundError):
+            partial.chmod(path.stat().st_mode & 0o777)
         yield partial
         partial.replace(path)
     finally:
