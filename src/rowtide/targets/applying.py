@@ -23,7 +23,8 @@ from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.lake.errors import SparkLost
 from rowtide.log.errors import LeaseLost
 from rowtide.targets.definitions import TableState, Target
-from rowtide.targets.errors import TargetInstanceEnded, TargetPassed
+from rowtide.targets.errors import TargetInstanceEnded, TargetPassed, TargetRowsChanged
+from rowtide.targets.options import HISTORY
 from rowtide.targets.sets import SetTable, SetVersion, TableVersion
 from rowtide.targets.table import FoundTable
 
@@ -57,6 +58,27 @@ class Due:
         by_set = known.lsn if known is not None and known.version in found.versions else None
         lsns = [lsn for lsn in (found.lsn, by_set) if lsn is not None]
         return max(lsns, default=None)
+
+    def needs_copy(self, found: FoundTable, snapshot: int, target: Target) -> bool:
+        """Return whether a table is to be made equal to its source's newest copy, `snapshot`, 0 without one.
+
+        One whose rows another client changed is, if it has current rows. Raises `TargetRowsChanged` where that is not
+        possible.
+        """
+        if snapshot and (self.known_snapshot < snapshot or self.find_position(found) is None):
+            return True
+        if found.foreign is None:
+            return False
+        if not snapshot or target.kind == HISTORY:
+            version = str(self.known_version)
+            raise TargetRowsChanged(self.recorded.instance.capture_instance, target.name, found.foreign, version)
+        log.warning("target_made_equal: %s %s %s", target.name, self.recorded.instance.capture_instance, found.foreign)
+        return True
+
+    @property
+    def known_version(self) -> int | None:
+        """The table's version that the set has."""
+        return self.known.version if self.known is not None else None
 
     @property
     def known_snapshot(self) -> int:

@@ -138,3 +138,19 @@ class TargetFailed(RowtideError):
     hint = "Mend its class; the same window is applied again."
     target: str
     reason: str
+
+
+@numbered
+class TargetRowsChanged(DataLoss):
+    """Another client changed rows of a target's table, which cannot be made equal to its source by itself."""
+
+    number = 9012
+    fact = "another client changed rows of the table of {instance} in target {target}: {operation}"
+    hint = (
+        "Restore its version {version} (`restore table … to version as of {version}` of Delta): it goes on from there. "
+        "Or run `rowtide cdc resnapshot {instance}`, which makes its present rows those of the source."
+    )
+    instance: str
+    target: str
+    operation: str
+    version: str

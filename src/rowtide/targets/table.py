@@ -17,7 +17,7 @@ class FoundTable:
     """A table's present version: what it has of its source, and its columns' types.
 
     `versions` are those that it follows from, itself among them. `files` is the number of its data files, 0 only if it
-    was never written to.
+    was never written to. `foreign` says what another client did to its rows since the set's last version.
     """
 
     version: int
@@ -25,6 +25,7 @@ class FoundTable:
     lsn: CommitLsn | None
     types: Mapping[str, str]
     files: int
+    foreign: str | None = None
 
 
 Verify = Callable[[], None]

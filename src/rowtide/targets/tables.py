@@ -37,15 +37,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def open_table(spark: SparkSession, target: Target, instance: str, verify: Verify) -> TargetTable:
-    """Return the table of an instance; `spark` is a session for it alone. It calls `verify` before each commit."""
+def open_table(
+    spark: SparkSession, target: Target, instance: str, verify: Verify, known: int | None = None
+) -> TargetTable:
+    """Return the table of an instance; `spark` is a session for it alone. It calls `verify` before each commit.
+
+    `known` is the version that the set has, None before the first.
+    """
     options = target.options
     table = options.table_names.get(instance, instance)
     path = f"{options.path.rstrip('/')}/{table}" if options.path is not None else None
     name = f"{options.catalog}.{table}" if options.catalog is not None else None
     if options.format is TargetFormat.ICEBERG:
         return IcebergTable.open(spark, target, table, verify)
-    return DeltaTable(spark, target.name, target.target_id, path, name, verify)
+    return DeltaTable(spark, target, path, name, known, verify)
 
 
 class TableApplier:
@@ -70,7 +75,7 @@ class TableApplier:
         if (version := self._direct.apply(due, snapshot)) is not None:
             return version
         spark = for_reading(self._make_spark(), self._lake)
-        table = open_table(spark, self._target, instance.capture_instance, self._verify)
+        table = open_table(spark, self._target, instance.capture_instance, self._verify, due.known_version)
         with self._failures_named(instance.capture_instance):
             return self._bring(due, table, Changes(spark, self._lake), snapshot)
 
@@ -82,7 +87,7 @@ class TableApplier:
         if found is None or self._change_columns(table, source, shape, instance, found):
             found = self._require(table, found, source, shape, instance)
         position = due.find_position(found)
-        if snapshot and (position is None or due.known_snapshot < snapshot):
+        if due.needs_copy(found, snapshot, self._target):
             if position is not None and self._target.kind == HISTORY:
                 # A copy has one moment; what changed before it keeps its own, but for what is gone already.
                 with suppress(TargetPassed):

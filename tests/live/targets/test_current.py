@@ -83,6 +83,27 @@ def test_rows_that_were_there_come_with_the_copy(captured: CapturedDatabase) -> 
     assert written == {"Inserted": "5", "Updated": "0", "Deleted": "1"}
 
 
+@pytest.mark.exhaustive  # only Spark makes tables equal
+def test_rows_that_other_clients_changed_are_made_right(captured: CapturedDatabase) -> None:
+    captured.execute("create table item (id int primary key, name text)", "insert into item values (1, 'a'), (2, 'b')")
+    captured.enable("item", snapshot=True)
+    captured.cdc.run(once=True)
+    applied = AppliedTargets(captured)
+    applied.add("now", "public_item")
+    applied.add("spark", "public_item", engine="spark")
+    applied.follow()
+    for name in ("now", "spark"):
+        captured.spark.sql(f"delete from delta.`{applied.folder}/{name}/public_item` where id = 1")
+        captured.spark.sql(f"insert into delta.`{applied.folder}/{name}/public_item` values (7, 'x')")
+    captured.execute("update item set name = 'c' where id = 2")
+    applied.follow()
+    assert [applied.rows(name, "public_item") for name in ("now", "spark")] == [[(1, "a"), (2, "c")]] * 2
+    captured.spark.sql(f"restore table delta.`{applied.folder}/spark/public_item` to version as of 1")
+    captured.execute("update item set name = 'd' where id = 1")
+    applied.follow()
+    assert applied.rows("spark", "public_item") == [(1, "d"), (2, "c")]
+
+
 @pytest.mark.exhaustive  # only Spark takes later copies
 def test_a_later_copy_leaves_slices_their_moments(captured: CapturedDatabase) -> None:
     captured.execute("create table item (id int primary key, name text)", "insert into item values (1, 'a'), (2, 'b')")

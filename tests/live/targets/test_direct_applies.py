@@ -10,10 +10,12 @@ import pytest
 
 from builders.capture.applied_targets import AppliedTargets
 from builders.capture.captured_databases import CapturedDatabase
+from builders.lakes.delta_tables import write_commit
 from builders.lakes.slice_models import found_slices, slices_of, states_by_change
 from builders.values.random_rows import write_randomly
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.recorded_snapshots import read_snapshots
+from rowtide.delta.actions import RemoveFile
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.lake.stores import locate
 from rowtide.targets import Targets
@@ -152,6 +154,62 @@ def test_keys_of_several_types_and_renamed_columns(applied: AppliedTargets) -> N
         found = read(applied, "now", "public_pair", "A b", "b", "c", "d", "value")
         shown = [(a, b, int(c.timestamp()), d, e) for a, b, c, d, e in found]
         assert sorted(map(repr, shown)) == sorted(map(repr, map(tuple, source)))
+
+
+def restore(applied: AppliedTargets, target: str, instance: str, version: int) -> None:
+    """Restore a version of a table, as any client of Delta may."""
+    location = locate(str(applied.folder / target / instance))
+    now, then = open_table(applied, target, instance), open_snapshot(location, version)
+    assert then is not None
+    gone = [{"remove": RemoveFile.of(file).values(changes_data=True)} for file in now.files.values()]
+    back = [{"add": file.values(changes_data=True)} for file in then.files.values()]
+    said = {"commitInfo": {"operation": "RESTORE", "operationParameters": {"version": str(version)}}}
+    write_commit(applied.folder / target / instance, now.version + 1, said, *gone, *back)
+
+
+@pytest.mark.parametrize("kind", ["current", "history"])
+def test_a_restored_table_gets_what_it_lost_again(applied: AppliedTargets, kind: str) -> None:
+    """The transaction identifier stays, and says more than the table has."""
+    captured = applied.captured
+    captured.execute("create table item (id int primary key, name text)")
+    captured.enable("item")
+    applied.add("kept", "public_item", kind=kind)
+    for number in range(3):
+        captured.execute(f"insert into item values ({number})", "update item set name = coalesce(name, '') || 'x'")
+        follow(applied)
+    restore(applied, "kept", "public_item", open_table(applied, "kept", "public_item").version - 2)
+    captured.execute("delete from item where id = 1", "insert into item values (9)")
+    follow(applied)
+    open_rows = [(9, None)] if kind == "current" else [(9, None, True)]
+    columns = ("id", "name") if kind == "current" else ("id", "name", "is_current")
+    found = read(applied, "kept", "public_item", *columns)
+    assert [row for row in found if row[-1] is not False] == sorted(
+        [(0, "xxx", *open_rows[0][2:]), (2, "x", *open_rows[0][2:]), *open_rows], key=repr
+    )
+    if kind == "history":
+        assert len(found) == 8
+
+
+def test_rows_that_others_changed_stop_a_table_without_copy(applied: AppliedTargets) -> None:
+    captured = applied.captured
+    captured.execute("create table item (id int primary key)", "insert into item values (1)")
+    captured.enable("item")
+    applied.add("now", "public_item")
+    captured.execute("insert into item values (2)")
+    follow(applied)
+    known = open_table(applied, "now", "public_item")
+    gone = [{"remove": RemoveFile.of(file).values(changes_data=True)} for file in known.files.values()]
+    write_commit(
+        applied.folder / "now" / "public_item", known.version + 1, {"commitInfo": {"operation": "DELETE"}}, *gone
+    )
+    captured.execute("insert into item values (3)")
+    captured.capture()
+    applied.targets.apply()
+    assert str(applied.notes()["public_item"]).startswith("RT-9012: another client changed rows of the table of")
+    restore(applied, "now", "public_item", known.version)
+    captured.execute("insert into item values (4)")
+    follow(applied)
+    assert read(applied, "now", "public_item") == [(2,), (3,), (4,)]
 
 
 @pytest.mark.exhaustive

@@ -7,7 +7,6 @@ from typing import TypeAlias
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.queries.lsn_times import LsnTimes
-from rowtide.core.lsn import CommitLsn
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
 from rowtide.lake.stores import locate
@@ -18,9 +17,10 @@ from rowtide.targets.direct.current import DirectCurrent
 from rowtide.targets.direct.history import DirectHistory
 from rowtide.targets.direct.rows import ShownColumns
 from rowtide.targets.direct.tables import MOST_BYTES, DirectTable
+from rowtide.targets.formats.delta import as_found
 from rowtide.targets.options import HISTORY, ApplyEngine, TargetFormat, Truncation
 from rowtide.targets.sets import TableVersion
-from rowtide.targets.table import FoundTable, Verify
+from rowtide.targets.table import Verify
 from rowtide.targets.windows import TargetWindow, open_target_window
 
 _Keeper: TypeAlias = DirectCurrent | DirectHistory
@@ -50,8 +50,9 @@ class DirectApplier:
         before = table.find() or (None if _is_special(self._target) else table.create())
         if before is None or not table.is_editable(before):
             return None
-        position = due.find_position(_as_found(before, self._target.target_id))
-        if snapshot and (position is None or due.known_snapshot < snapshot):
+        found = as_found(before, self._target.target_id, due.known_version, {})
+        position = due.find_position(found)
+        if due.needs_copy(found, snapshot, self._target):
             is_done = not before.files and self._fill(keeper, due)
         else:
             window = open_target_window(self._target.name, due.recorded, position, due.to, self._lake)
@@ -106,13 +107,6 @@ def _is_special(target: Target) -> bool:
 def _size(path: str, *ranges: Between) -> int:
     snapshot = open_snapshot(locate(path))
     return sum(file.size for file in snapshot.list_files(*ranges)) if snapshot is not None else 0
-
-
-def _as_found(snapshot: Snapshot, target_id: str) -> FoundTable:
-    lsn, files = snapshot.get_transaction(target_id), len(snapshot.files)
-    is_new = lsn is None and not files
-    at = CommitLsn(lsn) if lsn is not None else None
-    return FoundTable(snapshot.version, range(snapshot.version + 1), at, {}, 0 if is_new else max(files, 1))
 
 
 def _found(table: DirectTable) -> Snapshot:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
+from rowtide.delta.lineage import Lineage, find_lineage
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.lake.sql_text import literal, quote, table_at
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import writing
 from rowtide.storage.object_urls import spark_url
+from rowtide.targets.definitions import Target
 from rowtide.targets.errors import TargetOccupied
 from rowtide.targets.table import FoundTable, NewTable, Verify
 
@@ -34,13 +36,15 @@ class DeltaTable:
     """A Delta table at a path, or of a catalogue; `spark` is a session for this table alone."""
 
     def __init__(
-        self, spark: SparkSession, target: str, target_id: str, path: str | None, name: str | None, verify: Verify
+        self, spark: SparkSession, target: Target, path: str | None, name: str | None, known: int | None, verify: Verify
     ) -> None:
+        """`known` is the version that the set has, None before the first."""
         self._spark = spark
-        self._target = target
-        self._target_id = target_id
+        self._target = target.name
+        self._target_id = target.target_id
         self._given_path = path
         self._name = name
+        self._known = known
         self._verify = verify
 
     @property
@@ -62,10 +66,7 @@ class DeltaTable:
             return None
         if snapshot.properties.get(OWNER) != self._target_id:
             raise TargetOccupied(self._target, self.location)
-        lsn, files = self._lsn_of(snapshot), len(snapshot.files)
-        is_new = lsn is None and not files
-        versions = range(snapshot.version + 1)
-        return FoundTable(snapshot.version, versions, lsn, self._types(), 0 if is_new else max(files, 1))
+        return as_found(snapshot, self._target_id, self._known, self._types())
 
     def create(self, table: NewTable) -> None:
         """Make it, empty. Raises `LakeWriteFailed`."""
@@ -117,12 +118,28 @@ class DeltaTable:
         assert detail is not None
         return str(detail[0]).removeprefix("file:")
 
-    def _lsn_of(self, snapshot: Snapshot) -> CommitLsn | None:
-        found = snapshot.get_transaction(self._target_id)
-        return CommitLsn(found) if found is not None else None
-
     def _types(self) -> dict[str, str]:
         return dict(self._spark.table(self.sql_name).dtypes)
+
+
+def as_found(snapshot: Snapshot, target_id: str, known: int | None, types: Mapping[str, str]) -> FoundTable:
+    """Return what a version has of its source; `known` is the version that the set has.
+
+    Where an earlier version was restored, that one's transaction counts. Raises `LakeReadFailed`.
+    """
+    is_known = known is not None and known <= snapshot.version
+    lineage = find_lineage(snapshot, target_id, known) if is_known and known is not None else Lineage()
+    of_rows = snapshot if lineage.restored is None else open_snapshot(snapshot.location, lineage.restored)
+    lsn = of_rows.get_transaction(target_id) if of_rows is not None else None
+    files = len(snapshot.files)
+    return FoundTable(
+        snapshot.version,
+        range((snapshot.version if lineage.restored is None else lineage.restored) + 1),
+        CommitLsn(lsn) if lsn is not None else None,
+        types,
+        0 if lsn is None and not files else max(files, 1),
+        str(lineage.foreign) if lineage.foreign is not None else None,
+    )
 
 
 def mapping_properties(columns: Sequence[tuple[str, str]]) -> dict[str, str]:
