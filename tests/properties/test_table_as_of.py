@@ -12,8 +12,8 @@ import pytest
 from builders.lakes.shadow_bags import BAG, ShadowBag
 from builders.lakes.shadow_tables import ShadowTable
 from rowtide.cdc.lake_readers.lake import Lake
+from rowtide.cdc.queries.as_of.errors import BeforeSnapshot, NeverCopied
 from rowtide.cdc.queries.changes import Changes
-from rowtide.cdc.queries.errors import BeforeSnapshot, NeverCopied
 from rowtide.cdc.queries.registration import register
 from rowtide.core.lsn import CommitLsn
 from rowtide.lake.session import for_reading

@@ -29,7 +29,7 @@ from rowtide.cdc.errors.consuming import ConsumersBehind
 from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.lake_tables import system_table_path
 from rowtide.cdc.published import RecordedInstance, read_instances, read_publication
-from rowtide.cdc.queries.errors import BeforeSnapshot, NeverCopied, OutsideInterval, RewrittenSinceSnapshot
+from rowtide.cdc.queries.as_of.errors import BeforeSnapshot, NeverCopied, OutsideInterval, RewrittenSinceSnapshot
 from rowtide.cdc.recorded_snapshots import SnapshotState
 from rowtide.cdc.snapshots.errors import SnapshotNotOpen, SnapshotOpen
 from rowtide.cdc.snapshots.limits import CopyLimits

@@ -19,7 +19,7 @@ from rowtide.cdc.cleanup import rolling
 from rowtide.cdc.cleanup.retention import CleanupOrder
 from rowtide.cdc.errors.capturing import CleanupIncomplete
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
-from rowtide.cdc.queries.errors import OutsideInterval, RewrittenSinceSnapshot
+from rowtide.cdc.queries.as_of.errors import OutsideInterval, RewrittenSinceSnapshot
 from rowtide.cdc.snapshots.limits import CopyLimits
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.errors import LakeWriteFailed

@@ -15,16 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_readers.bags import CountedRows
+from rowtide.cdc.lake_readers.as_of.bags import CountedRows
+from rowtide.cdc.lake_readers.as_of.tables import table_as_of
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
 from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
 from rowtide.cdc.lake_readers.last_rows import LSN, OPERATION, SEQVAL, Completed, LastRows, StandingRows, TablePart
 from rowtide.cdc.lake_readers.ordering import ORDER
-from rowtide.cdc.lake_readers.tables_as_of import table_as_of
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
-from rowtide.cdc.queries.as_of import AsOf, as_of_columns, folded_application, read_layers, rolled_application
-from rowtide.cdc.queries.as_of_function import FOLDED_SEQVAL
-from rowtide.cdc.queries.bag_visibility import Counted, find_counted
+from rowtide.cdc.queries.as_of.bag_visibility import Counted, find_counted
+from rowtide.cdc.queries.as_of.function import FOLDED_SEQVAL
+from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns, folded_application, read_layers, rolled_application
 from rowtide.cdc.recorded_snapshots import (
     RecordedSnapshot,
     SnapshotState,

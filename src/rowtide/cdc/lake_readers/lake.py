@@ -8,11 +8,11 @@ from datetime import datetime
 import pyarrow as pa
 
 from rowtide.cdc.lake_readers.arrow_changes import ArrowChanges
+from rowtide.cdc.lake_readers.as_of.tables import table_as_of
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, Part, open_change_table
 from rowtide.cdc.lake_readers.net_changes import NetChanges
 from rowtide.cdc.lake_readers.table_changes import as_united, united_schema
-from rowtide.cdc.lake_readers.tables_as_of import table_as_of
-from rowtide.cdc.queries.as_of import as_of_columns, open_as_of
+from rowtide.cdc.queries.as_of.opening import as_of_columns, open_as_of
 from rowtide.cdc.queries.lsn_times import Bound, LsnTimes
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS
 from rowtide.cdc.queries.published_lake import PublishedLake

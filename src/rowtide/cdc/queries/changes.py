@@ -12,10 +12,10 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.queries.as_of import open_as_of
-from rowtide.cdc.queries.as_of_rows import table_as_of
-from rowtide.cdc.queries.bag_rows import bag_as_of
-from rowtide.cdc.queries.bag_visibility import find_counted
+from rowtide.cdc.queries.as_of.bag_rows import bag_as_of
+from rowtide.cdc.queries.as_of.bag_visibility import find_counted
+from rowtide.cdc.queries.as_of.opening import open_as_of
+from rowtide.cdc.queries.as_of.rows import table_as_of
 from rowtide.cdc.queries.net_changes import NET_ROW_FILTERS, Truncates, net_select
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.cdc.queries.table_changes import share_out, unite, united_columns

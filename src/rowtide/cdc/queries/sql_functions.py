@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import change_table_path, system_table_path
 from rowtide.cdc.published import SKIPPED
-from rowtide.cdc.queries.as_of_function import table_as_of
+from rowtide.cdc.queries.as_of.function import table_as_of
 from rowtide.cdc.queries.lsn_times import TIME_OPERATORS, visible_mapping
 from rowtide.cdc.queries.net_changes import ALL, NET_ROW_FILTERS, Truncates, net_columns, net_select
 from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, latest_value, table_function

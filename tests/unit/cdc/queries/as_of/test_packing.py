@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builders.capture.capture_instances import instance, source_table
-from rowtide.cdc.queries.packing import KeyWords, packed_position
+from rowtide.cdc.queries.as_of.packing import KeyWords, packed_position
 
 
 def test_position_is_one_number_if_it_fits() -> None:

@@ -16,7 +16,7 @@ from rowtide.cdc.errors.querying import InstanceUnknown
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import base_table_path, change_table_path
 from rowtide.cdc.published import RecordedInstance
-from rowtide.cdc.queries.errors import (
+from rowtide.cdc.queries.as_of.errors import (
     BeforeSnapshot,
     ChangesMissingSinceSnapshot,
     ColumnNotCaptured,
@@ -104,7 +104,7 @@ def open_as_of(
 ) -> AsOf[Table]:
     """Return what an instance's table as of an LSN, by default the last published one, is read from.
 
-    `open_table` is that of `open_window`. Raises `InstanceUnknown`, and the errors of `rowtide.cdc.queries.errors`.
+    `open_table` is that of `open_window`. Raises `InstanceUnknown`, and the errors of this package.
     """
     known, high = lake.read_instance_and_high(capture_instance)
     member_id = known.instance.member_id

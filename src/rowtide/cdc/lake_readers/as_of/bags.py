@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_readers.ascending import Ascending, Numbers
+from rowtide.cdc.lake_readers.as_of.ascending import Ascending, Numbers
+from rowtide.cdc.lake_readers.as_of.lowest_layers import LowestLayer
 from rowtide.cdc.lake_readers.change_tables import ChangeTable, stream_parts
 from rowtide.cdc.lake_readers.exact_texts import EXACT, kernels
 from rowtide.cdc.lake_readers.grouping import Engine, open_engine
 from rowtide.cdc.lake_readers.last_rows import LSN, OPERATION, SEQVAL, TablePart, exact_columns
-from rowtide.cdc.lake_readers.lowest_layers import LowestLayer
 from rowtide.cdc.lake_readers.ordering import ORDER
-from rowtide.cdc.queries.as_of import AsOf
-from rowtide.cdc.queries.bag_visibility import Counted
+from rowtide.cdc.queries.as_of.bag_visibility import Counted
+from rowtide.cdc.queries.as_of.opening import AsOf
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 

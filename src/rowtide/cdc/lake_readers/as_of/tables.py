@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowtide.cdc.lake_readers.bags import BagTable
+from rowtide.cdc.lake_readers.as_of.bags import BagTable
+from rowtide.cdc.lake_readers.as_of.keyed_tables import KeyedTable
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
-from rowtide.cdc.lake_readers.keyed_tables import KeyedTable
-from rowtide.cdc.queries.as_of import AsOf
-from rowtide.cdc.queries.bag_visibility import find_counted
+from rowtide.cdc.queries.as_of.bag_visibility import find_counted
+from rowtide.cdc.queries.as_of.opening import AsOf
 
 
 def table_as_of(lake: str, as_of: AsOf[ChangeTable], columns: Sequence[str]) -> KeyedTable | BagTable:

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
+from rowtide.cdc.lake_readers.as_of.lowest_layers import LowestLayer
+from rowtide.cdc.lake_readers.as_of.newest_first import Run, find_runs, stream_newest_first
 from rowtide.cdc.lake_readers.key_bits import MOST_KEYS, Flags, KeyBits, Numbers
 from rowtide.cdc.lake_readers.last_rows import ABSENT, OPERATION, TablePart
-from rowtide.cdc.lake_readers.lowest_layers import LowestLayer
-from rowtide.cdc.lake_readers.newest_first import Run, find_runs, stream_newest_first
 from rowtide.cdc.lake_readers.ordering import ORDER
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import base_table_path, change_table_path, system_table_path
 from rowtide.cdc.published import SKIPPED, SUSPENDED
-from rowtide.cdc.queries.completing import completed_columns, has_key, named_keys, rows_below, table_columns
+from rowtide.cdc.queries.as_of.completing import completed_columns, has_key, named_keys, rows_below, table_columns
 from rowtide.cdc.queries.net_changes import IS_DELETED, LACKS_VALUES, Truncates, last_select
 from rowtide.cdc.queries.table_functions import Check, SqlFunction, guard, latest_value, table_function
 from rowtide.cdc.recorded_snapshots import SnapshotState

@@ -8,10 +8,10 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.queries.as_of import AsOf, as_of_columns
-from rowtide.cdc.queries.completing import completed_columns, has_key, named_keys, rows_below
+from rowtide.cdc.queries.as_of.completing import completed_columns, has_key, named_keys, rows_below
+from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns
+from rowtide.cdc.queries.as_of.packing import KeyWords, packed_position
 from rowtide.cdc.queries.net_changes import IS_DELETED, LACKS_VALUES, Truncates, key_expressions, last_select
-from rowtide.cdc.queries.packing import KeyWords, packed_position
 from rowtide.cdc.rows.change_columns import change_columns
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.core.tables import BeforeImages

@@ -18,7 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.lake_readers.ascending import Ascending, Numbers
+from rowtide.cdc.lake_readers.as_of.ascending import Ascending, Numbers
+from rowtide.cdc.lake_readers.as_of.latest_rows import LatestRows
+from rowtide.cdc.lake_readers.as_of.lowest_layers import LowestLayer
 from rowtide.cdc.lake_readers.change_tables import ChangeTable
 from rowtide.cdc.lake_readers.exact_texts import EXACT, kernels
 from rowtide.cdc.lake_readers.grouping import KeyGroups, open_engine
@@ -34,11 +36,9 @@ from rowtide.cdc.lake_readers.last_rows import (
     key_columns,
     key_values,
 )
-from rowtide.cdc.lake_readers.latest_rows import LatestRows
-from rowtide.cdc.lake_readers.lowest_layers import LowestLayer
 from rowtide.cdc.lake_readers.ordering import ORDER, sort
 from rowtide.cdc.lake_readers.packed_bits import Bits
-from rowtide.cdc.queries.as_of import AsOf
+from rowtide.cdc.queries.as_of.opening import AsOf
 from rowtide.cdc.rows.exact_values import ExactValues
 from rowtide.cdc.rows.masks import as_binary, empty_masks, set_bits
 from rowtide.cdc.rows.operations import DELETE

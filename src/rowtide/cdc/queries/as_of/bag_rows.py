@@ -7,9 +7,9 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from rowtide.cdc.instances import Instance
-from rowtide.cdc.queries.as_of import AsOf, as_of_columns
-from rowtide.cdc.queries.as_of_rows import behind_truncate, upper_parts, without_truncated
-from rowtide.cdc.queries.bag_visibility import Counted
+from rowtide.cdc.queries.as_of.bag_visibility import Counted
+from rowtide.cdc.queries.as_of.opening import AsOf, as_of_columns
+from rowtide.cdc.queries.as_of.rows import behind_truncate, upper_parts, without_truncated
 from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER, UPDATE_BEFORE
 from rowtide.delta.statistics import Between
