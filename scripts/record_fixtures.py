@@ -56,7 +56,7 @@ from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import find_table
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer, ServerVersion
-from rowtide.delta.alteration import set_properties
+from rowtide.delta.writing.alteration import set_properties
 from rowtide.handle import connect
 from rowtide.lake.compaction import Compacted, compact
 from rowtide.lake.session import build_session, pinned

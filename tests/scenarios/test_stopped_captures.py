@@ -17,8 +17,8 @@ from builders.capture.capture_processes import LOG_READER, CaptureProcess, find_
 from builders.capture.captured_databases import LoggedDatabase, wait_until
 from builders.lakes.delta_tables import locate, own
 from rowtide.cdc.lake_lease import LAKE
-from rowtide.delta.alteration import set_properties
 from rowtide.delta.log_files import commit_path
+from rowtide.delta.writing.alteration import set_properties
 from rowtide.log.errors import LeaseHeld
 
 SOURCES = ("first", "second")

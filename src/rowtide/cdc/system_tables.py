@@ -29,7 +29,7 @@ from rowtide.cdc.published import Publication, RecordedInstance, apply_event, re
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.delta.checkpoints import Maintain, maintain_log
-from rowtide.delta.commits import Committer
+from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
 from rowtide.lake.compaction import Compacted, is_compaction_due
 from rowtide.lake.session import build_session, pinned

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from rowtide.delta import compaction
 from rowtide.delta.actions import AddFile
 from rowtide.delta.checkpoints import forget_checksums, forget_versions
 from rowtide.delta.log_files import LOG
+from rowtide.delta.writing import compaction
 from rowtide.lake.stores import locate
 
 COMPACTION_INTERVAL = 100

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rowtide.delta import deletion
-from rowtide.delta.deletion import Below
 from rowtide.delta.snapshot import Location
 from rowtide.delta.vacuum import vacuum as vacuum_files
+from rowtide.delta.writing import deletion
+from rowtide.delta.writing.deletion import Below
 from rowtide.lake.stores import locate, open_folder
 
 

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rowtide.delta import alteration
-from rowtide.delta.alteration import BeforeCommit, Convert
-from rowtide.delta.creation import create_table
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.delta.snapshot import Snapshot, open_snapshot
 from rowtide.delta.statistics import Between
+from rowtide.delta.writing import alteration
+from rowtide.delta.writing.alteration import BeforeCommit, Convert
+from rowtide.delta.writing.creation import create_table
 from rowtide.lake.column_types import delta_type, schema_text
 from rowtide.lake.java import describe
 from rowtide.lake.session import require_reachable, spark_watched

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from rowtide.cdc.lake_tables import arrow_schema, system_table_path
 from rowtide.core.lsn import CommitLsn
-from rowtide.delta.commits import Committer
-from rowtide.delta.deletion import Below
+from rowtide.delta.writing.commits import Committer
+from rowtide.delta.writing.deletion import Below
 from rowtide.lake import tables
 from rowtide.lake.compaction import COMPACTION_INTERVAL, Compacted, compact
 from rowtide.lake.deletion import delete_rows

@@ -26,7 +26,7 @@ from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.operations import NO_TABLE, Operation
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.delta.commits import Committer
+from rowtide.delta.writing.commits import Committer
 from rowtide.handle import connect
 from rowtide.log.catalogue import read_source
 from rowtide.log.errors import LeaseLost

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rowtide.delta.actions import AddFile
-from rowtide.delta.appends import write_rows
 from rowtide.delta.checkpoints import maintain_log
-from rowtide.delta.commits import Committer, TableState
-from rowtide.delta.creation import create_table
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
+from rowtide.delta.writing.appends import write_rows
+from rowtide.delta.writing.commits import Committer, TableState
+from rowtide.delta.writing.creation import create_table
 from rowtide.storage.freshness import KEPT_FOR
 from rowtide.storage.local import LocalFolder
 from rowtide.storage.store import StoreErrors

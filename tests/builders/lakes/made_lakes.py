@@ -30,9 +30,9 @@ from rowtide.cdc.rows.conversion import change_schema
 from rowtide.cdc.system_tables import InstanceEvent, instance_row, rows_of
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile
-from rowtide.delta.appends import write_rows
-from rowtide.delta.commits import Committer, TableState
-from rowtide.delta.creation import create_table
+from rowtide.delta.writing.appends import write_rows
+from rowtide.delta.writing.commits import Committer, TableState
+from rowtide.delta.writing.creation import create_table
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import IDENTITY, is_table
 

@@ -12,8 +12,8 @@ from builders.lakes.made_lakes import MadeLake, make_rows
 from builders.log.log_stores import append_records, open_manifest
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.core.lsn import Position
-from rowtide.delta.alteration import set_properties
 from rowtide.delta.checkpoints import forget_versions
+from rowtide.delta.writing.alteration import set_properties
 from rowtide.lake.stores import locate
 from rowtide.log.store.entries import LeaseTaken
 from rowtide.log.store.location import LocalStore

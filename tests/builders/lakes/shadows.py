@@ -17,7 +17,7 @@ from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.published import ENABLED
 from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn
-from rowtide.delta.deletion import Below
+from rowtide.delta.writing.deletion import Below
 from rowtide.lake.deletion import delete_rows
 
 BEGIN = 100

@@ -13,9 +13,9 @@ from builders.capture.captured_databases import wait_until
 from builders.lakes.delta_tables import append, create, locate, own
 from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.running.lake_upkeep import LakeUpkeep
-from rowtide.delta import commit_race
-from rowtide.delta.commits import Committer
 from rowtide.delta.snapshot import Location
+from rowtide.delta.writing import commit_race
+from rowtide.delta.writing.commits import Committer
 from rowtide.lake import compaction
 from rowtide.lake.compaction import Compacted
 from rowtide.log.errors import LeaseLost

@@ -29,9 +29,9 @@ from rowtide.cdc.system_tables import InstanceEvent
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.mask import pack_mask
 from rowtide.core.tables import BeforeImages
-from rowtide.delta import appends
-from rowtide.delta.changes import Change, commit_change
 from rowtide.delta.snapshot import Snapshot
+from rowtide.delta.writing import appends
+from rowtide.delta.writing.changes import Change, commit_change
 from rowtide.lake.session import for_reading
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import widen_columns

@@ -19,20 +19,28 @@ import pytest
 from builders.faults.failpoints import CHANGE_FAILPOINTS, VACUUM_FAILPOINTS
 from builders.faults.killed_programs import KILLED, run_program
 from builders.lakes.delta_tables import ERRORS, SCHEMA, append, create, locate, metadata, own, write_commit
-from rowtide.delta import checkpoints, compaction
+from rowtide.delta import checkpoints
 from rowtide.delta.actions import Protocol
-from rowtide.delta.alteration import empty_table, renew_table, retire_table, rewrite, set_properties, widen_columns
-from rowtide.delta.changes import Change, commit_change
 from rowtide.delta.checkpoints import forget_checksums, write_checkpoint
-from rowtide.delta.commits import Committer
-from rowtide.delta.compaction import compact
-from rowtide.delta.creation import create_table
-from rowtide.delta.deletion import Below, delete_below
 from rowtide.delta.errors import LakeWriteFailed, TableUnreadable, TableUnwritable
 from rowtide.delta.features import with_features
 from rowtide.delta.log_files import commit_path
 from rowtide.delta.snapshot import Location, Snapshot
 from rowtide.delta.vacuum import vacuum
+from rowtide.delta.writing import compaction
+from rowtide.delta.writing.alteration import (
+    empty_table,
+    renew_table,
+    retire_table,
+    rewrite,
+    set_properties,
+    widen_columns,
+)
+from rowtide.delta.writing.changes import Change, commit_change
+from rowtide.delta.writing.commits import Committer
+from rowtide.delta.writing.compaction import compact
+from rowtide.delta.writing.creation import create_table
+from rowtide.delta.writing.deletion import Below, delete_below
 from rowtide.storage import freshness
 from rowtide.storage.local import LocalFolder
 
@@ -480,10 +488,10 @@ import sys
 from pathlib import Path
 import pyarrow as pa
 from builders.lakes.delta_tables import ERRORS, SCHEMA, append, create, locate
-from rowtide.delta.alteration import renew_table, retire_table, rewrite, widen_columns
-from rowtide.delta.commits import Committer
-from rowtide.delta.compaction import compact
-from rowtide.delta.deletion import Below, delete_below
+from rowtide.delta.writing.alteration import renew_table, retire_table, rewrite, widen_columns
+from rowtide.delta.writing.commits import Committer
+from rowtide.delta.writing.compaction import compact
+from rowtide.delta.writing.deletion import Below, delete_below
 import json
 path = Path(sys.argv[1])
 location = locate(path)

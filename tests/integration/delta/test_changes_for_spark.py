@@ -14,13 +14,20 @@ import pytest
 from builders.lakes.delta_tables import append, create, locate, own
 from builders.lakes.delta_values import VALUES, require_same
 from builders.recordings import Recording
-from rowtide.delta.alteration import empty_table, renew_table, retire_table, rewrite, set_properties, widen_columns
-from rowtide.delta.commits import Committer
-from rowtide.delta.compaction import compact
-from rowtide.delta.creation import create_table
-from rowtide.delta.deletion import Below, delete_below
 from rowtide.delta.snapshot import Snapshot
 from rowtide.delta.vacuum import vacuum
+from rowtide.delta.writing.alteration import (
+    empty_table,
+    renew_table,
+    retire_table,
+    rewrite,
+    set_properties,
+    widen_columns,
+)
+from rowtide.delta.writing.commits import Committer
+from rowtide.delta.writing.compaction import compact
+from rowtide.delta.writing.creation import create_table
+from rowtide.delta.writing.deletion import Below, delete_below
 from rowtide.lake.column_types import column_types, schema_text
 from rowtide.lake.session import pinned
 from rowtide.storage.local import LocalFolder

@@ -31,13 +31,13 @@ from builders.lakes.delta_tables import (
     write_commit,
 )
 from rowtide.delta import checkpoints
-from rowtide.delta.appends import write_rows
 from rowtide.delta.checkpoints import forget_versions, maintain_log, write_checkpoint
-from rowtide.delta.commits import Committer
-from rowtide.delta.creation import create_table
 from rowtide.delta.errors import AppendNotFound, LakeWriteFailed, TableUnwritable
 from rowtide.delta.log_files import LAST_CHECKPOINT, checkpoint_path, commit_path
 from rowtide.delta.snapshot import Location, open_snapshot
+from rowtide.delta.writing.appends import write_rows
+from rowtide.delta.writing.commits import Committer
+from rowtide.delta.writing.creation import create_table
 from rowtide.storage.local import LocalFolder
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -137,7 +137,7 @@ def test_a_writer_that_is_killed_repeats_its_cycle(tmp_path: Path, failpoint: st
 import sys
 from pathlib import Path
 from builders.lakes.delta_tables import append, create, locate
-from rowtide.delta.commits import Committer
+from rowtide.delta.writing.commits import Committer
 path = create(Path(sys.argv[1]), **{"delta.checkpointInterval": "2"})
 committer = Committer()
 for cycle in (1, 2, 3):

@@ -13,10 +13,10 @@ import pytest
 
 from builders.lakes.delta_tables import append, create, locate, own
 from rowtide.delta.actions import AddFile
-from rowtide.delta.commits import Committer
-from rowtide.delta.compaction import compact
-from rowtide.delta.edits import MOST_SMALL, Places, Stamp, edit_rows, replace_rows
 from rowtide.delta.statistics import Between
+from rowtide.delta.writing.commits import Committer
+from rowtide.delta.writing.compaction import compact
+from rowtide.delta.writing.edits import MOST_SMALL, Places, Stamp, edit_rows, replace_rows
 
 
 @dataclass(frozen=True, slots=True)

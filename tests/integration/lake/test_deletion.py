@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rowtide.delta.deletion import Below
+from rowtide.delta.writing.deletion import Below
 from rowtide.lake import tables
 from rowtide.lake.deletion import delete_rows, vacuum
 from rowtide.lake.session import pinned

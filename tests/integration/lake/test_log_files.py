@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from rowtide.delta.commits import Committer
+from rowtide.delta.writing.commits import Committer
 from rowtide.lake import compaction, tables
 from rowtide.lake.compaction import Compacted, compact
 from rowtide.lake.small_tables import SmallTable, append_small

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from rowtide.delta.commits import Committer
 from rowtide.delta.errors import LakeReadFailed
+from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
 from rowtide.lake.session import pinned
 from rowtide.lake.small_tables import SmallTable, append_small

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from rowtide.delta.commits import Committer
 from rowtide.delta.errors import AppendNotFound, LakeWriteFailed
 from rowtide.delta.statistics import Between
+from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
 from rowtide.lake.small_tables import append_small
 

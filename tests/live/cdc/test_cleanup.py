@@ -31,8 +31,8 @@ from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.delta.deletion import Below
 from rowtide.delta.errors import LakeWriteFailed
+from rowtide.delta.writing.deletion import Below
 from rowtide.handle import register
 from rowtide.lake import tables
 from rowtide.lake.deletion import delete_rows

@@ -25,7 +25,7 @@ from rowtide.cdc.errors.enabling import (
 from rowtide.cdc.errors.querying import InstanceUnknown, LsnOutOfRange
 from rowtide.databases.postgres import locks
 from rowtide.databases.postgres.errors import LockNotObtained
-from rowtide.delta.commits import Committer
+from rowtide.delta.writing.commits import Committer
 from rowtide.handle import connect
 from rowtide.lake import tables
 from rowtide.lake.small_tables import append_small

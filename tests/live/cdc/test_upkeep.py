@@ -16,7 +16,7 @@ from rowtide.cdc.lake_lease import LakeLease
 from rowtide.cdc.running.lake_upkeep import THREAD, LakeUpkeep
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.delta import commit_race
+from rowtide.delta.writing import commit_race
 from rowtide.lake import compaction
 from rowtide.log.errors import LeaseHeld, LeaseLost
 from rowtide.log.postgres.lease import AdvisoryLease, find_holder

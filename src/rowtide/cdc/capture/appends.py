@@ -27,7 +27,7 @@ from rowtide.cdc.scans.sessions import Engine
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import AddFile
-from rowtide.delta.commits import TableState
+from rowtide.delta.writing.commits import TableState
 from rowtide.lake.stores import calls_at_once, locate
 from rowtide.storage.store import Store
 

@@ -20,9 +20,9 @@ from rowtide.cdc.rows.conversion import LsnRange, convert_records, count_rows
 from rowtide.cdc.rows.row_images import ImageMalformed
 from rowtide.core.tables import TableVersion
 from rowtide.delta.actions import AddFile
-from rowtide.delta.appends import name_data_file, write_rows
-from rowtide.delta.commits import TableState
 from rowtide.delta.snapshot import Location
+from rowtide.delta.writing.appends import name_data_file, write_rows
+from rowtide.delta.writing.commits import TableState
 from rowtide.log.errors import SegmentCorrupt
 from rowtide.log.store.entries import Segment
 

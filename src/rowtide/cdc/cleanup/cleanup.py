@@ -32,8 +32,8 @@ from rowtide.cdc.system_tables import LakeState, SystemTables
 from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
-from rowtide.delta.deletion import Below
 from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed, TableUnreadable
+from rowtide.delta.writing.deletion import Below
 from rowtide.lake.deletion import delete_rows, vacuum
 
 READER_GRACE_S = 10.0

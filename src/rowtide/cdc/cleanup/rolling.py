@@ -36,12 +36,12 @@ from rowtide.cdc.rows.operations import DELETE, INSERT, TRUNCATE, UPDATE_AFTER
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile, Metadata
-from rowtide.delta.appends import write_stream
-from rowtide.delta.changes import Change, commit_change
-from rowtide.delta.commits import Committer, TableState
-from rowtide.delta.deletion import Below, delete_below
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
+from rowtide.delta.writing.appends import write_stream
+from rowtide.delta.writing.changes import Change, commit_change
+from rowtide.delta.writing.commits import Committer, TableState
+from rowtide.delta.writing.deletion import Below, delete_below
 from rowtide.lake.stores import locate
 from rowtide.lake.tables import IDENTITY
 

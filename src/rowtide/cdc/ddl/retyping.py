@@ -24,9 +24,9 @@ from rowtide.cdc.rows.exact_values import ExactValues, texts_by_ordinal
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.lake_types import LakeType, can_widen
 from rowtide.databases.lake_values.casting import Column, Texts, kernels
-from rowtide.delta.alteration import BeforeCommit
 from rowtide.delta.errors import LakeWriteFailed
 from rowtide.delta.snapshot import Snapshot, open_snapshot
+from rowtide.delta.writing.alteration import BeforeCommit
 from rowtide.lake import tables
 from rowtide.lake.column_types import column_types
 from rowtide.lake.stores import locate

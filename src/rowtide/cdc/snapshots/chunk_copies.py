@@ -23,10 +23,10 @@ from rowtide.copying.source import OpenTable
 from rowtide.copying.tables import CopiedTable, KeyColumn
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import AddFile
-from rowtide.delta.appends import name_data_file, write_stream
-from rowtide.delta.changes import Change, commit_change
-from rowtide.delta.commits import Committer, TableState
 from rowtide.delta.snapshot import Location, Snapshot, open_snapshot
+from rowtide.delta.writing.appends import name_data_file, write_stream
+from rowtide.delta.writing.changes import Change, commit_change
+from rowtide.delta.writing.commits import Committer, TableState
 from rowtide.lake import tables
 from rowtide.lake.stores import locate
 

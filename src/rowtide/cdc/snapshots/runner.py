@@ -53,7 +53,7 @@ from rowtide.copying.source import PostgresCopySource
 from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.errors import translated
-from rowtide.delta.commits import Committer
+from rowtide.delta.writing.commits import Committer
 from rowtide.log.announcements import Announcement
 from rowtide.log.errors import LeaseLost
 from rowtide.log.postgres.control import announce_step

@@ -11,8 +11,8 @@ from rowtide.cdc.lake_tables import SNAPSHOTS, system_table_path
 from rowtide.cdc.recorded_snapshots import TABLE, RecordedSnapshot, encode_definition
 from rowtide.cdc.system_tables import rows_of
 from rowtide.core.failpoints import failpoint
-from rowtide.delta.commits import Committer
 from rowtide.delta.errors import AppendNotFound
+from rowtide.delta.writing.commits import Committer
 from rowtide.lake import tables
 from rowtide.lake.small_tables import SmallTable, append_small
 

@@ -14,9 +14,9 @@ from rowtide.cdc.lake_readers.lake import Lake
 from rowtide.cdc.rows.operations import DELETE, TRUNCATE
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile
-from rowtide.delta.edits import Places
 from rowtide.delta.snapshot import Snapshot
 from rowtide.delta.statistics import Between
+from rowtide.delta.writing.edits import Places
 from rowtide.targets.direct.keys import KeySet
 from rowtide.targets.direct.rows import ShownColumns
 from rowtide.targets.direct.tables import DirectTable

@@ -16,9 +16,9 @@ from rowtide.cdc.lake_tables import LSN_TIME_MAPPING, arrow_schema, system_table
 from rowtide.cdc.rows.operations import TRUNCATE
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.actions import AddFile
-from rowtide.delta.edits import Places
 from rowtide.delta.snapshot import Snapshot
 from rowtide.delta.statistics import Between
+from rowtide.delta.writing.edits import Places
 from rowtide.lake.small_tables import SmallTable
 from rowtide.targets.direct.keys import KeySet
 from rowtide.targets.direct.rows import ShownColumns

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.cdc.lake_readers.last_rows import comparable
-from rowtide.delta.edits import Places
 from rowtide.delta.statistics import Between, bounds_of
+from rowtide.delta.writing.edits import Places
 
 _kernels: Any = pc
 _NOWHERE = -1

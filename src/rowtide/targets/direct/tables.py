@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn
-from rowtide.delta.commit_race import require_writable
-from rowtide.delta.creation import create_table
-from rowtide.delta.edits import Edit, MakeRows, Stamp, edit_rows, replace_rows
 from rowtide.delta.errors import TableUnreadable, TableUnwritable
 from rowtide.delta.schema import parse_schema
 from rowtide.delta.snapshot import Snapshot, open_snapshot
+from rowtide.delta.writing.commit_race import require_writable
+from rowtide.delta.writing.creation import create_table
+from rowtide.delta.writing.edits import Edit, MakeRows, Stamp, edit_rows, replace_rows
 from rowtide.lake.column_types import schema_text
 from rowtide.lake.stores import locate
 from rowtide.targets.errors import TargetOccupied

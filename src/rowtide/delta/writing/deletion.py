@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowtide.delta.actions import AddFile
-from rowtide.delta.appends import write_stream
-from rowtide.delta.changes import Change, commit_change
 from rowtide.delta.snapshot import Location, Snapshot
+from rowtide.delta.writing.appends import write_stream
+from rowtide.delta.writing.changes import Change, commit_change
 
 _kernels: Any = pc
 

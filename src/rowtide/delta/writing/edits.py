@@ -18,10 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowtide.delta.actions import AddFile
-from rowtide.delta.appends import write_stream
-from rowtide.delta.changes import Change, commit_change
-from rowtide.delta.compaction import MERGED_BYTES, SMALL_BYTES, fill_groups
 from rowtide.delta.snapshot import Location, Snapshot
+from rowtide.delta.writing.appends import write_stream
+from rowtide.delta.writing.changes import Change, commit_change
+from rowtide.delta.writing.compaction import MERGED_BYTES, SMALL_BYTES, fill_groups
 
 MOST_SMALL = 16
 """Of more small files all are merged with those that an edit writes."""

@@ -12,9 +12,9 @@ from typing import Any
 
 from rowtide.delta.actions import AddFile, Metadata, Protocol, RemoveFile, commit_info
 from rowtide.delta.checkpoints import maintain_log
-from rowtide.delta.commit_race import Action, CommitLost, Entry, Last, Passed, load_writable, put_commit
 from rowtide.delta.errors import TableUnwritable
 from rowtide.delta.snapshot import Location, Snapshot
+from rowtide.delta.writing.commit_race import Action, CommitLost, Entry, Last, Passed, load_writable, put_commit
 from rowtide.storage.freshness import read_clock
 
 _APPEND_ONLY = "delta.appendOnly"

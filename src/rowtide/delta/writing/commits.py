@@ -13,10 +13,10 @@ from types import MappingProxyType
 
 from rowtide.delta.actions import AddFile, Metadata, Protocol, commit_info
 from rowtide.delta.checkpoints import Maintain, maintain_log
-from rowtide.delta.commit_race import CommitLost, Entry, Last, Passed, load_writable, put_commit
 from rowtide.delta.errors import AppendNotFound, RowsUnfit
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location, Snapshot
+from rowtide.delta.writing.commit_race import CommitLost, Entry, Last, Passed, load_writable, put_commit
 from rowtide.storage.freshness import Clock, is_fresh, read_clock
 
 

@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 
 from rowtide.delta.actions import AddFile, Metadata
-from rowtide.delta.appends import write_stream
-from rowtide.delta.changes import Change, commit_change
-from rowtide.delta.creation import LAST_ID, features_for, give_names, is_mapped
 from rowtide.delta.features import TYPE_WIDENING, with_features
 from rowtide.delta.schema import FIELD_ID, PHYSICAL_NAME, parse_schema
 from rowtide.delta.snapshot import Location, Snapshot
+from rowtide.delta.writing.appends import write_stream
+from rowtide.delta.writing.changes import Change, commit_change
+from rowtide.delta.writing.creation import LAST_ID, features_for, give_names, is_mapped
 
 _TYPE_CHANGES = "delta.typeChanges"
 _WIDENING = "delta.enableTypeWidening"

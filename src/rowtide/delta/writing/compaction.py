@@ -11,10 +11,10 @@ from typing import TypeVar
 import pyarrow as pa
 
 from rowtide.delta.actions import AddFile
-from rowtide.delta.appends import write_stream
-from rowtide.delta.changes import Change, commit_change
-from rowtide.delta.commit_race import load_writable
 from rowtide.delta.snapshot import Location, Snapshot
+from rowtide.delta.writing.appends import write_stream
+from rowtide.delta.writing.changes import Change, commit_change
+from rowtide.delta.writing.commit_race import load_writable
 
 SMALL_BYTES = 8 * 1024 * 1024
 """A file of this size is not written again and again."""
