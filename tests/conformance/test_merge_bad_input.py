@@ -5,12 +5,20 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
-from builders.merge.merged_databases import PUBLICATION, FileMember, Merge, ServerMember
+from builders.merge.merged_databases import (
+    PUBLICATION,
+    FileMember,
+    Merge,
+    ServerMember,
+    open_file_member,
+)
+from fixtures.servers import fresh_database
+from rowtide.databases.postgres.embedded import EmbeddedServer
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.errors.inspection import ConflictUnknown
 from rowtide.merge.errors.nodes import NodeBusy, NodeRestored
@@ -23,8 +31,10 @@ from rowtide.merge.errors.publishing import (
     SubscriptionsLeft,
     UnsupportedColumnType,
 )
+from rowtide.merge.errors.rows import CopiedRowRefused
 from rowtide.merge.errors.schema_changes import MergedTableAltered
 from rowtide.merge.errors.subscribing import (
+    AddressTaken,
     MergeSubscriptionExists,
     MergeSubscriptionUnknown,
     SubscriberHasTable,
@@ -234,3 +244,53 @@ def test_a_hub_does_not_subscribe_to_itself(merged: Merge) -> None:
     with pytest.raises(SubscriberIsHub, match="RT-8132: .* is the publisher of shop, or a copy of it"):
         merged.merge.add_subscription(PUBLICATION, merged.hub.url)
     assert all(not summary.refused for summary in merged.settle())
+
+
+def test_an_address_belongs_to_one_database(tmp_path: Path) -> None:
+    with ExitStack() as opened:
+        hub = opened.enter_context(open_file_member(tmp_path / "hub.db"))
+        merge = Merge(hub, [FileMember(f"sqlite:///{tmp_path}/a.db", sqlite3.connect(":memory:"))])
+        begin(merge)
+        (tmp_path / "a.db").rename(tmp_path / "moved.db")
+        moved = opened.enter_context(open_file_member(tmp_path / "moved.db"))
+        moved.execute("update customer set qty = 7")
+        at_its_place = merge.subscribers[0].url
+        with pytest.raises(AddressTaken, match=r"RT-8134: another database subscribes to shop"):
+            merge.merge.add_subscription(PUBLICATION, at_its_place)
+
+        merge.merge.sync(PUBLICATION, moved.url)
+        assert hub.rows("customer", "qty") == [(7,)]
+        merge.merge.drop_subscription(PUBLICATION, at_its_place, ignore_subscriber=True)
+        merge.merge.add_subscription(PUBLICATION, at_its_place)
+        merge.merge.sync(PUBLICATION, at_its_place)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("values", "is_server", "reason"),
+    [
+        (
+            "cast(X'41ff' as text), 1",
+            False,
+            r"customer .* \(22021\): .* valid UTF-8; the row has the rowguid [-0-9a-f]{36}",
+        ),
+        ("cast(X'41ff' as text), 1", True, r"customer .* \(22021\): .* valid UTF-8"),
+        ("'a' || char(0), 1", True, r"customer .* \(22021\): "),
+        ("'a', 'no number'", True, r"customer .* \(22P02\): .*\(column qty\)"),
+    ],
+)
+def test_a_row_that_cannot_be_copied_is_named(
+    server: EmbeddedServer, tmp_path: Path, values: str, *, is_server: bool, reason: str
+) -> None:
+    with ExitStack() as opened:
+        hub = opened.enter_context(open_file_member(tmp_path / "hub.db"))
+        url = f"sqlite:///{tmp_path}/a.db"
+        if is_server:
+            url = opened.enter_context(fresh_database(server))
+        hub.execute(CUSTOMER, f"insert into customer values (1, {values})")
+        merge = Merge(hub, [])
+        merge.begin(customer={})
+        with pytest.raises(CopiedRowRefused, match=reason):
+            merge.merge.add_subscription(PUBLICATION, url)
+        hub.execute("update customer set name = 'b', qty = 1")
+        merge.merge.add_subscription(PUBLICATION, url)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from builders.merge.merge_handlers import Broken, Stock
+from builders.merge.merge_handlers import Broken, Careless, Stock
 from builders.merge.merged_databases import PUBLICATION, Merge
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.errors.nodes import HandlerFailed
 from rowtide.merge.errors.publishing import ResolverUnknown
-from rowtide.merge.handlers import ChangeStates
+from rowtide.merge.handlers import ActionOnDataChange, ActionOnUpdateConflict, BusinessLogicHandler, ChangeStates
 
 CUSTOMER = "create table customer (id integer primary key, name varchar(20), qty integer)"
 COLUMNS = "id, name, qty"
@@ -102,6 +102,32 @@ def test_failing_handler_ends_the_sync_and_changes_no_row(merged: Merge, name: s
         merged.sync()
     assert merged.hub.rows("customer", COLUMNS) == [(1, "first", 1)]
     assert merged.merge.status(PUBLICATION)[0].state in ("failed", "waiting")
+
+
+ANSWERS = {
+    "an action of another kind": (ActionOnUpdateConflict.ACCEPT_SUBSCRIBER_DATA, None),
+    "no action": (7, None),
+    "nothing": None,
+    "the action alone": ActionOnDataChange.ACCEPT_DATA,
+    "a number in a row of texts": (ActionOnDataChange.ACCEPT_CUSTOM_DATA, {"id": 2, "name": "x", "qty": "1"}),
+    "no row": (ActionOnDataChange.ACCEPT_CUSTOM_DATA, None),
+}
+
+
+def test_an_answer_that_is_none_ends_the_sync(merged: Merge, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(merged, resolver="python:builders.merge.merge_handlers.Careless")
+    merged.subscribers[0].execute(INSERT)
+    for answer in ANSWERS.values():
+        monkeypatch.setattr(Careless, "insert_handler", lambda _self, _row, answer=answer: answer)
+        with pytest.raises(HandlerFailed, match="insert_handler"):
+            merged.sync()
+    monkeypatch.setattr(Careless, "__init__", lambda _self, _needed: None, raising=False)
+    with pytest.raises(HandlerFailed, match="__init__"):
+        merged.sync()
+    monkeypatch.undo()
+    monkeypatch.setattr(Careless, "insert_handler", BusinessLogicHandler.insert_handler)
+    merged.settle()
+    merged.require_equal("customer", columns=COLUMNS)
 
 
 @pytest.mark.parametrize("is_mended", [True, False])

@@ -131,3 +131,19 @@ def test_the_last_rows_swap_keys_beside_refused_ones(merged: Merge) -> None:
     assert merged.hub.rows("parent", "id, name") == moved
     assert families(merged.hub) == [("known of A", "A")]
     assert merged.subscribers[1].rows("parent", "id, name") == moved
+
+
+def test_a_row_and_its_parent_swap_unique_values(merged: Merge) -> None:
+    merged.begin(
+        "create table part (id integer primary key, whole integer references part (id), place integer unique)",
+        "insert into part values (1, null, 1), (2, 1, 2), (3, 2, 3)",
+        part={},
+    )
+    merged.subscribers[0].execute(
+        *("update part set place = null where id = 1", "update part set place = 1 where id = 2"),
+        *("update part set place = 2 where id = 1",),
+    )
+    merged.settle()
+    assert merged.conflicts() == []
+    assert merged.hub.rows("part", "id, place") == [(1, 2), (2, 1), (3, 3)]
+    merged.require_equal("part", columns="id, whole, place")

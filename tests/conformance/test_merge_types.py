@@ -223,3 +223,57 @@ def test_untyped_columns_survive_a_server_in_between(server: EmbeddedServer, tmp
         merge.settle()
         assert hub.execute("select typeof(v), v from thing where id in (0, 100)") == [("text", "6"), ("text", "new")]
         require_equal_checksums(merge)
+
+
+DECLARED = ("integer", "varchar(20)", "blob", "double", "decimal(10,2)", "boolean", "datetime", "any thing")
+OF_ANY_CLASS = (
+    *("2", "1.5", "9e999", "9223372036854775807", "'x'", "''", "'t'", "'true'", "'nan'", "'Infinity'", "'1_000'"),
+    *("'\\x00ff'", "X''", "X'00ff'", "X'31'", "char(0) || 'b'", "'a' || char(0)"),
+)
+"""What a program can store in columns of any declared type: SQLite's types do not bind."""
+
+
+@pytest.mark.parametrize("writer", [0, 1], ids=["hub", "device"])
+def test_files_keep_values_of_other_classes(tmp_path: Path, writer: int) -> None:
+    with ExitStack() as opened:
+        members = [opened.enter_context(open_file_member(tmp_path / f"{name}.db")) for name in ("hub", "a", "b")]
+        merge = Merge(members[0], members[1:])
+        names = [f"c{place}" for place in range(len(DECLARED))]
+        columns = ", ".join(f"{name} {declared}" for name, declared in zip(names, DECLARED, strict=True))
+        merge.hub.execute(f"create table thing (id integer primary key, {columns})")
+        merge.begin(thing={})
+        for value in OF_ANY_CLASS:
+            members[writer].execute(
+                f"insert into thing ({', '.join(names)}) values ({', '.join([value] * len(names))})"
+            )
+        written = ", ".join(f"typeof({name}), quote({name}), length({name})" for name in names)
+        before = members[writer].execute(f"select {written} from thing order by id")
+        merge.settle()
+
+        assert [member.execute(f"select {written} from thing order by id") for member in members] == [before] * 3
+        require_equal_checksums(merge)
+
+
+def test_a_server_hub_has_the_texts_of_other_classes(server: EmbeddedServer, tmp_path: Path) -> None:
+    with ExitStack() as opened:
+        url = opened.enter_context(fresh_database(server))
+        hub = opened.enter_context(open_server_member(url))
+        device = opened.enter_context(open_file_member(tmp_path / "a.db"))
+        merge = Merge(hub, [device])
+        merge.begin("create table thing (id int primary key, t text, b bytea, d float8, n int)", thing={})
+        device.execute(
+            "insert into thing (id, t, b, d) values (1, X'00ff', 'abc', 'inf'), (2, X'31', 7, 'Infinity')",
+            "insert into thing (id, t, n) values (3, 'kept', 'not a number')",
+        )
+        assert merge.settle()[-1].refused
+        assert hub.execute("select t, b, d::text from thing order by id") == [
+            ("\\x00ff", b"abc", "Infinity"),
+            ("\\x31", b"7", "Infinity"),
+        ]
+        assert device.execute("select b, d from thing where id < 3 order by id") == [
+            (b"abc", float("inf")),
+            (b"7", float("inf")),
+        ]
+        device.execute("delete from thing where id = 3")
+        merge.settle()
+        require_equal_checksums(merge)

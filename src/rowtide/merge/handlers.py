@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum, IntFlag
+from enum import Enum, IntEnum, IntFlag
 from functools import partial
 from importlib import import_module
 from typing import TypeVar
@@ -24,6 +24,7 @@ from rowtide.merge.versions.changes import Row
 
 Values = dict[str, str | None]
 Result = TypeVar("Result")
+Action = TypeVar("Action", bound=IntEnum)
 
 
 class ChangeStates(IntFlag):
@@ -113,6 +114,17 @@ class Asked:
     article: Article
     handler: BusinessLogicHandler
 
+    @classmethod
+    def begin(cls, article: Article, found: type[BusinessLogicHandler], publication: str, subscriber: str) -> Asked:
+        """Create an article's handler, and tell it what is synchronised. Raises `HandlerFailed`."""
+        try:
+            asked = cls(article, found())
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise HandlerFailed(article.resolver, "__init__", article.name, reason) from error
+        asked._ask("initialize", partial(asked.handler.initialize, publication, subscriber, article.name))
+        return asked
+
     def resolve(self, contest: Contest) -> Verdict:
         """Decide a conflict; priority decides what the handler leaves to the default."""
         publisher, subscriber = self._values(contest.publisher_row), self._values(contest.subscriber_row)
@@ -127,10 +139,10 @@ class Asked:
         if state not in self.handler.handled_change_states:
             return by_priority(contest)
         ask = partial(self.handler.update_delete_conflict_handler, publisher, subscriber)
-        action, custom = self._ask("update_delete_conflict_handler", ask)
+        action, custom = self._answer("update_delete_conflict_handler", ActionOnUpdateDeleteConflict, ask)
         updater = Winner.PUBLISHER if is_publishers else Winner.SUBSCRIBER
         deleter = Winner.SUBSCRIBER if is_publishers else Winner.PUBLISHER
-        match ActionOnUpdateDeleteConflict(action):
+        match action:
             case ActionOnUpdateDeleteConflict.ACCEPT_UPDATE:
                 return updater
             case ActionOnUpdateDeleteConflict.ACCEPT_DELETE:
@@ -145,15 +157,18 @@ class Asked:
         sent, known = self._values(row), self._values(publisher_row)
         states = self.handler.handled_change_states
         custom: Values | None = None
-        action = ActionOnDataChange.ACCEPT_DATA
+        action, asked = ActionOnDataChange.ACCEPT_DATA, ""
         if sent is None and known is not None and ChangeStates.SUBSCRIBER_DELETES in states:
-            action = self._ask("delete_handler", partial(self.handler.delete_handler, known))
+            asked = "delete_handler"
+            action, _ = self._answer(asked, ActionOnDataChange, lambda: (self.handler.delete_handler(known), None))
         elif sent is not None and known is None and ChangeStates.SUBSCRIBER_INSERTS in states:
-            action, custom = self._ask("insert_handler", partial(self.handler.insert_handler, sent))
+            asked, ask = "insert_handler", partial(self.handler.insert_handler, sent)
+            action, custom = self._answer(asked, ActionOnDataChange, ask)
         elif sent is not None and known is not None and ChangeStates.SUBSCRIBER_UPDATES in states:
-            action, custom = self._ask("update_handler", partial(self.handler.update_handler, sent, known))
+            asked, ask = "update_handler", partial(self.handler.update_handler, sent, known)
+            action, custom = self._answer(asked, ActionOnDataChange, ask)
         if action is ActionOnDataChange.ACCEPT_CUSTOM_DATA:
-            return action, self._row("insert_handler" if known is None else "update_handler", custom)
+            return action, self._row(asked, custom)
         return action, None
 
     def commit(self) -> None:
@@ -164,8 +179,8 @@ class Asked:
         if ChangeStates.UPDATE_CONFLICTS not in self.handler.handled_change_states:
             return by_priority(contest)
         ask = partial(self.handler.update_conflicts_handler, publisher, subscriber)
-        action, custom = self._ask("update_conflicts_handler", ask)
-        match ActionOnUpdateConflict(action):
+        action, custom = self._answer("update_conflicts_handler", ActionOnUpdateConflict, ask)
+        match action:
             case ActionOnUpdateConflict.ACCEPT_PUBLISHER_DATA:
                 return Winner.PUBLISHER
             case ActionOnUpdateConflict.ACCEPT_SUBSCRIBER_DATA:
@@ -176,12 +191,32 @@ class Asked:
             case ActionOnUpdateConflict.ACCEPT_DEFAULT_RESOLUTION:
                 return by_priority(contest)
 
+    def _answer(
+        self, method: str, actions: type[Action], ask: Callable[[], tuple[Action, Values | None]]
+    ) -> tuple[Action, Values | None]:
+        """Return what a method answers: an action of its kind, and custom data. Raises `HandlerFailed`."""
+        answer: object = self._ask(method, ask)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise self._failed(
+                method, f"it has to return an action, and custom data or None, not {type(answer).__name__}"
+            )
+        action, custom = answer
+        # Actions are numbers, of which each kind has others: one of another kind would mean something else here.
+        if isinstance(action, Enum) and not isinstance(action, actions):
+            raise self._failed(method, f"{action} is not of {actions.__name__}")
+        try:
+            return actions(action), custom
+        except ValueError as error:
+            raise self._failed(method, f"{action!r} is not of {actions.__name__}") from error
+
     def _ask(self, method: str, ask: Callable[[], Result]) -> Result:
         try:
             return ask()
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise HandlerFailed(self.article.resolver, method, self.article.name, reason) from error
+            raise self._failed(method, f"{type(error).__name__}: {error}") from error
+
+    def _failed(self, method: str, reason: str) -> HandlerFailed:
+        return HandlerFailed(self.article.resolver, method, self.article.name, reason)
 
     def _values(self, row: Row | None) -> Values | None:
         if row is None:
@@ -191,8 +226,10 @@ class Asked:
     def _row(self, method: str, values: Values | None) -> Row:
         names = [column.name for column in self.article.columns]
         if values is None or set(values) != set(names):
-            reason = f"its custom data have not the columns {', '.join(names)}"
-            raise HandlerFailed(self.article.resolver, method, self.article.name, reason)
+            raise self._failed(method, f"its custom data have not the columns {', '.join(names)}")
+        for name, value in values.items():
+            if not isinstance(value, str | None):
+                raise self._failed(method, f"{name} in its custom data is no text, but {type(value).__name__}")
         return tuple(values[name] for name in names)
 
 

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import row_hashes
-from rowtide.merge.nodes.untyped_values import as_stored_by_server, untyped_places
+from rowtide.merge.nodes.untyped_values import as_stored_by_server
 from rowtide.merge.versions.changes import Row
 
 GONE = bytes(8)
@@ -132,9 +132,8 @@ def _names(article: Article) -> str:
 
 
 def _texts(article: Article, rows: Sequence[Row | None]) -> list[bytes | None]:
-    if untyped_places(article):
-        # A PostgreSQL subscriber does not know the classes of untyped values.
-        rows = [None if row is None else as_stored_by_server(article, row) for row in rows]
+    # A PostgreSQL subscriber does not know the classes of untyped values.
+    rows = [None if row is None else as_stored_by_server(article, row) for row in rows]
     return [
         None
         if row is None

@@ -25,11 +25,18 @@ ANY = "any"
 
 They say which class a value is stored as: `5`, `5.0`, `'5'`, `X'35'`.
 """
+OF_ANOTHER_CLASS = "\0"
+"""First character of the text of a value that its column's type does not give back: SQLite's literal follows.
+
+SQLite's types do not bind: a program may store a text in a `blob` column, or a blob in a `text` one.
+"""
 _MOST_DIGITS = 15
 """Number of decimal digits that every floating point number keeps."""
 _LONGEST_NUMBER = 300
 """Length in characters below which a number is in the range of floating point numbers."""
 _LONGEST_INTEGER = 18
+_MINUS_ZERO = "-0"
+_TRUTHS = {text: number for number, text in _BOOLEANS.items()}
 _WORDS = (
     # What programs declare columns as, by the parts of it that SQLite itself goes by, and booleans apart.
     (("bool",), "boolean"),
@@ -53,9 +60,20 @@ def type_of_declaration(declared: str) -> str:
 
 
 def to_text(value: SqliteValue, type_text: str) -> str | None:
-    """Return a value as PostgreSQL would write it in a column of a type, as far as the type has the value."""
+    """Return a value as PostgreSQL would write it in a column of a type, as far as the type has the value.
+
+    A value that `from_text` would not give back is its literal, after `OF_ANOTHER_CLASS`.
+    """
     if type_text == ANY and value is not None:
         return literal_of(value)
+    text = to_plain_text(value, type_text)
+    if text is None or _is_given_back(value, text, type_text):
+        return text
+    return f"{OF_ANOTHER_CLASS}{literal_of(value)}"
+
+
+def to_plain_text(value: SqliteValue, type_text: str) -> str | None:
+    """Return a value as PostgreSQL would write it, whether or not `from_text` gives it back."""
     match value:
         case None | str():
             return value
@@ -71,8 +89,25 @@ def to_text(value: SqliteValue, type_text: str) -> str | None:
 
 def from_text(text: str | None, type_text: str) -> SqliteValue:
     """Return the value that a file stores for a text of a type; a text invalid for the type is stored as text."""
+    if text is not None and text[:1] == OF_ANOTHER_CLASS:
+        return value_of_literal(text[1:])
     read = reader(type_text)
     return text if read is None or text is None else read(text)
+
+
+def _is_given_back(value: SqliteValue, text: str, type_text: str) -> bool:
+    """Whether `from_text` returns a value, with the help of the column's affinity for numbers."""
+    match value:
+        case bytes():
+            return type_text == "bytea"
+        case int():
+            return type_text != "bytea"
+        case float():
+            return type_text != "bytea" and (math.isfinite(value) or is_numeric(type_text) or type_text in _PLAIN_BELOW)
+        case str():
+            return value == from_text(text, type_text) or (value == _MINUS_ZERO and type_text in _PLAIN_BELOW)
+        case None:
+            return True
 
 
 def literal_of(value: SqliteValue) -> str | None:
@@ -139,6 +174,14 @@ def _number(text: str, type_text: str) -> SqliteValue:
         return text
 
 
+def _bytes(text: str) -> SqliteValue:
+    """Return the bytes of a text in PostgreSQL's hexadecimal form; another text itself."""
+    try:
+        return bytes.fromhex(text[2:]) if text.startswith("\\x") else text
+    except ValueError:
+        return text
+
+
 def _with_scale(text: str, type_text: str) -> str:
     """Add the decimals of a numeric type to a whole number."""
     scale = scale_of(type_text)
@@ -147,11 +190,18 @@ def _with_scale(text: str, type_text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def reader(type_text: str) -> Callable[[str], SqliteValue] | None:
-    """Return the function that converts a type's texts to stored values, None for texts; see `from_text`."""
+    """Return the function that converts a type's texts to stored values, None for texts; see `from_text`.
+
+    Texts of another class are not among them.
+    """
     if type_text == ANY:
         return value_of_literal
     if is_numeric(type_text):
         return lambda text: _number(text, type_text)
+    if type_text == "boolean":
+        return lambda text: _TRUTHS.get(text, text)
+    if type_text == "bytea":
+        return _bytes
     stored = stored_type(type_text)
 
     def read(text: str) -> SqliteValue:

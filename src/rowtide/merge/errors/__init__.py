@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         UploadOptionsRefused,
     )
     from rowtide.merge.errors.rows import (
+        CopiedRowRefused,
         IdentityRangeExhausted,
         IdentityRangeMissing,
         ParentNotThere,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
         TableNotAltered,
     )
     from rowtide.merge.errors.subscribing import (
+        AddressTaken,
         ChangesNotUploaded,
         IdentityRangeUnfit,
         MergeSubscriptionExists,
@@ -88,6 +90,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AddressTaken",
     "ArticleTableNotFound",
     "ChangeProhibited",
     "ChangesNotUploaded",
@@ -97,6 +100,7 @@ __all__ = [
     "ConflictNotAtHub",
     "ConflictOfSubscriber",
     "ConflictUnknown",
+    "CopiedRowRefused",
     "DefinitionOfNewerBuild",
     "DefinitionsDiffer",
     "DirectionsChanged",

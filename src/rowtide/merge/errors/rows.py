@@ -24,6 +24,18 @@ class RowsRefused(RowtideError):
     reason: str
 
 
+@numbered
+class CopiedRowRefused(RowsRefused):
+    """A subscriber's database does not take a row of the copy that a subscription begins with."""
+
+    number = 8133
+    fact = "{table} at the subscriber refused a row of the copy ({code}): {reason}"
+    hint = (
+        "Change the row at the publisher, or keep it from this subscriber with a filter or without "
+        "the column, and run the command again."
+    )
+
+
 OUTSIDE_REASON = "it is outside of the subscriber's partition"
 
 

@@ -41,6 +41,22 @@ class MergeSubscriptionExists(AlreadyExists):
 
 
 @numbered
+class AddressTaken(AlreadyExists):
+    """Another database subscribes by the same address: it was moved, or is on another machine, or is gone."""
+
+    number = 8134
+    fact = "another database subscribes to {publication} as {subscriber}; last synchronised {last}"
+    hint = (
+        "Subscribe this one by another path or name: two machines' databases must not share one. If the other is gone "
+        "for good, run `rowtide merge drop-subscription {publication} --subscriber {subscriber} --ignore-subscriber` "
+        "first."
+    )
+    subscriber: str
+    publication: str
+    last: str
+
+
+@numbered
 class SubscriberIsHub(AlreadyExists):
     """A database has the publication itself: it is the hub, or a copy of the hub."""
 

@@ -1,8 +1,8 @@
-"""Values of columns without a declared type, which SQLite files alone have. Pure.
+"""Values that SQLite files alone have: of columns without a declared type, and of another class than a type's. Pure.
 
-They travel as SQLite's literals. A PostgreSQL column for them has the type text and the plain texts of the values, from
-which the literal cannot be told: what is read there is marked, and a file keeps its own value where the text is its
-value's.
+They travel as SQLite's literals. A PostgreSQL node has their plain texts, from which the literal cannot be told. What
+it has in the place of an untyped column, of the type text, is marked when it is read, and a file keeps its own value
+where the text is its value's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from rowtide.databases.sqlite.texts import ANY, literal_of, to_text, value_of_literal
+from rowtide.databases.sqlite.texts import ANY, OF_ANOTHER_CLASS, literal_of, to_plain_text, value_of_literal
 from rowtide.merge.articles import Article, ArticleColumn
 from rowtide.merge.versions.changes import Row
 
@@ -31,12 +31,15 @@ def untyped_places(article: Article) -> tuple[int, ...]:
 
 def as_stored_by_server(article: Article, row: Row) -> Row:
     """Return a row as a PostgreSQL node stores it."""
-    return _with(article, row, _plain)
+    plain = _with(article, row, _plain) if untyped_places(article) else row
+    return _without_classes(article, plain) if _has_other_classes(row) else plain
 
 
 def rows_as_stored_by_server(article: Article, rows: Sequence[Row]) -> Sequence[Row]:
     """Return rows as a PostgreSQL node stores them."""
-    return [as_stored_by_server(article, row) for row in rows] if untyped_places(article) else rows
+    if untyped_places(article) or any(map(_has_other_classes, rows)):
+        return [as_stored_by_server(article, row) for row in rows]
+    return rows
 
 
 def as_read_from_server(article: Article, row: Row) -> Row:
@@ -61,9 +64,10 @@ def are_same(article: Article, one: Sequence[str | None], other: Sequence[str | 
     """Whether two rows have the same values, as far as both nodes know their classes."""
     if one == other:
         return True
+    one, other = _without_classes(article, tuple(one)), _without_classes(article, tuple(other))
     places = untyped_places(article)
-    if not places:
-        return False
+    if one == other or not places:
+        return one == other
     return all(
         mine == theirs or (place in places and _is_unclear(mine, theirs) and _plain(mine) == _plain(theirs))
         for place, (mine, theirs) in enumerate(zip(one, other, strict=True))
@@ -73,6 +77,21 @@ def are_same(article: Article, one: Sequence[str | None], other: Sequence[str | 
 def _with(article: Article, row: Row, convert: Callable[[str | None], str | None]) -> Row:
     places = untyped_places(article)
     return tuple(convert(text) if place in places else text for place, text in enumerate(row))
+
+
+def _has_other_classes(row: Row) -> bool:
+    return any(text is not None and text[:1] == OF_ANOTHER_CLASS for text in row)
+
+
+def _without_classes(article: Article, row: Row) -> Row:
+    """Return a row with the texts that a PostgreSQL node has of values of another class than their type's."""
+    pairs = zip(article.columns, row, strict=True)
+    return tuple(
+        to_plain_text(value_of_literal(text[1:]), column.type_text)
+        if text is not None and text[:1] == OF_ANOTHER_CLASS
+        else text
+        for column, text in pairs
+    )
 
 
 def _choose(text: str | None, present: str | None) -> str | None:
@@ -89,4 +108,4 @@ def _plain(text: str | None) -> str | None:
     if text is None or text.startswith(_UNKNOWN_CLASS):
         return None if text is None else text.removeprefix(_UNKNOWN_CLASS)
     value = value_of_literal(text)
-    return repr(value) if isinstance(value, float) else to_text(value, "text")
+    return repr(value) if isinstance(value, float) else to_plain_text(value, "text")

@@ -33,7 +33,7 @@ from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.partitions.filters import bind_articles
-from rowtide.merge.progress import list_subscriptions, put_subscription, read_purge, remove_subscription
+from rowtide.merge.progress import put_subscription, read_purge
 from rowtide.merge.publishing.ordering import find_cycles
 from rowtide.merge.publishing.schema_changes import notice, read_version
 from rowtide.merge.publishing.snapshot_files import (
@@ -45,8 +45,8 @@ from rowtide.merge.publishing.snapshot_files import (
     read_write,
     write_snapshot,
 )
-from rowtide.merge.publishing.snapshots import Snapshot, SnapshotProgress, hold, put_at_subscriber
-from rowtide.merge.publishing.subscriptions import choose_partition, enter_partition
+from rowtide.merge.publishing.snapshots import Snapshot, SnapshotProgress, copying, hold, put_at_subscriber
+from rowtide.merge.publishing.subscriptions import begin_subscription, choose_partition
 from rowtide.merge.publishing.vertical_partitions import restrict
 from rowtide.merge.row_hashes import HashBatch
 from rowtide.merge.session.identity_ranges import give_ranges, require_fit
@@ -92,7 +92,8 @@ def subscribe_from_snapshot(
     """Subscribe a database, and fill it from the files of `make_snapshot`; a repeat continues an interrupted call.
 
     A partition that is given must be the snapshot's. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`,
-    `SubscriberHasTable`, `SnapshotUnfit`, `SnapshotOutdated`, `SnapshotDamaged`, `IdentityRangeUnfit`.
+    `SubscriberHasTable`, `SnapshotUnfit`, `SnapshotOutdated`, `SnapshotDamaged`, `IdentityRangeUnfit`, `AddressTaken`,
+    `CopiedRowRefused`.
     """
     publication = get_publication(hub.connection, publication_name)
     notice(hub, publication)
@@ -120,10 +121,7 @@ def subscribe_from_snapshot(
     delivery = _Delivery(subscriber, snapshot, articles, on_progress)
     delivery.require_place()
     with hub.transaction():
-        for begun in list_subscriptions(hub.connection, publication.pubid):
-            if begun.subscriber == subscriber_name or begun.nickname == subscription.nickname:
-                remove_subscription(hub.connection, begun.subid)
-        enter_partition(hub, articles, subscription)
+        begin_subscription(hub, publication, articles, subscription)
     hold(hub, subscription.nickname, read_members(snapshot, articles), snapshot.generation)
     found = hub.tables.describe_all(articles)
     restricted = [(article, restrict(article, found[article])) for article in articles]
@@ -193,7 +191,7 @@ class _Delivery:
                 omissions = self._begin(described)
         for files in self._units(dict(described)):
             if not all(self._is_delivered(file.name) for file in files):
-                with self._subscriber.transaction():
+                with copying(self._subscriber):
                     self._subscriber.defer_constraints()
                     for file in files:
                         self._deliver(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rowtide.merge.articles import (
@@ -18,6 +19,7 @@ from rowtide.merge.catalogue import (
     set_definition,
     set_purged,
 )
+from rowtide.merge.errors.rows import CopiedRowRefused, RowsRefused
 from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.sending import Enumeration
 from rowtide.merge.nodes.table_parts import Omission
@@ -102,6 +104,16 @@ def hold(
         remove_all_members(hub.connection, subscriber, members)
         for article, rows in members.items():
             add_members(hub.connection, subscriber, article, rows, generation)
+
+
+@contextmanager
+def copying(subscriber: Node) -> Iterator[None]:
+    """Write what a subscription begins with in one transaction. Raises `CopiedRowRefused`."""
+    try:
+        with subscriber.transaction():
+            yield
+    except RowsRefused as error:
+        raise CopiedRowRefused(error.table, error.code, error.reason) from error
 
 
 def fill(

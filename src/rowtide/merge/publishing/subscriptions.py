@@ -31,6 +31,7 @@ from rowtide.merge.catalogue import (
 )
 from rowtide.merge.errors.nodes import NodeBusy, NodeRestored
 from rowtide.merge.errors.subscribing import (
+    AddressTaken,
     MergeSubscriptionExists,
     MergeSubscriptionUnknown,
     PriorityRefused,
@@ -56,7 +57,7 @@ from rowtide.merge.progress import (
 from rowtide.merge.publishing.prepared import Existing, ExistingRows, PreparedTable, require_tables_fit
 from rowtide.merge.publishing.publications import forget_publication
 from rowtide.merge.publishing.schema_changes import notice, read_version
-from rowtide.merge.publishing.snapshots import Snapshot, SnapshotProgress, fill, hold, refill
+from rowtide.merge.publishing.snapshots import Snapshot, SnapshotProgress, copying, fill, hold, refill
 from rowtide.merge.session.exchange import Attempt
 from rowtide.merge.session.identity_ranges import forget_ranges, give_ranges, require_fit
 from rowtide.merge.session.pairing import Pairing, has_met, require_original
@@ -86,7 +87,7 @@ def add_subscription(
     filled in one transaction; a repeat completes an interrupted call. With partition option 3, the partition's earlier
     subscriber loses its subscription. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`,
     `SubscriberHasTable`, `PartitionValueMissing`, `IdentityRangeUnfit`, `PriorityRefused`, and with `existing`
-    `NodeRestored`, `TablesUnfit`, `RowguidUnfit`, `RowsRefused`.
+    `NodeRestored`, `TablesUnfit`, `RowguidUnfit`; also `AddressTaken`, `CopiedRowRefused`.
     """
     publication = get_publication(hub.connection, publication_name)
     notice(hub, publication)
@@ -115,11 +116,8 @@ def add_subscription(
         schema_guid=schema.guid,
     )
     with hub.transaction():
-        for begun in list_subscriptions(hub.connection, publication.pubid):
-            if begun.subscriber == subscriber_name or begun.nickname == nickname:
-                remove_subscription(hub.connection, begun.subid)
-        enter_partition(hub, articles, subscription)
-    with subscriber.transaction():
+        begin_subscription(hub, publication, articles, subscription)
+    with copying(subscriber):
         with hub.enumerating() as enumeration:
             filters = bind_articles(articles, chosen)
             snapshot = Snapshot(enumeration, articles, filters, shared, subscriber_type, hub_priority, prepared)
@@ -289,7 +287,7 @@ def reinitialize(
         "settledgen": 0,
         "waitinggen": None,
     }
-    with subscriber.transaction():
+    with copying(subscriber):
         if is_uploaded and subscriber.rebuilt.is_logged():
             raise NodeBusy(pairing.at_hub.subscriber, "rows were changed after the upload")
         if not has_met(subscriber, pairing):
@@ -402,8 +400,20 @@ def choose_partition(publication: Publication, articles: Sequence[Article], give
     return require_values(publication, articles, given)
 
 
-def enter_partition(hub: Node, articles: Sequence[Article], subscription: Subscription) -> None:
-    """Write the subscription with its partition, in the caller's transaction."""
+def begin_subscription(
+    hub: Node, publication: Publication, articles: Sequence[Article], subscription: Subscription
+) -> None:
+    """Write the subscription with its partition, in the caller's transaction, in place of one that was interrupted.
+
+    Raises `AddressTaken` if another database has the address.
+    """
+    for begun in list_subscriptions(hub.connection, publication.pubid):
+        is_same = begun.nickname == subscription.nickname
+        if begun.subscriber == subscription.subscriber and begun.sent and not is_same:
+            last = f"at {begun.last_sync:%Y-%m-%d %H:%M:%S}Z" if begun.last_sync else "never"
+            raise AddressTaken(begun.subscriber, publication.name, last)
+        if begun.subscriber == subscription.subscriber or is_same:
+            remove_subscription(hub.connection, begun.subid)
     number = None
     if subscription.partition is not None:
         number = take_partition(hub, articles, subscription, subscription.partition)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote, quote_literal
-from rowtide.databases.sqlite.texts import from_text, reader
+from rowtide.databases.sqlite.texts import OF_ANOTHER_CLASS, from_text, reader, value_of_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.metadata.row_metadata import READER, read_asked, table_of
@@ -82,5 +82,12 @@ def values_of(article: Article) -> Callable[[Row], list[SqliteValue]]:
     """Return the values of a row in the form that the file stores."""
     readers = [reader(column.type_text) for column in article.columns]
     return lambda row: [
-        text if read is None or text is None else read(text) for read, text in zip(readers, row, strict=True)
+        text if text is None else _value(text, read) if read or text[:1] == OF_ANOTHER_CLASS else text
+        for read, text in zip(readers, row, strict=True)
     ]
+
+
+def _value(text: str, read: Callable[[str], SqliteValue] | None) -> SqliteValue:
+    if text[:1] == OF_ANOTHER_CLASS:
+        return value_of_literal(text[1:])
+    return text if read is None else read(text)

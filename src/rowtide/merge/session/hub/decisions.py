@@ -254,10 +254,8 @@ class HubDecisions(NodeReceiver):
         """Return an article's handler, created on first use; None if it has none."""
         if article.nickname not in self.handlers:
             found = find_handler(article)
-            handler = None if found is None else Asked(article, found())
-            if handler is not None:
-                handler.handler.initialize(self.hub_name, self.source_name, article.name)
-            self.handlers[article.nickname] = handler
+            begun = None if found is None else Asked.begin(article, found, self.hub_name, self.source_name)
+            self.handlers[article.nickname] = begun
         return self.handlers[article.nickname]
 
     def conclude(self) -> None:

@@ -72,7 +72,18 @@ class HubReceiver(HubDecisions):
             for (article, _), received in zip(of_layer, self._receive(of_layer, Attempt.RETRY), strict=True):
                 found[article.nickname].counts.add(received.counts)
                 found[article.nickname].refused.extend(received.refused)
+        self._retry_over_layers(found)
         return [found[article.nickname] for article, _ in parts]
+
+    def _retry_over_layers(self, found: Mapping[int, Received]) -> None:
+        """Write together what was refused layer by layer: a row and its parent may have each other's unique values."""
+        refused = [(each.article, each.change) for received in found.values() for each in received.refused]
+        if len(layers_of(refused, self.articles)) < 2:
+            return
+        parts = _by_article(refused)
+        for (article, _), received in zip(parts, self._receive(parts, Attempt.RETRY), strict=True):
+            found[article.nickname].counts.add(received.counts)
+            found[article.nickname].refused[:] = received.refused
 
     def _receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
         known, keys = self.read(parts)

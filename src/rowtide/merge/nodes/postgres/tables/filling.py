@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,11 +13,16 @@ from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.copy_text import write_row
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
+from rowtide.merge.nodes.postgres.failures import failure
 from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of, uuid_array
 from rowtide.merge.nodes.postgres.writing.array_texts import array_of
 from rowtide.merge.nodes.postgres.writing.stored_tables import read_columns, read_table
 from rowtide.merge.nodes.untyped_values import rows_as_stored_by_server
 from rowtide.merge.versions.changes import Row
+
+_COLUMN = re.compile(r"^COPY .*?, line \d+, column (.+?)(?:: |$)")
+"""The column in the server's context of an error of COPY."""
 
 
 def fill(session: psycopg.Connection[tuple[Any, ...]], article: Article, rows: Sequence[tuple[str, Row]]) -> None:
@@ -42,13 +48,23 @@ def fill(session: psycopg.Connection[tuple[Any, ...]], article: Article, rows: S
 
 
 def load(session: BatchingConnection, article: Article, batches: Iterable[Sequence[tuple[str, Row]]]) -> int:
-    """Copy rows into a table, in the caller's transaction, and return how many."""
+    """Copy rows into a table, in the caller's transaction, and return how many. Raises `RowsRefused`."""
     rows = 0
     names = ", ".join([*(quote(column.name) for column in article.columns), ROWGUID])
-    with session.cursor().copy(sql.SQL(f"copy {table_of(article)} ({names}) from stdin")) as copy:
-        for batch in batches:
-            rows += len(batch)
-            stored = rows_as_stored_by_server(article, [row for _, row in batch])
-            lines = (write_row((*row, rowguid)) for row, (rowguid, _) in zip(stored, batch, strict=True))
-            copy.write("".join(f"{line}\n" for line in lines))
+    try:
+        with session.cursor().copy(sql.SQL(f"copy {table_of(article)} ({names}) from stdin")) as copy:
+            for batch in batches:
+                rows += len(batch)
+                stored = rows_as_stored_by_server(article, [row for _, row in batch])
+                lines = (write_row((*row, rowguid)) for row, (rowguid, _) in zip(stored, batch, strict=True))
+                copy.write("".join(f"{line}\n" for line in lines))
+    except UnicodeError as error:
+        raise RowsRefused(article.name, *NOT_UTF_8) from error
+    except psycopg.Error as error:
+        refusal = failure(error, article.name, article.name)
+        if not isinstance(refusal, RowsRefused):
+            raise
+        place = _COLUMN.search(error.diag.context or "")
+        column = f" (column {place[1]})" if place else ""
+        raise RowsRefused(article.name, refusal.code, refusal.reason + column) from error
     return rows

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from rowtide.merge.articles import Article
+from rowtide.merge.nodes.untyped_values import as_stored_by_server
 from rowtide.merge.versions.changes import Write
 
 _ZERO = "a text has a character 0"
@@ -29,9 +30,9 @@ def _is_encodable(texts: str) -> bool:
     return True
 
 
-def require_sendable(one: Write) -> None:
+def require_sendable(article: Article, one: Write) -> None:
     """Raise `ValueError` if a row has a text that no server takes: with a character 0, or not UTF-8."""
-    for value in one.row or ():
+    for value in () if one.row is None else as_stored_by_server(article, one.row):
         if value is not None and not value.isascii():
             value.encode()
         if value is not None and "\0" in value:

@@ -103,7 +103,7 @@ class PostgresWriter:
         for one in () if are_sendable(article, writes) else writes:
             try:
                 with self._refusing(article.name):
-                    require_sendable(one)
+                    require_sendable(article, one)
             except RowsRefused as error:
                 found[one.rowguid] = Refusal(error, None)
         return found

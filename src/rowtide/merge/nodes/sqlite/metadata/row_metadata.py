@@ -6,12 +6,13 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import methodcaller
 from typing import Any
 
 from rowtide.databases.sqlite.keys import SqliteValue
 from rowtide.databases.sqlite.quoting import quote
-from rowtide.databases.sqlite.texts import ANY, to_text
+from rowtide.databases.sqlite.texts import OF_ANOTHER_CLASS, reader, to_text
 from rowtide.merge.articles import ROWGUID, Article, ArticleReference
 from rowtide.merge.nodes.sqlite.exact_numbers import read_columns
 from rowtide.merge.nodes.sqlite.metadata.own_columns import decode_own_columns, moved, stamped
@@ -57,13 +58,13 @@ class SqliteReader:
         return Tombstone(stamp, origin, priority, lineage, last, TombstoneType(kind))
 
     def values(self, article: Article, values: Sequence[SqliteValue]) -> Row:
-        pairs = zip(values, article.columns, strict=True)
+        pairs = zip(values, _types(article), strict=True)
         return tuple(
             [
                 value
-                if value is None or (isinstance(value, str) and column.type_text != ANY)
-                else to_text(value, column.type_text)
-                for value, column in pairs
+                if value is None or (is_text and isinstance(value, str) and value[:1] != OF_ANOTHER_CLASS)
+                else to_text(value, type_text)
+                for value, (type_text, is_text) in pairs
             ]
         )
 
@@ -72,6 +73,12 @@ class SqliteReader:
         pairs = zip(reference.parent_columns, reference.columns, strict=True)
         same = " and ".join(f"p.{quote(referenced)} = t.{quote(column)}" for referenced, column in pairs)
         return f"(select p.{ROWGUID} from {table_of(parent)} p where {same})"
+
+
+@lru_cache(maxsize=1024)
+def _types(article: Article) -> Sequence[tuple[str, bool]]:
+    """Return the type of each column, and whether its values are texts."""
+    return [(column.type_text, reader(column.type_text) is None) for column in article.columns]
 
 
 READER = SqliteReader()
