@@ -14,9 +14,9 @@ from rowtide.databases.postgres.copy_text import write_row
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
-from rowtide.merge.nodes.postgres.failures import failure
 from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of, uuid_array
 from rowtide.merge.nodes.postgres.writing.array_texts import array_of
+from rowtide.merge.nodes.postgres.writing.refused_rows import NO_RIGHT, OF_ROWS
 from rowtide.merge.nodes.postgres.writing.stored_tables import read_columns, read_table
 from rowtide.merge.nodes.untyped_values import rows_as_stored_by_server
 from rowtide.merge.versions.changes import Row
@@ -61,10 +61,10 @@ def load(session: BatchingConnection, article: Article, batches: Iterable[Sequen
     except UnicodeError as error:
         raise RowsRefused(article.name, *NOT_UTF_8) from error
     except psycopg.Error as error:
-        refusal = failure(error, article.name, article.name)
-        if not isinstance(refusal, RowsRefused):
+        state = error.sqlstate or ""
+        if not state.startswith(OF_ROWS) or state == NO_RIGHT:
             raise
         place = _COLUMN.search(error.diag.context or "")
         column = f" (column {place[1]})" if place else ""
-        raise RowsRefused(article.name, refusal.code, refusal.reason + column) from error
+        raise RowsRefused(article.name, state, f"{error.diag.message_primary}{column}") from error
     return rows
