@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from rowtide.merge.inspection.procedures import EnumeratedChange, MergeGeneration, RowMetadata
     from rowtide.merge.inspection.sessions import MergeSession
     from rowtide.merge.inspection.validating import ArticleValidation
-    from rowtide.merge.nodes.node import Refusal
     from rowtide.merge.nodes.node_tables import UnsentColumn
+    from rowtide.merge.nodes.roles.writing import Refusal
     from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
     from rowtide.merge.publishing.handle import MergeRehearsal
     from rowtide.merge.publishing.new_articles import ArticleOptions, ArticleRequest
@@ -152,7 +152,7 @@ _HOMES = {
     "Progress": "rowtide.merge.session.synchronisation",
     "Publication": "rowtide.merge.articles",
     "Recovered": "rowtide.merge.publishing.recovering",
-    "Refusal": "rowtide.merge.nodes.node",
+    "Refusal": "rowtide.merge.nodes.roles.writing",
     "Refused": "rowtide.merge.session.exchange",
     "Row": "rowtide.merge.versions.changes",
     "RowChange": "rowtide.merge.versions.changes",

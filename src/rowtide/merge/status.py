@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from rowtide.merge.articles import Publication, SubscriberType, Subscription
 from rowtide.merge.catalogue import get_publication, list_articles, list_publications, read_nickname
 from rowtide.merge.definitions import conflicts_info, retries, subscriptions
-from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.roles.schema import MergedTables
 from rowtide.merge.progress import list_subscriptions, read_last_sync
 from rowtide.merge.session.purging import expiry
 
@@ -48,7 +48,7 @@ class MergeStatus:
     unsent_columns: tuple[str, ...] = ()
 
 
-def list_status(node: Node, publication: str | None = None) -> Sequence[MergeStatus]:
+def list_status(node: MergedTables, publication: str | None = None) -> Sequence[MergeStatus]:
     """Return the state of all publications of a node, or of one. Raises `MergePublicationUnknown`."""
     if not node.tables.is_prepared() and publication is None:
         return ()
@@ -57,7 +57,7 @@ def list_status(node: Node, publication: str | None = None) -> Sequence[MergeSta
     return [row for each in chosen for row in _status(node, each)]
 
 
-def _status(node: Node, publication: Publication) -> Sequence[MergeStatus]:
+def _status(node: MergedTables, publication: Publication) -> Sequence[MergeStatus]:
     connection = node.connection
     is_open = (conflicts_info.c.pubid == publication.pubid) & conflicts_info.c.resolved_time.is_(None)
     listed = list_articles(connection, publication.pubid)
@@ -79,7 +79,9 @@ def _status(node: Node, publication: Publication) -> Sequence[MergeStatus]:
     return [_subscribed(node, publication, common, each) for each in known] or [common]
 
 
-def _subscribed(node: Node, publication: Publication, common: MergeStatus, subscription: Subscription) -> MergeStatus:
+def _subscribed(
+    node: MergedTables, publication: Publication, common: MergeStatus, subscription: Subscription
+) -> MergeStatus:
     connection = node.connection
     found = select(subscriptions).where(subscriptions.c.subid == subscription.subid)
     row = connection.execute(found).mappings().one()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rowtide.merge.documented.names import view_names
 from rowtide.merge.errors.inspection import DocumentedTableUnknown
-from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.roles.schema import MergedTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class DocumentedTable:
     rows: Sequence[Mapping[str, object]]
 
 
-def read_table(node: Node, name: str) -> DocumentedTable:
+def read_table(node: MergedTables, name: str) -> DocumentedTable:
     """Return a documented table by its name, in any case; without columns where nothing is merged.
 
     Raises `DocumentedTableUnknown`.
@@ -32,7 +32,7 @@ def read_table(node: Node, name: str) -> DocumentedTable:
     return DocumentedTable(found, columns, [dict(zip(columns, row, strict=True)) for row in rows])
 
 
-def read_rows(node: Node, view: str, rowguids: Sequence[str]) -> list[Mapping[str, object]]:
+def read_rows(node: MergedTables, view: str, rowguids: Sequence[str]) -> list[Mapping[str, object]]:
     """Return the rows of a documented table that are of some rowguids, by column."""
     columns, rows = node.tables.read_documented(view, rowguids)
     return [dict(zip(columns, row, strict=True)) for row in rows]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from rowtide.merge.articles import Article, Publication, Subscription
 from rowtide.merge.catalogue import list_articles, list_publications, read_nickname
 from rowtide.merge.errors.publishing import ArticleTableNotFound
-from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.retry import transact_at
+from rowtide.merge.nodes.roles.metadata import RowMetadata
 from rowtide.merge.progress import list_retry_reasons, list_subscriptions
 from rowtide.merge.versions.changes import Known
 from rowtide.merge.versions.comparison import Presence
@@ -31,7 +31,7 @@ class RowReplica:
     comment: str
 
 
-def explain(node: Node, table: str, rowguid: str) -> Sequence[RowReplica]:
+def explain(node: RowMetadata, table: str, rowguid: str) -> Sequence[RowReplica]:
     """Return one `RowReplica` for each node. Raises `ArticleTableNotFound`."""
     found = [
         (publication, article)
@@ -44,7 +44,7 @@ def explain(node: Node, table: str, rowguid: str) -> Sequence[RowReplica]:
     return [row for publication, article in found for row in _explain(node, publication, article, rowguid.lower())]
 
 
-def _explain(node: Node, publication: Publication, article: Article, rowguid: str) -> Iterator[RowReplica]:
+def _explain(node: RowMetadata, publication: Publication, article: Article, rowguid: str) -> Iterator[RowReplica]:
     own = read_nickname(node.connection)
     known = transact_at(node, lambda: node.read_known(article, [rowguid])).get(rowguid)
     others = list_subscriptions(node.connection, publication.pubid)

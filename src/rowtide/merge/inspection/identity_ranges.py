@@ -10,7 +10,7 @@ from sqlalchemy import select
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.catalogue import get_publication, list_articles, list_publications, read_nickname
 from rowtide.merge.definitions import identity_ranges
-from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.roles.transactions import Transactions
 from rowtide.merge.progress import list_subscriptions
 
 
@@ -33,7 +33,7 @@ class MergeIdentityRange:
     max_used: int | None
 
 
-def list_identity_ranges(node: Node, publication: str | None = None) -> Sequence[MergeIdentityRange]:
+def list_identity_ranges(node: Transactions, publication: str | None = None) -> Sequence[MergeIdentityRange]:
     """Return the ranges that a node knows, by publication and article, the publisher's first.
 
     Raises `MergePublicationUnknown`.
@@ -66,7 +66,7 @@ def list_identity_ranges(node: Node, publication: str | None = None) -> Sequence
     return sorted(found, key=lambda each: (each.publication, each.article, each.node or "", each.is_pub_range))
 
 
-def _owners(node: Node, publication: Publication) -> dict[str, str | None]:
+def _owners(node: Transactions, publication: Publication) -> dict[str, str | None]:
     """Return the names of the nodes that have ranges, by their ids; None for the publisher."""
     subscriptions = list_subscriptions(node.connection, publication.pubid)
     is_publisher = publication.publisher == read_nickname(node.connection)

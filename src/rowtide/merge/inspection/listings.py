@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rowtide.merge.articles import Article, Publication
 from rowtide.merge.catalogue import get_publication, list_articles, list_publications, read_nickname
-from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.roles.transactions import Transactions
 from rowtide.merge.progress import list_subscriptions
 
 
@@ -55,7 +55,7 @@ class MergeFilter:
     filter_type: int | None
 
 
-def list_merge_publications(node: Node) -> Sequence[MergePublication]:
+def list_merge_publications(node: Transactions) -> Sequence[MergePublication]:
     """Return the publications that a node takes part in."""
     own = read_nickname(node.connection)
     return tuple(
@@ -70,7 +70,7 @@ def list_merge_publications(node: Node) -> Sequence[MergePublication]:
     )
 
 
-def list_merge_articles(node: Node, publication: str | None = None) -> Sequence[MergeArticle]:
+def list_merge_articles(node: Transactions, publication: str | None = None) -> Sequence[MergeArticle]:
     """Return the articles of a publication, or of all. Raises `MergePublicationUnknown`."""
     return tuple(
         MergeArticle(
@@ -91,7 +91,7 @@ def list_merge_articles(node: Node, publication: str | None = None) -> Sequence[
     )
 
 
-def list_merge_filters(node: Node, publication: str | None = None) -> Sequence[MergeFilter]:
+def list_merge_filters(node: Transactions, publication: str | None = None) -> Sequence[MergeFilter]:
     """Return row filters and join filters of a publication, or of all. Raises `MergePublicationUnknown`."""
     filters = []
     for found, article in _articles(node, publication):
@@ -104,7 +104,7 @@ def list_merge_filters(node: Node, publication: str | None = None) -> Sequence[M
     return tuple(filters)
 
 
-def _articles(node: Node, publication: str | None) -> Sequence[tuple[Publication, Article]]:
+def _articles(node: Transactions, publication: str | None) -> Sequence[tuple[Publication, Article]]:
     known = list_publications(node.connection)
     chosen = known if publication is None else (get_publication(node.connection, publication),)
     return [(found, article) for found in chosen for article in list_articles(node.connection, found.pubid)]

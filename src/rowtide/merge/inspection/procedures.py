@@ -16,6 +16,7 @@ from rowtide.merge.documented.names import CONTENTS_VIEW, TOMBSTONE_VIEW
 from rowtide.merge.inspection.documented import read_rows
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.roles.sending import ChangeSource
 from rowtide.merge.nodes.sending import Enumeration, Request
 from rowtide.merge.progress import as_utc, list_retries
 from rowtide.merge.session.pairing import Pairing
@@ -66,7 +67,7 @@ class RowMetadata:
     known_lineage: str
 
 
-def make_generation(node: Node) -> MergeGeneration | None:
+def make_generation(node: ChangeSource) -> MergeGeneration | None:
     """Close the open generation, if it has changes (SQL Server: sp_MSmakegeneration); return the last closed one."""
     with node.enumerating():
         pass

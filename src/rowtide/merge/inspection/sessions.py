@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from rowtide.merge.catalogue import get_publication
 from rowtide.merge.definitions import article_history, sessions, subscriptions
-from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.roles.schema import MergedTables
 from rowtide.merge.progress import as_utc
 from rowtide.merge.status import SYNC_STATES
 
@@ -40,7 +40,7 @@ class MergeSession:
     article_duration: float | None
 
 
-def list_sessions(node: Node, publication: str | None = None) -> Sequence[MergeSession]:
+def list_sessions(node: MergedTables, publication: str | None = None) -> Sequence[MergeSession]:
     """Return past synchronisations, newest first. Raises `MergePublicationUnknown`."""
     if not node.tables.is_prepared() and publication is None:
         return ()

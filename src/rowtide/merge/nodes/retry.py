@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rowtide.merge.errors.nodes import NodeBusy
-from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.roles.transactions import Transactions
 
 Result = TypeVar("Result")
 
@@ -24,7 +24,7 @@ def retry_busy(transaction: Callable[[], Result]) -> Result:
     return transaction()
 
 
-def transact_at(node: Node, work: Callable[[], Result], *, is_durable: bool = False) -> Result:
+def transact_at(node: Transactions, work: Callable[[], Result], *, is_durable: bool = False) -> Result:
     """Apply the log and run work in a transaction of a node, retried after `NodeBusy`; raise that after the last one.
 
     Unless it is durable, the commit is not flushed to disk: progress is stored durably only at the end, and lost

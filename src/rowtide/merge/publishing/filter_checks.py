@@ -6,20 +6,20 @@ from collections.abc import Iterator
 
 from rowtide.merge.articles import Article, JoinFilter, Partition
 from rowtide.merge.errors.publishing import JoinFilterRefused
-from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription
+from rowtide.merge.nodes.roles.schema import MergedTables
 from rowtide.merge.partitions.expressions import Column, Expression, Operation, columns_of, functions_of
 from rowtide.merge.partitions.filters import PARENT, bind, parent_name, read_filter, read_join
 
 
-def check_filter(hub: Node, article: Article) -> None:
+def check_filter(hub: MergedTables, article: Article) -> None:
     """Raise `FilterRefused` if the hub cannot evaluate an article's row filter, or not from the row alone."""
     expression = read_filter(article)
     if expression is not None:
         hub.tables.check_filter(article, bind(expression, Partition()))
 
 
-def check_join(hub: Node, child: Article, parent: Article, join: JoinFilter) -> None:
+def check_join(hub: MergedTables, child: Article, parent: Article, join: JoinFilter) -> None:
     """Raise `FilterRefused` or `JoinFilterRefused` if a join filter of a child cannot be evaluated, or is not allowed.
 
     A promise of a unique key is compared with the parent's keys, never trusted.

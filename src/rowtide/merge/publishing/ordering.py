@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from rowtide.merge.articles import Article, ArticleReference, Publication
 from rowtide.merge.catalogue import list_articles, set_definition
-from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import TableDescription
+from rowtide.merge.nodes.roles.schema import MergedTables
 
 
-def order_articles(hub: Node, publication: Publication) -> None:
+def order_articles(hub: MergedTables, publication: Publication) -> None:
     """Recompute the processing order and the references of all articles, in the caller's transaction."""
     articles = list_articles(hub.connection, publication.pubid)
     described = hub.tables.describe_all(articles)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rowtide.merge.articles import Article, JoinFilter
 from rowtide.merge.conflicts.resolvers import is_for_records
 from rowtide.merge.errors.publishing import RecordLinkRefused, RecordOptionsRefused
-from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.node_tables import Reference, TableDescription
+from rowtide.merge.nodes.roles.schema import MergedTables
 from rowtide.merge.partitions.links import column_pairs
 
 _CHANGING = ("cascade", "set null", "set default")
@@ -21,7 +21,7 @@ def require_record_options(article: Article) -> None:
         raise RecordOptionsRefused(article.name, "--record-conflict-detection needs --record-conflict-resolution")
 
 
-def require_records(hub: Node, articles: Sequence[Article]) -> None:
+def require_records(hub: MergedTables, articles: Sequence[Article]) -> None:
     """Raise `RecordLinkRefused` if the links of a publication's articles do not make logical records."""
     named = {article.name: article for article in articles}
     for article in articles:
@@ -33,7 +33,7 @@ def require_records(hub: Node, articles: Sequence[Article]) -> None:
             _require_link(hub, article, named, join)
 
 
-def _require_link(hub: Node, child: Article, named: dict[str, Article], join: JoinFilter) -> None:
+def _require_link(hub: MergedTables, child: Article, named: dict[str, Article], join: JoinFilter) -> None:
     parent = named[join.parent]
     described = hub.tables.describe(child.qualified_name)
     reason = (

@@ -16,8 +16,9 @@ from typing import Protocol
 
 from rowtide.merge.articles import Article
 from rowtide.merge.errors.rows import RowsRefused
-from rowtide.merge.nodes.node import Node, Refusal
+from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.retry import Result, transact_at
+from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.spooling import Spool
 from rowtide.merge.versions.changes import Known, RowChange, TombstoneType, Write, make_writes

@@ -17,8 +17,8 @@ from rowtide.merge.articles import Article, Publication, SubscriberType, Subscri
 from rowtide.merge.definitions import identity_ranges, publications
 from rowtide.merge.errors.rows import IdentityRangeExhausted, IdentityRangeMissing
 from rowtide.merge.errors.subscribing import IdentityRangeUnfit
-from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.retry import transact_at
+from rowtide.merge.nodes.roles.numbering import NumberedKeys
 from rowtide.merge.versions.identity_ranges import IdentityRange, Numbering, largest_number, renew
 
 _columns = identity_ranges.c
@@ -34,7 +34,7 @@ class _Stored:
     is_own: bool
 
 
-def begin_pool(hub: Node, publication: Publication, article: Article) -> None:
+def begin_pool(hub: NumberedKeys, publication: Publication, article: Article) -> None:
     """Make the pool of an article's numbers, above all that the hub has used, in the caller's transaction.
 
     The hub gets its own ranges, unless it has those of another publisher, which also gave it the pool. Raises
@@ -55,7 +55,9 @@ def begin_pool(hub: Node, publication: Publication, article: Article) -> None:
     _put(hub.connection, publication.pubid, article, pool, is_own=False)
 
 
-def require_fit(hub: Node, subscriber: Node, publication: Publication, articles: Sequence[Article]) -> None:
+def require_fit(
+    hub: NumberedKeys, subscriber: NumberedKeys, publication: Publication, articles: Sequence[Article]
+) -> None:
     """Raise `IdentityRangeUnfit` if a subscriber could not number rows from the ranges that the hub has for it."""
     for article in articles:
         if article.identity_range and subscriber.numbers_above_all:
@@ -65,7 +67,11 @@ def require_fit(hub: Node, subscriber: Node, publication: Publication, articles:
 
 
 def give_ranges(
-    hub: Node, subscriber: Node, publication: Publication, articles: Sequence[Article], subscription: Subscription
+    hub: NumberedKeys,
+    subscriber: NumberedKeys,
+    publication: Publication,
+    articles: Sequence[Article],
+    subscription: Subscription,
 ) -> None:
     """Give both nodes new ranges where they have used theirs; the subscriber, those that it lost, too.
 
@@ -81,7 +87,7 @@ def give_ranges(
         _give(hub, subscriber, publication, article, subscription, there[article.nickname], at_hub[article.nickname])
 
 
-def are_overtaken(subscriber: Node, articles: Sequence[Article], subscription: Subscription) -> bool:
+def are_overtaken(subscriber: NumberedKeys, articles: Sequence[Article], subscription: Subscription) -> bool:
     """Whether a subscriber has received keys above its ranges, so that its programs would get no numbers."""
     numbered = [article for article in articles if article.identity_range]
     for article in numbered:
@@ -92,7 +98,7 @@ def are_overtaken(subscriber: Node, articles: Sequence[Article], subscription: S
     return False
 
 
-def adjust_publisher(hub: Node, publication: Publication, article: Article) -> bool:
+def adjust_publisher(hub: NumberedKeys, publication: Publication, article: Article) -> bool:
     """Give the publisher new ranges if it has used its own (SQL Server: sp_adjustpublisheridentityrange).
 
     Return whether it got any. Raises `IdentityRangeExhausted`, `NodeBusy`.
@@ -104,7 +110,7 @@ def adjust_publisher(hub: Node, publication: Publication, article: Article) -> b
     return True
 
 
-def restore_pool(hub: Node, publication: Publication, article: Article, subscriptions: int) -> int:
+def restore_pool(hub: NumberedKeys, publication: Publication, article: Article, subscriptions: int) -> int:
     """Move the pool behind all numbers that may have been given since a backup that the hub was restored from.
 
     (SQL Server: sp_restoremergeidentityrange.) That is behind all keys of the hub, and behind one renewal for each
@@ -129,8 +135,8 @@ def forget_ranges(connection: Connection, subid: str) -> None:
 
 
 def _give(
-    hub: Node,
-    subscriber: Node,
+    hub: NumberedKeys,
+    subscriber: NumberedKeys,
     publication: Publication,
     article: Article,
     subscription: Subscription,
@@ -163,7 +169,7 @@ def _give(
         _give_publisher_range(hub, subscriber, publication, article, subscription, at_hub)
 
 
-def _stay_above(hub: Node, pubid: str, article: Article, numbering: Numbering) -> None:
+def _stay_above(hub: NumberedKeys, pubid: str, article: Article, numbering: Numbering) -> None:
     """Give a publisher whose numbers follow its highest key new ranges, above those that it has just given away."""
     pool = _find(hub.connection, pubid, article)
     if numbering.follows_highest and pool is not None:
@@ -178,8 +184,8 @@ def _may_need(has: _Stored | None, numbering: Numbering, at_hub: Numbering, arti
 
 
 def _give_publisher_range(
-    hub: Node,
-    subscriber: Node,
+    hub: NumberedKeys,
+    subscriber: NumberedKeys,
     publication: Publication,
     article: Article,
     subscription: Subscription,
@@ -210,7 +216,9 @@ def _give_publisher_range(
         _put(subscriber.connection, subscription.subid, article, given, is_own=True, is_pub_range=True)
 
 
-def _renew_publisher(hub: Node, pubid: str, article: Article, numbering: Numbering, *, is_new: bool = False) -> None:
+def _renew_publisher(
+    hub: NumberedKeys, pubid: str, article: Article, numbering: Numbering, *, is_new: bool = False
+) -> None:
     """Give the publisher ranges from its own pool, in the caller's transaction."""
     own = _find_own(hub.connection, article, is_pub_range=False)
     assert own is not None
@@ -222,7 +230,7 @@ def _renew_publisher(hub: Node, pubid: str, article: Article, numbering: Numberi
         hub.set_numbering(article, got)
 
 
-def _is_due(hub: Node, pubid: str, article: Article, numbering: Numbering) -> bool:
+def _is_due(hub: NumberedKeys, pubid: str, article: Article, numbering: Numbering) -> bool:
     """Whether the publisher is to get new ranges from its own pool.
 
     Where its ranges are another publisher's, that is only if its programs would get no numbers until it is there next.
@@ -239,7 +247,7 @@ def _needs(owned: IdentityRange, numbering: Numbering, article: Article) -> bool
     return renew(owned, numbering, numbering.highest, article, lambda _count: 1) is not None
 
 
-def _take(hub: Node, pubid: str, article: Article, count: int) -> int:
+def _take(hub: NumberedKeys, pubid: str, article: Article, count: int) -> int:
     """Take numbers from a pool, in the caller's transaction, and return the first. Raises `IdentityRangeExhausted`."""
     _set(hub.connection, pubid, article, max_used=_columns.max_used + count)
     pool = _find(hub.connection, pubid, article)

@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 
 from rowtide.databases.sqlite.texts import is_numeric
 from rowtide.merge.articles import Article
-from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.roles.rows import LinkedRows
 from rowtide.merge.partitions.links import Link, RecordType
 from rowtide.merge.versions.changes import Row, RowChange
 
@@ -44,7 +44,7 @@ class LogicalRecord:
         return sum(map(len, self.changes.values()))
 
 
-def group(node: Node, kind: RecordType, changes: Mapping[int, Sequence[RowChange]]) -> list[LogicalRecord]:
+def group(node: LinkedRows, kind: RecordType, changes: Mapping[int, Sequence[RowChange]]) -> list[LogicalRecord]:
     """Return received changes of a kind's articles, by record; not within a transaction of the receiver."""
     joined, above = _Groups(), {article.nickname: set[str]() for article in kind.articles}
     for link in reversed(kind.links):
@@ -66,7 +66,7 @@ def group(node: Node, kind: RecordType, changes: Mapping[int, Sequence[RowChange
     return list(records.values())
 
 
-def find_tops(node: Node, kind: RecordType, nickname: int, rowguids: Iterable[str]) -> dict[str, str]:
+def find_tops(node: LinkedRows, kind: RecordType, nickname: int, rowguids: Iterable[str]) -> dict[str, str]:
     """Return the top rows of the records that rows of an article are in at a node; others are left out."""
     links = {link.child.nickname: link for link in kind.links}
     found = {rowguid: rowguid for rowguid in rowguids}
@@ -78,12 +78,12 @@ def find_tops(node: Node, kind: RecordType, nickname: int, rowguids: Iterable[st
     return found
 
 
-def find_members(node: Node, kind: RecordType, tops: Iterable[str]) -> dict[int, dict[str, str]]:
+def find_members(node: LinkedRows, kind: RecordType, tops: Iterable[str]) -> dict[int, dict[str, str]]:
     """Return the rows of records at a node, each with its top row, by the article's nickname."""
     return find_below(node, kind, {kind.top.nickname: {top: top for top in tops}})
 
 
-def find_below(node: Node, kind: RecordType, rows: Mapping[int, Mapping[str, str]]) -> dict[int, dict[str, str]]:
+def find_below(node: LinkedRows, kind: RecordType, rows: Mapping[int, Mapping[str, str]]) -> dict[int, dict[str, str]]:
     """Return rows and all that are below them at a node, by the article's nickname, each with what its parent has."""
     found = {article.nickname: dict(rows.get(article.nickname, {})) for article in kind.articles}
     for link in kind.links:
@@ -103,7 +103,7 @@ def is_child_of(link: Link, child: RowChange, parent: RowChange) -> bool:
 
 
 def _join_sent(
-    node: Node, link: Link, sent: Sequence[RowChange], above: Sequence[RowChange], joined: _Groups
+    node: LinkedRows, link: Link, sent: Sequence[RowChange], above: Sequence[RowChange], joined: _Groups
 ) -> set[str]:
     """Join rows with the parents that they have at the sender; return those that were not sent themselves."""
     keys = {_key(link, change.row, 1): change.rowguid for change in above if change.row is not None}

@@ -15,8 +15,8 @@ from functools import partial
 from rowtide.merge.articles import Publication, Subscription
 from rowtide.merge.catalogue import list_merged, list_publications, read_nickname, read_purged, set_purged
 from rowtide.merge.conflicts.records import forget_conflicts
-from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.retry import transact_at
+from rowtide.merge.nodes.roles.metadata import MetadataUpkeep
 from rowtide.merge.progress import (
     Purge,
     forget_generations,
@@ -41,7 +41,7 @@ def is_due(last: Purge) -> bool:
     return datetime.now(UTC) - last.at > _EVERY
 
 
-def purge(node: Node, on_progress: Callable[[int], None] = lambda _rows: None) -> int:
+def purge(node: MetadataUpkeep, on_progress: Callable[[int], None] = lambda _rows: None) -> int:
     """Remove, in batches, the metadata that all subscriptions have settled; return the number of rows removed.
 
     A table with refused rows keeps all of its metadata, because these rows will be requested again. Raises `NodeBusy`.
@@ -70,7 +70,7 @@ def expiry(publication: Publication, last_sync: datetime | None) -> datetime | N
     return last_sync + timedelta(days=publication.retention_days)
 
 
-def _bound(node: Node) -> int:
+def _bound(node: MetadataUpkeep) -> int:
     """Return the last generation that all subscriptions have settled; 0 if there is none."""
     settled = [
         subscription.settled
@@ -81,14 +81,14 @@ def _bound(node: Node) -> int:
     return min(settled, default=0)
 
 
-def _is_expired(node: Node, publication: Publication, subscription: Subscription) -> bool:
+def _is_expired(node: MetadataUpkeep, publication: Publication, subscription: Subscription) -> bool:
     if publication.publisher != read_nickname(node.connection):
         return False
     expires = expiry(publication, read_last_sync(node.connection, subscription.subid))
     return expires is not None and expires < datetime.now(UTC)
 
 
-def _include(node: Node, nickname: int, bound: int) -> None:
+def _include(node: MetadataUpkeep, nickname: int, bound: int) -> None:
     """Add the lineages of the metadata to be removed to the lineage of rows without metadata."""
     own = Lineage((Change(read_nickname(node.connection), bound),))
     included = [
@@ -98,7 +98,7 @@ def _include(node: Node, nickname: int, bound: int) -> None:
     set_purged(node.connection, nickname, Lineage.of(changes).encode())
 
 
-def _conclude(node: Node, bound: int, *, keeps_generations: bool) -> None:
+def _conclude(node: MetadataUpkeep, bound: int, *, keeps_generations: bool) -> None:
     last = read_purge(node.connection)
     if bound and not keeps_generations:
         forget_generations(node.connection, read_nickname(node.connection), bound)

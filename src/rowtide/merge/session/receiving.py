@@ -18,7 +18,8 @@ from rowtide.merge.conflicts.records import (
     record,
     settle_failures,
 )
-from rowtide.merge.nodes.node import Node, Refusal
+from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.progress import drop_retries, put_retry
 from rowtide.merge.row_hashes import HashBatch

@@ -11,7 +11,7 @@ from typing import Protocol
 from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.records import ConflictRecord
 from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, RowsRefused
-from rowtide.merge.nodes.node import Refusal
+from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.links import RecordType
 from rowtide.merge.session.exchange import Counts, Receiver, Refused, transact
 from rowtide.merge.session.logical_records import LogicalRecord, group

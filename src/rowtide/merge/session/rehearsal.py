@@ -14,8 +14,9 @@ from sqlalchemy import select
 from rowtide.merge.conflicts.records import ConflictType
 from rowtide.merge.definitions import conflicts_info
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
-from rowtide.merge.nodes.node import Node, Refusal
+from rowtide.merge.nodes.node import Node
 from rowtide.merge.nodes.retry import retry_busy
+from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import Enumeration, Request
 from rowtide.merge.progress import list_retries
 from rowtide.merge.session.exchange import Counts

@@ -19,6 +19,8 @@ from rowtide.merge.articles import Article, ExchangeType, Subscription, Waiting
 from rowtide.merge.conflicts.records import record, settle_failures
 from rowtide.merge.errors.subscribing import UploadNotComparable
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.roles.sending import ChangeSource
+from rowtide.merge.nodes.roles.transactions import Sessions
 from rowtide.merge.nodes.sending import Request
 from rowtide.merge.partitions.candidates import Marks
 from rowtide.merge.partitions.links import find_record_types
@@ -179,7 +181,7 @@ def _begin(hub: Node, subscriber: Node, pairing: Pairing, since: int) -> tuple[P
 
 
 @contextmanager
-def _in_session(node: Node, subscription: Subscription) -> Iterator[None]:
+def _in_session(node: Sessions, subscription: Subscription) -> Iterator[None]:
     """Open a transaction of this synchronisation. Raises `SessionReplaced` if another one has begun."""
     with node.transaction():
         node.require_session(subscription)
@@ -326,7 +328,7 @@ def _tell_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[Articl
 
 @contextmanager
 def _read(
-    sender: Node,
+    sender: ChangeSource,
     request: Request,
     watch: Callable[[Article, Sequence[RowChange]], None] = lambda _article, _changes: None,
     *,

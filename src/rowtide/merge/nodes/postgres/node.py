@@ -25,7 +25,6 @@ from rowtide.merge.articles import Article, Subscription
 from rowtide.merge.catalogue import list_merged, list_purged, read_nickname, select_articles
 from rowtide.merge.definitions import SCHEMA, articles, replinfo
 from rowtide.merge.errors.nodes import NodeBusy
-from rowtide.merge.nodes.node import Refusal
 from rowtide.merge.nodes.postgres import links, rows
 from rowtide.merge.nodes.postgres.compiled import compile_query
 from rowtide.merge.nodes.postgres.enumeration import PostgresEnumeration
@@ -64,6 +63,7 @@ from rowtide.merge.nodes.postgres.tables.triggers import AGENT_SETTING
 from rowtide.merge.nodes.postgres.writing.stored_tables import StoredTables, table_requests
 from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
 from rowtide.merge.nodes.retry import retry_busy
+from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import Request
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import Link

@@ -26,7 +26,7 @@ from rowtide.merge.catalogue import list_merged, list_publications, list_purged,
 from rowtide.merge.errors.nodes import HandlerFailed, NodeBusy, NodeOutdated
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
-from rowtide.merge.nodes.node import Refusal
+from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import Request
 from rowtide.merge.nodes.sqlite import links
 from rowtide.merge.nodes.sqlite.dependents import has_dependents

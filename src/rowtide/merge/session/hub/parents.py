@@ -14,7 +14,7 @@ from typing import NamedTuple
 from rowtide.databases.sqlite.texts import ANY
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.errors.rows import ParentNotThere
-from rowtide.merge.nodes.node import Refusal
+from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.session.exchange import Part
 from rowtide.merge.versions.changes import Row, RowChange, Write
 from rowtide.merge.versions.references import places_of, with_key

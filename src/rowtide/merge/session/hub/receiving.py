@@ -9,7 +9,7 @@ from rowtide.merge.articles import Article, PartitionOptions
 from rowtide.merge.conflicts.record_contests import is_live
 from rowtide.merge.conflicts.records import failure_type, record
 from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ParentNotThere, PartitionMoved
-from rowtide.merge.nodes.node import Refusal
+from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, remove_members
 from rowtide.merge.partitions.promises import find_moved

@@ -13,7 +13,7 @@ from rowtide.merge.articles import Article
 from rowtide.merge.conflicts.record_contests import ContestedRow, choose, is_contested, is_live, kind_of, settle
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, reason_of, record
 from rowtide.merge.conflicts.resolution import Winner
-from rowtide.merge.nodes.node import Refusal
+from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.links import RecordType
 from rowtide.merge.session.exchange import Counts, Part, count_writes
 from rowtide.merge.session.hub.directions import instead

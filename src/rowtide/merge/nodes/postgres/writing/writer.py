@@ -12,12 +12,12 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.merge.articles import Article
 from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
-from rowtide.merge.nodes.node import Refusal
 from rowtide.merge.nodes.postgres.writing.array_texts import are_sendable, require_sendable
 from rowtide.merge.nodes.postgres.writing.refused_rows import INVALID, LOCKED, OUTSIDE, REFUSED
 from rowtide.merge.nodes.postgres.writing.staging import Staged, make_staging, stage
 from rowtide.merge.nodes.postgres.writing.statements import holders_query, require_inside, write, write_each
 from rowtide.merge.nodes.postgres.writing.stored_tables import StoredTables, table_requests
+from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Write
 

@@ -1,0 +1,42 @@
+"""The rows of merged tables at a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from rowtide.merge.articles import Article
+from rowtide.merge.partitions.links import Link
+from rowtide.merge.versions.changes import Row
+
+
+class RowReader(Protocol):
+    """A node whose rows are read by rowguid, and by values."""
+
+    def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
+        """Return those of the rows that exist."""
+
+    def read_referencing(self, article: Article, columns: Sequence[str], keys: Sequence[Row]) -> Mapping[str, Row]:
+        """Return an article's rows that have one of some keys, none of them with NULL, in these columns."""
+
+    def find_key_holder(self, article: Article, row: Row) -> str | None:
+        """Return the rowguid of the local row with the same primary key as a received row."""
+
+    def ask_procedure(self, article: Article, subscriber: str, pairs: Sequence[tuple[str, Row]]) -> list[Row | None]:
+        """Return the function's rows, for rows by rowguid and the subscriber's versions of them; None where it is NULL.
+
+        The function is that of the article's resolver. Within a transaction. Raises `HandlerFailed`.
+        """
+
+
+class LinkedRows(Protocol):
+    """A node whose rows have parents and children, by the links of logical records."""
+
+    def read_parents(self, link: Link, children: Sequence[str]) -> Mapping[str, str]:
+        """Return the rowguid of each row's parent as the tables have it now; rows without one are left out."""
+
+    def read_children(self, link: Link, parents: Sequence[str]) -> Mapping[str, str]:
+        """Return the rowguids of the rows that have any of some parents, each with its parent's."""
+
+    def find_parents(self, link: Link, rows: Sequence[Row]) -> Sequence[str | None]:
+        """Return for each row, as it travels, the rowguid of the local row that its foreign key references, if any."""

@@ -1,0 +1,82 @@
+"""Transactions of a node, and what is done within and around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Select
+
+from rowtide.merge.articles import Subscription
+
+
+class Transactions(Protocol):
+    """A node whose tables of `definitions` are read and written over one connection, in transactions.
+
+    Outside of `transaction` each statement is its own transaction. `connection` is for the tables of `definitions`,
+    which are the same on every database.
+    """
+
+    @property
+    def connection(self) -> Connection: ...
+
+    def transaction(self, *, is_durable: bool = True) -> AbstractContextManager[None]:
+        """Write in one transaction, committed at the end, rolled back on an error.
+
+        Isolation is snapshot: raises `NodeBusy` if another session changed the same rows first, or holds a lock too
+        long. If it is not durable, a machine failure may undo it until the next durable transaction commits.
+        """
+
+    def apply_log(self) -> None:
+        """Apply the log of users' changes to the metadata of rows, in its own transaction.
+
+        Not within a transaction; `read_known` applies what is logged later. Raises `NodeBusy`.
+        """
+
+    def failing(self) -> AbstractContextManager[None]:
+        """Raise our errors for the database's, whatever the statement."""
+
+    def working(self, step: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Within, take steps of other work while a server is waited for; a step returns whether there is another one.
+
+        A step does not use this node, and does not raise.
+        """
+
+    def trying(self) -> AbstractContextManager[None]:
+        """Open a transaction, with the log applied, that is rolled back at the end; `transaction` is a part of it."""
+
+    def rehearsing(self, statements: list[str]) -> AbstractContextManager[None]:
+        """Roll back at the end; the statements that would alter tables are appended to a list."""
+
+    def close(self) -> None:
+        """Close the connection; an uncommitted transaction is rolled back."""
+
+
+class Sessions(Transactions, Protocol):
+    """A node that takes part in sessions: what its tables of `definitions` say is read in few round trips."""
+
+    def read_together(
+        self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
+    ) -> Sequence[Sequence[Mapping[str, Any]]]:
+        """Return the rows of queries of the tables of `definitions`, in one round trip; none without such tables.
+
+        `values` are those of their parameters, by name. A query that is made once is compiled once; none has a list of
+        values that is expanded. Columns have the types of Python that the driver gives.
+        """
+
+    def read_ahead(
+        self, *statements: Select[Any], values: Mapping[str, object] = MappingProxyType({})
+    ) -> Sequence[Sequence[Mapping[str, Any]]]:
+        """Return the rows of queries as `read_together` does.
+
+        A server is asked, in the same round trip, what the exchange that follows needs to know of all tables, and of
+        its generations from the one that the other end has, the value `since_generation`.
+        """
+
+    def require_session(self, subscription: Subscription) -> None:
+        """Raise `SessionReplaced` if another synchronisation of a subscription has begun, within a transaction.
+
+        A server's answer comes with the next one that is waited for.
+        """
