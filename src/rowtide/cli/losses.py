@@ -7,13 +7,32 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.output.rows import notes
+from rowtide.core.errors import RowtideError, numbered
 
 Reason = Annotated[str, typer.Option(help="Recorded with the gap.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
+@numbered
+class LossNotConfirmed(RowtideError):
+    """The user has not confirmed that something is lost."""
+
+    number = 7288
+    fact = "nothing was done: what would be lost was not confirmed"
+    hint = "Run the command again and answer y, or run it with --yes."
+
+
 def confirm_loss(lost: object, *, yes: bool) -> None:
-    """Report what is lost; unless `yes` is set, end the command if the user declines."""
+    """Report what is lost; unless `yes` is set, ask. Raises `LossNotConfirmed`, also where nobody answers."""
     notes.print(f"Lost: {lost}.", soft_wrap=True)
-    if not yes:
-        typer.confirm("Continue?", abort=True, err=True)
+    if not (yes or _is_confirmed()):
+        raise LossNotConfirmed
+
+
+def _is_confirmed() -> bool:
+    try:
+        return typer.confirm("Continue?", err=True)
+    except typer.Abort:
+        # It has left its line unfinished.
+        notes.print("")
+        return False
