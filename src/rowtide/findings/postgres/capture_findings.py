@@ -120,9 +120,10 @@ def _repeat(capture: CaptureFacts) -> Mend:
 
 def _miss_triggers(capture: CaptureFacts) -> Finding:
     fact = (
-        "the event triggers are missing, or of an earlier build, that tell the log what DDL does to captured tables: "
-        "statements are inferred from the rows that follow, capture does not notice rewritten values, and a dropped "
-        "table ends with the next changes that are read; to make them takes a superuser, or who the service lets"
+        "the event triggers are missing, or of an earlier build, that tell the log what DDL does to captured and "
+        "published tables: statements are inferred from the rows that follow, rewritten values and dropped partitions "
+        "go unnoticed, and a dropped table ends with the next changes that are read; to make them takes a superuser, "
+        "or who the service lets"
     )
     return Finding(Severity.WARNS, "event triggers", fact, _repeat(capture))
 

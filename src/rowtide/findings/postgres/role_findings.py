@@ -10,6 +10,11 @@ from rowtide.findings.finding import Advice, Finding, Severity, Sql, as_superuse
 from rowtide.findings.postgres.facts import DatabaseFacts, TableFacts
 from rowtide.findings.quantities import format_names
 
+_BY_SUPERUSER = (
+    "Let a superuser run `rowtide cdc enable-db` once more, or, where tables are only published, "
+    "`rowtide replication add-publication` for one of the publications."
+)
+
 
 def find_in_role(facts: DatabaseFacts) -> Iterator[Finding]:
     """Judge the role."""
@@ -28,7 +33,7 @@ def find_in_role(facts: DatabaseFacts) -> Iterator[Finding]:
             "it is no superuser, and may not be let make the event triggers that tell the log of DDL: without them "
             "schema changes are inferred from the rows that follow"
         )
-        yield Finding(Severity.TELLS, subject, fact, Advice("Let a superuser run `rowtide cdc enable-db` once more."))
+        yield Finding(Severity.TELLS, subject, fact, Advice(_BY_SUPERUSER))
     yield from find_others_tables(role.name, facts.tables)
 
 
