@@ -58,11 +58,11 @@ class Alteration:
     """A table after a statement altered it.
 
     `statement` is the whole text that the client sent, which may hold several statements. `rewrites_values`: the server
-    rewrote the values of a column, which leaves no change rows. `moves_rows`: partitions with rows were attached or
-    detached, which leaves none either. `is_inherited`: the statement altered a table or type
-    from which this table has columns. `is_inferred`: no event trigger recorded the statement; what the log describes
-    and the catalogue has later tell the columns, with the pairs of old and new names in `renames`, but not what became
-    of values or constraints.
+    rewrote the values of a column, which leaves no change rows. `moves_rows`: partitions with rows were attached,
+    detached or dropped, which leaves none either; without `brings_rows` none was attached. `is_inherited`: the
+    statement altered a table or type from which this table has columns. `is_inferred`: no event trigger recorded the
+    statement; what the log describes and the catalogue has later tell the columns, with the pairs of old and new names
+    in `renames`, but not what became of values or constraints.
     """
 
     source_id: int
@@ -76,6 +76,7 @@ class Alteration:
     renames: tuple[tuple[str, str], ...] = ()
     is_inferred: bool = False
     moves_rows: bool = False
+    brings_rows: bool = True
 
     @property
     def is_unreported(self) -> bool:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rowtide.log.postgres.provision import OpenedSource
     from rowtide.log.source_definition import SourceDefinition
     from rowtide.replication.api import TransactionalReplication
-    from rowtide.replication.articles.articles import ArticleOptions, ArticleRequest
+    from rowtide.replication.articles.articles import ArticleOptions, ArticleRequest, MovedPartitions
     from rowtide.replication.articles.call_formats import CallFormat, Command, KeyUpdates
     from rowtide.replication.articles.changes import ArticleChange, ArticleChanges
     from rowtide.replication.articles.types import ArticleType
@@ -81,6 +81,7 @@ __all__ = [
     "ListedPublication",
     "ListedSubscription",
     "LogEnding",
+    "MovedPartitions",
     "OpenedSource",
     "Operation",
     "RecoveredTransaction",
@@ -135,6 +136,7 @@ _HOMES = {
     "IfExists": "rowtide.replication.sync_types",
     "KeptConflict": "rowtide.replication.targets.kept_conflicts",
     "KeyUpdates": "rowtide.replication.articles.call_formats",
+    "MovedPartitions": "rowtide.replication.articles.articles",
     "ListedArticle": "rowtide.replication.inspection.listings",
     "ListedPublication": "rowtide.replication.inspection.listings",
     "ListedSubscription": "rowtide.replication.inspection.listings",

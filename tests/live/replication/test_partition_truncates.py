@@ -6,6 +6,7 @@ import pytest
 from psycopg.errors import FeatureNotSupported
 
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
+from builders.servers.ddl import forget_triggers
 from rowtide.core.operations import Operation
 from rowtide.replication.articles.call_formats import CallFormat, Command
 
@@ -30,6 +31,38 @@ def test_a_partition_is_truncated_only_with_its_table(replicated: ReplicatedData
     replicated.publisher.execute("truncate parts", "insert into parts values (2)")
     replicated.deliver()
     replicated.require_equal("parts")
+
+
+def test_later_partitions_are_truncated_only_with_it_too(replicated: ReplicatedDatabase) -> None:
+    replicated.publisher.execute(PARTS[0])
+    replicated.subscriber.execute("create table parts (id int primary key)")
+    replicated.begin(parts={})
+    replicated.publisher.execute(
+        *PARTS[1:],
+        "create table tree (id int not null) partition by list (id)",
+        'create table "a\'s leaf" partition of tree for values in (21)',
+        "alter table parts attach partition tree for values from (20) to (30)",
+        "insert into parts values (21)",
+    )
+    for leaf in ("high", '"a\'s leaf"'):
+        with pytest.raises(FeatureNotSupported, match=r"RT-4711: .*\n.*drop article public\.parts of publication shop"):
+            replicated.publisher.execute(f"truncate {leaf}")
+    replicated.publisher.execute("alter table parts detach partition tree", 'truncate "a\'s leaf"', "truncate parts")
+    replicated.publisher.execute("insert into parts values (2)")
+    replicated.deliver()
+    replicated.require_equal("parts")
+    replicated.replication.drop_article(PUBLICATION, "parts")
+    assert replicated.publisher.execute(TRIGGERS) == []
+
+
+def test_without_event_triggers_partitions_are_taken_in(replicated: ReplicatedDatabase) -> None:
+    replicated.publisher.execute(*PARTS)
+    replicated.publish(parts={})
+    forget_triggers(replicated.publisher)
+    replicated.publisher.execute("create table later partition of parts for values from (20) to (30)", "truncate later")
+    replicated.publisher.read_log()
+    with pytest.raises(FeatureNotSupported, match=r"RT-4711: partition public\.later"):
+        replicated.publisher.execute("truncate later")
 
 
 def test_a_dropped_article_lets_its_partitions_go(replicated: ReplicatedDatabase) -> None:

@@ -12,6 +12,7 @@ from rowtide.cli.output.statements import printed
 from rowtide.cli.replication.options import Publication
 from rowtide.core.secrets import redact
 from rowtide.handle import connect
+from rowtide.replication.articles.articles import MovedPartitions
 from rowtide.replication.articles.call_formats import KeyUpdates
 from rowtide.replication.sync_types import IfExists
 
@@ -52,6 +53,10 @@ def change_article(
     key_updates: Annotated[
         KeyUpdates | None, typer.Option(help="How a change of the key is delivered.", show_default=False)
     ] = None,
+    moved_partitions: Annotated[
+        MovedPartitions | None,
+        typer.Option(help="Whether partitions that move rows let it be copied again.", show_default=False),
+    ] = None,
     if_exists: _IfCopied = None,
     *,
     no_where: Annotated[bool, typer.Option("--no-where", help="Publish all rows.")] = False,
@@ -74,6 +79,7 @@ def change_article(
         "where": where,
         "without_filter": no_where,
         "key_updates": key_updates,
+        "moved_partitions": moved_partitions,
     }
     _change(db, publication, table, changes, if_exists, dry_run=dry_run)
 

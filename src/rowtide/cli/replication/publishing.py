@@ -14,6 +14,7 @@ from rowtide.cli.replication.options import Publication
 from rowtide.core.column_lists import parse_column_list
 from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
+from rowtide.replication.articles.articles import MovedPartitions
 from rowtide.replication.articles.call_formats import KeyUpdates
 from rowtide.replication.articles.types import ArticleType
 from rowtide.replication.sync_types import IfExists
@@ -146,6 +147,10 @@ def add_article(
     key_updates: Annotated[
         KeyUpdates, typer.Option(help="How a change of the key is delivered: as an update, or a delete and an insert.")
     ] = KeyUpdates.UPDATE,
+    moved_partitions: Annotated[
+        MovedPartitions,
+        typer.Option(help="When partitions with rows are attached, detached or dropped: copy the table again, or not."),
+    ] = MovedPartitions.COPY,
     if_exists: Annotated[
         IfExists, typer.Option(help="What becomes of the table where a subscriber has it: as with add-subscription.")
     ] = IfExists.FAIL,
@@ -180,6 +185,7 @@ def add_article(
         "before_images": before_images,
         "where": where,
         "key_updates": key_updates,
+        "moved_partitions": moved_partitions,
     }
     if dry_run:
         with printed(replication.rehearsal()) as rehearsal:

@@ -23,6 +23,7 @@ from rowtide.databases.postgres.quoting import quote, quote_literal, statement
 from rowtide.log.alterations import LONGEST_STATEMENT
 from rowtide.log.announcements import Announcement
 from rowtide.log.catalogue import LOG, dropped_table
+from rowtide.log.postgres import partition_truncates
 
 _NOT_SUPPORTED = "0A000"
 
@@ -93,7 +94,7 @@ def _function_body(body: str) -> str:
     return f"""
 {body.strip()}
 exception when others then
-    raise warning 'rowtide: what was done to a captured table is not in the log: %', sqlerrm;
+    raise warning 'rowtide: what was done to a captured or published table is not recorded: %', sqlerrm;
 end """
 
 
@@ -178,27 +179,70 @@ _HOLDS_ROWS = """exists (
                     select from pg_partition_tree({oid}) part where part.isleaf and pg_relation_size(part.relid) > 0
                     union all select where pg_relation_size({oid}) > 0)"""
 
-_MOVES_ROWS = f"""exists (
-            select from pg_partition_tree(altered.oid) above join pg_inherits i on i.inhparent = above.relid
-            where {_OWN_XMIN.format(row="i")} and {_HOLDS_ROWS.format(oid="i.inhrelid")})
-        or exists (
-            select from pg_class c
-            where c.relkind in ('r', 'p') and not c.relispartition and c.oid <> altered.oid
-                and (exists (select from rowtide.identities i
-                             where i.captured_table_id = altered.oid::bigint and i.source_table_id = c.oid::bigint)
-                     or current_query() ~* '\\mdetach\\s+partition\\M')
-                and {_OWN_XMIN.format(row="c")} and {_HOLDS_ROWS.format(oid="c.oid")})"""
-"""SQL condition: partitions that are not empty were attached to a table in this transaction, or detached.
+_IS_PUBLISHED = """join pg_publication_rel r on r.prrelid = c.oid
+        join pg_publication p on p.oid = r.prpubid
+        join pg_database here on here.datname = current_database()
+        where p.pubname = 'rowtide_' || here.oid"""
 
-A detached partition is known by its replica identity, which was recorded when the table was captured; one that came
-later by the statement.
-"""
+_OF_NAMED = """whole.tgrelid in (
+            select above.relid from pg_event_trigger_ddl_commands() d, pg_partition_ancestors(d.objid) above
+            where d.classid = 'pg_class'::regclass)"""
+
+_BRINGS_ROWS = f"""exists (
+            select from pg_partition_tree(altered.oid) above join pg_inherits i on i.inhparent = above.relid
+            where {_OWN_XMIN.format(row="i")} and {_HOLDS_ROWS.format(oid="i.inhrelid")})"""
+"""SQL condition: partitions that are not empty were attached to a table in this transaction."""
+
+_TAKES_ROWS = f"""exists (
+            select from pg_trigger known
+            join pg_class c on c.oid = coalesce(pg_partition_root(known.tgrelid), known.tgrelid)
+            where {partition_truncates.IS_STRAY.format(trigger="known")}
+                and {partition_truncates.HOLDING_TABLE.format(trigger="known")} = altered.oid
+                and {_OWN_XMIN.format(row="c")} and {_HOLDS_ROWS.format(oid="known.tgrelid")})"""
+"""SQL condition: partitions that are not empty were detached from a table in this transaction."""
+
+
+def announced_content(
+    *,
+    command: str = "tg_tag",
+    sql: str = "coalesce(current_query(), '')",
+    is_inherited: str = "false",
+    rewrites_values: str = "false",
+    moves_rows: str = "true",
+    brings_rows: str,
+    is_inferred: str = "false",
+) -> str:
+    """Return the SQL expression of an announcement's content, for a row or record `altered` with a table's `oid`,
+    `nspname` and `relname`; each part is an SQL expression.
+    """
+    return f"""json_build_object(
+            'source_id', altered.oid::bigint,
+            'schema', altered.nspname,
+            'table', altered.relname,
+            'is_inherited', {is_inherited},
+            'command', {command},
+            'statement', left({sql}, {LONGEST_STATEMENT}),
+            'rewrites_values', {rewrites_values},
+            'moves_rows', {moves_rows},
+            'brings_rows', {brings_rows},
+            'is_inferred', {is_inferred},
+            'columns', {ALTERED_COLUMNS}
+        )::text"""
+
+
+_ANNOUNCED = announced_content(
+    is_inherited="altered.is_inherited",
+    rewrites_values="coalesce(altered.oid::bigint::text = any(rewritten), false)",
+    moves_rows="brings_rows or takes_rows",
+    brings_rows="brings_rows",
+)
 
 _ANNOUNCE_DDL = f"""
 -- {_PINNED}
 declare
     altered record;
-    moves_rows boolean;
+    brings_rows boolean;
+    takes_rows boolean;
     rewritten text[] := string_to_array(current_setting('rowtide.rewritten', true), ' ');
 begin
     for altered in
@@ -223,29 +267,54 @@ begin
         from (select oid from named union select oid from passed_on union select oid from above) found
         join pg_class c on c.oid = found.oid
         join pg_namespace n on n.oid = c.relnamespace
-        join pg_publication_rel r on r.prrelid = c.oid
-        join pg_publication p on p.oid = r.prpubid
-        join pg_database here on here.datname = current_database()
-        where p.pubname = 'rowtide_' || here.oid
+        {_IS_PUBLISHED}
         order by c.oid
     loop
-        moves_rows := altered.relkind = 'p' and tg_tag = 'ALTER TABLE' and ({_MOVES_ROWS});
-        continue when altered.is_above and not moves_rows;
+        brings_rows := altered.relkind = 'p' and tg_tag = 'ALTER TABLE' and {_BRINGS_ROWS};
+        takes_rows := altered.relkind = 'p' and tg_tag = 'ALTER TABLE' and {_TAKES_ROWS};
+        continue when altered.is_above and not (brings_rows or takes_rows);
         {_REQUIRE_OWNER}
-        insert into rowtide.control (kind, content) values ('{Announcement.DDL}', json_build_object(
-            'source_id', altered.oid::bigint,
-            'schema', altered.nspname,
-            'table', altered.relname,
-            'is_inherited', altered.is_inherited,
-            'command', tg_tag,
-            'statement', left(coalesce(current_query(), ''), {LONGEST_STATEMENT}),
-            'rewrites_values', coalesce(altered.oid::bigint::text = any(rewritten), false),
-            'moves_rows', moves_rows,
-            'columns', {ALTERED_COLUMNS}
-        )::text);
+        insert into rowtide.control (kind, content) values ('{Announcement.DDL}', {_ANNOUNCED});
     end loop;
     perform set_config('rowtide.rewritten', '', true);
 """
+
+_GONE = announced_content(brings_rows="false")
+
+_ANNOUNCE_GONE = f"""
+-- {_PINNED}
+declare
+    altered record;
+begin
+    for altered in
+        select distinct c.oid, n.nspname, c.relname
+        from pg_event_trigger_dropped_objects() gone
+        join pg_trigger whole on whole.tgname = replace(gone.address_names[3], '_partition_', '_before_whole_')
+            and whole.tgfoid = to_regprocedure('rowtide.announce_truncate()')
+        join pg_class c on c.oid = whole.tgrelid
+        join pg_namespace n on n.oid = c.relnamespace
+        {_IS_PUBLISHED} and gone.classid = 'pg_trigger'::regclass and exists (
+            select from pg_event_trigger_dropped_objects() part
+            where part.classid = 'pg_class'::regclass and part.address_names = gone.address_names[1:2])
+        order by c.oid
+    loop
+        {_REQUIRE_OWNER}
+        insert into rowtide.control (kind, content) values ('{Announcement.DDL}', {_GONE});
+    end loop;
+"""
+"""A partition takes its trigger along when it is dropped. Whether it was empty, nothing says any more."""
+
+_TAKE_IN = f"""
+declare
+    found record;
+begin
+    if exists (select from pg_event_trigger_ddl_commands() d join pg_class c on c.oid = d.objid
+               where d.classid = 'pg_class'::regclass and (c.relkind = 'p' or c.relispartition))
+    then
+        {partition_truncates.TAKE_IN.format(of_table=_OF_NAMED)}
+    end if;
+"""
+"""Its trigger comes behind that of the announcement, which needs the marks of partitions as they were before."""
 
 _ANNOUNCE_DROP = f"""
 declare
@@ -274,6 +343,8 @@ _TELLING = {
         _ANNOUNCE_DDL,
         "definer",
     ),
+    "rowtide_announce_gone": ("sql_drop", _ANNOUNCE_GONE, "definer"),
+    "rowtide_take_in_partitions": ("ddl_command_end when tag in ('CREATE TABLE', 'ALTER TABLE')", _TAKE_IN, "definer"),
 }
 """By the name of its function in schema rowtide, which is also the trigger's: event, body, and whose rights it has."""
 _DROP_NAME = "rowtide_announce_drop"

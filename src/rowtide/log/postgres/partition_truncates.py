@@ -3,6 +3,9 @@
 Members whose readers carry out truncates hold the refusal; it goes with the last one of a table. In a truncate of the
 whole table its trigger comes before those of its partitions, and another one after all is done: in between the
 session knows which tables are truncated as a whole.
+
+The trigger of a partition is also the mark that it is known: one that lacks it is new, a table that has it and is no
+partition any more was detached, and one that is dropped takes it along.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, Executable, text
 
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
-from rowtide.databases.source_table import Partition, SourceTable
+from rowtide.databases.source_table import Partition, SourceTable, TableKind
 
 
 def refuse_steps(table: SourceTable, member_id: str, way_out: str) -> list[Executable]:
@@ -18,10 +21,10 @@ def refuse_steps(table: SourceTable, member_id: str, way_out: str) -> list[Execu
 
     `way_out` completes the hint: what to do to truncate all the same.
     """
-    if not table.partitions:
+    if table.kind is not TableKind.PARTITIONED:
         return []
     announcing = [
-        _trigger_step(table, _trigger_name(member_id, when), when, "announce_truncate", ()) for when in _WHOLE
+        _trigger_step(table, _trigger_name(member_id, when), when, "announce_truncate", (way_out,)) for when in _WHOLE
     ]
     refusing = [
         _trigger_step(
@@ -62,6 +65,56 @@ def _trigger_step(
 
 
 _WHOLE = ("before", "after")
+_OF_MEMBER = r"rowtide\_before\_whole\_%"
+"""Pattern of the names of the triggers that members have on a partitioned table, one each."""
+
+_ARGUMENTS = r"regexp_match(encode({trigger}.tgargs, 'escape'), '^(.*?)(?:\\000(\d+))?\\000$')"
+"""SQL expression of the two arguments of a trigger, in the server's escapes."""
+
+HOLDING_TABLE = f"(({_ARGUMENTS})[2])::oid"
+"""SQL expression of the partitioned table whose partition has a `{{trigger}}`, a row of `pg_trigger`."""
+
+IS_KNOWN = """{trigger}.tgfoid = to_regprocedure('rowtide.refuse_partition_truncate()')"""
+"""SQL condition: a `{trigger}` says that its table is known as a partition."""
+
+IS_STRAY = f"""{IS_KNOWN}
+                and not exists (select from pg_partition_ancestors({{trigger}}.tgrelid) above
+                                where above.relid = {HOLDING_TABLE})"""
+"""SQL condition: the table of a `{trigger}` was detached."""
+
+NEW_PARTITIONS = f"""
+        select whole.tgrelid as table_id, part.relid as partition_id, n.nspname as schema, leaf.relname as name,
+            replace(whole.tgname, 'before_whole', 'partition') as trigger,
+            convert_from(decode(({_ARGUMENTS.format(trigger="whole")})[1], 'escape'),
+                         current_setting('server_encoding')) as way_out
+        from pg_trigger whole
+        cross join pg_partition_tree(whole.tgrelid) part
+        join pg_class leaf on leaf.oid = part.relid and leaf.relkind = 'r'
+        join pg_namespace n on n.oid = leaf.relnamespace
+        where whole.tgfoid = to_regprocedure('rowtide.announce_truncate()') and whole.tgname like '{_OF_MEMBER}'
+          and not exists (select from pg_trigger own where own.tgrelid = leaf.oid
+                          and own.tgname = replace(whole.tgname, 'before_whole', 'partition'))"""  # noqa: S608 - of constants
+"""SQL query of the partitions that members do not know, and the triggers that they lack."""
+
+TAKE_IN = f"""
+    for found in {NEW_PARTITIONS} and {{of_table}}
+    loop
+        execute format('create trigger %I before truncate on %I.%I for each statement '
+            'execute function rowtide.refuse_partition_truncate(%L, %L)',
+            found.trigger, found.schema, found.name,
+            coalesce(nullif(found.way_out, ''), 'drop what reads the table'), found.table_id::bigint);
+    end loop;
+    for found in
+        select n.nspname as schema, c.relname as name, own.tgname as trigger
+        from pg_trigger own join pg_class c on c.oid = own.tgrelid join pg_namespace n on n.oid = c.relnamespace
+        where {IS_STRAY.format(trigger="own")}
+    loop
+        execute format('drop trigger %I on %I.%I', found.trigger, found.schema, found.name);
+    end loop;
+"""  # noqa: S608 - of constants
+"""Statements in PL/pgSQL, with a record `found`, that let members know the partitions of some tables (`of_table`, a
+condition on the row `whole`), and forget detached ones.
+"""
 
 _FUNCTIONS = (
     statement("""

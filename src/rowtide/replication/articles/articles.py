@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import lru_cache
 from typing import TypedDict
 
@@ -38,6 +39,18 @@ MAX_NAME_BYTES = 63
 _IN_THE_DISTRIBUTION_DATABASE = "{}"
 _CHANGING = (Operation.UPDATE, Operation.DELETE)
 _PREFIXES = {Operation.INSERT: "sp_MSins_", Operation.UPDATE: "sp_MSupd_", Operation.DELETE: "sp_MSdel_"}
+
+
+class MovedPartitions(StrEnum):
+    """What becomes of rows that partitions bring to a table, or take away, of which the log has nothing.
+
+    (SQL Server: @allow_partition_switch, @replicate_partition_switch.)
+    """
+
+    COPY = "copy"
+    """The article is copied again."""
+    IGNORE = "ignore"
+    """Subscribers keep the rows that went, and lack those that came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +115,7 @@ class Article:
     """The row filter's text, None for all rows; see `filters`."""
     is_partitioned: bool = False
     key_updates: KeyUpdates = KeyUpdates.UPDATE
+    moved_partitions: MovedPartitions = MovedPartitions.COPY
     left_out: tuple[LeftOutColumn, ...] = ()
     """What was added to the table since and is missing from the article, which was to have all columns; and what was
     dropped and a subscriber keeps."""
@@ -157,6 +171,7 @@ class ArticleRequest:
     before_images: BeforeImages | None = None
     where: str | None = None
     key_updates: KeyUpdates = KeyUpdates.UPDATE
+    moved_partitions: MovedPartitions = MovedPartitions.COPY
 
 
 class ArticleOptions(TypedDict, total=False):
@@ -167,6 +182,7 @@ class ArticleOptions(TypedDict, total=False):
     before_images: BeforeImages | None
     where: str | None
     key_updates: KeyUpdates
+    moved_partitions: MovedPartitions
 
 
 def define_article(
@@ -205,6 +221,7 @@ def define_article(
         filter_clause=request.where,
         is_partitioned=table.kind is TableKind.PARTITIONED,
         key_updates=request.key_updates,
+        moved_partitions=request.moved_partitions,
     )
 
 

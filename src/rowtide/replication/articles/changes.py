@@ -16,6 +16,7 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.replication.articles.articles import (
     Article,
     ArticleRequest,
+    MovedPartitions,
     PublishedColumn,
     define_article,
     needs_of_whole_rows,
@@ -35,6 +36,7 @@ class ArticleChange:
     where: str | None = None
     without_filter: bool = False
     key_updates: KeyUpdates | None = None
+    moved_partitions: MovedPartitions | None = None
     add_columns: tuple[str, ...] = ()
     drop_columns: tuple[str, ...] = ()
 
@@ -46,6 +48,7 @@ class ArticleChanges(TypedDict, total=False):
     where: str | None
     without_filter: bool
     key_updates: KeyUpdates | None
+    moved_partitions: MovedPartitions | None
     add_columns: tuple[str, ...]
     drop_columns: tuple[str, ...]
 
@@ -63,6 +66,7 @@ class CallChange:
     key_updates: KeyUpdates
     before_images: BeforeImages
     dropped: tuple[int, ...]
+    moved_partitions: MovedPartitions = MovedPartitions.COPY
 
 
 def changed(article: Article, table: SourceTable, change: ArticleChange) -> Article:
@@ -89,6 +93,7 @@ def changed(article: Article, table: SourceTable, change: ArticleChange) -> Arti
         delete=now.delete,
         filter_clause=where,
         key_updates=key_updates,
+        moved_partitions=change.moved_partitions or article.moved_partitions,
         before_images=images,
     )
     if change.add_columns:
@@ -116,7 +121,15 @@ def call_change(before: Article, after: Article) -> CallChange:
     """Return what a change that needs no copy is for a subscriber."""
     kept = {column.number for column in after.columns}
     dropped = tuple(column.number for column in before.columns if column.number not in kept)
-    return CallChange(after.insert, after.update, after.delete, after.key_updates, after.before_images, dropped)
+    return CallChange(
+        after.insert,
+        after.update,
+        after.delete,
+        after.key_updates,
+        after.before_images,
+        dropped,
+        after.moved_partitions,
+    )
 
 
 def follow_change(held: Article, change: CallChange) -> Followed:
@@ -128,6 +141,7 @@ def follow_change(held: Article, change: CallChange) -> Followed:
         update=change.update,
         delete=change.delete,
         key_updates=change.key_updates,
+        moved_partitions=change.moved_partitions,
         before_images=change.before_images,
         columns=tuple(column for column in held.columns if column not in dropped),
         has_all_columns=held.has_all_columns and not change.dropped,

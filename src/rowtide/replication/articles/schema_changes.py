@@ -14,7 +14,8 @@ from itertools import count
 from rowtide.databases.postgres.widening import is_cast_alike, is_wider_number
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.alterations import Alteration, AlteredColumn, as_altered
-from rowtide.replication.articles.articles import Article, LeftOutColumn, PublishedColumn
+from rowtide.replication.articles.articles import Article, LeftOutColumn, MovedPartitions, PublishedColumn
+from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.filters import as_sql, columns_of, renamed
 
 NOT_REPLICATED = "the publication does not replicate schema changes"
@@ -22,6 +23,8 @@ NOT_REPORTED = "no event trigger reported it"
 NAME_KEPT = "the subscriber keeps a dropped column of this name"
 NOT_READ = "the article was published by an earlier version, and the log has none of its columns"
 """Why a column is left out."""
+_SHOWN = 200
+"""Characters of a statement that a reason names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,7 @@ def follow(
     _require_followed(article, now)
     if not has_no_rows:
         _require_values(alteration, kept, now)
+        _require_rows(article, alteration)
     changes: list[SchemaChange] = []
     if (article.schema, article.table) != (alteration.schema, alteration.table):
         changes.append(TableRenamed(alteration.schema, alteration.table))
@@ -274,6 +278,20 @@ def _require_values(alteration: Alteration, kept: Sequence[PublishedColumn], now
         raise Unfollowed(f"{became}, and {NOT_REPORTED}")
     if alteration.rewrites_values and not _is_cast_alike(kept, now, alteration):
         raise Unfollowed(f"{became}, and the log has no rows of that")
+
+
+def _require_rows(article: Article, alteration: Alteration) -> None:
+    """Raise `Unfollowed` if partitions came or went with rows whose inserts or deletes would be delivered."""
+    gets = alteration.brings_rows and article.insert.call_format is not CallFormat.NONE
+    loses = article.delete.call_format is not CallFormat.NONE
+    if alteration.moves_rows and article.moved_partitions is MovedPartitions.COPY and (gets or loses):
+        what = "came or went" if alteration.brings_rows else "went"
+        raise Unfollowed(f"rows {what} with partitions, of which the log has none: {_shortened(alteration.statement)}")
+
+
+def _shortened(sql: str) -> str:
+    words = " ".join(sql.split())
+    return words if len(words) <= _SHOWN else f"{words[:_SHOWN]} …"
 
 
 def _type_now(column: PublishedColumn, now: Mapping[int, AlteredColumn]) -> str:

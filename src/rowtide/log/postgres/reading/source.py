@@ -22,6 +22,7 @@ from rowtide.log.messages import Messages
 from rowtide.log.origins import SecretWanted
 from rowtide.log.postgres import control, ddl_triggers, pgoutput, slot
 from rowtide.log.postgres.history import verify_history, verify_slot_on
+from rowtide.log.postgres.reading.moved_partitions import take_in_partitions
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.reading.altered_tables import find_altered_columns
 from rowtide.log.postgres.reading.commits import find_commits
@@ -78,6 +79,7 @@ class PostgresSource:
             with translated():
                 seen = verify_slot_on(timeline, connection, definition.slot, state)
                 end_dropped(connection)
+                take_in_partitions(connection)
                 slot.verify_publication(connection, definition)
                 if not was_read:
                     verify_resent(connection, definition, seen.confirmed, state)
@@ -194,10 +196,11 @@ class PostgresSource:
     def write_heartbeat(self, stored: ControlRow | None) -> None:
         """Write a heartbeat, unless no other transaction wrote since the last one; if it is refused, reading continues.
 
-        Raises `ConnectionFailed`.
+        Partitions that came meanwhile are taken in. Raises `ConnectionFailed`.
         """
         try:
             with translated():
+                take_in_partitions(self._connection)
                 written = control.write_heartbeat(self._connection, self._next_xid, stored)
             self._next_xid = written or self._next_xid
             self._refusal = None
