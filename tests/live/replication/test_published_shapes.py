@@ -45,6 +45,8 @@ def test_a_mended_identity_goes_on_where_rows_were_added(replicated: ReplicatedD
     replicated.publisher.execute("alter table documents replica identity nothing")
     (warned,) = (one for one in connect(replicated.publisher.url).health() if one.subject == "articles")
     assert "public.documents: its replica identity no longer has the key" in warned.fact
+    (shown,) = replicated.replication.status()
+    assert (shown.last_error or "").startswith(f"RT-7287: {warned.fact}")
     assert str(warned.mend).startswith('alter table "public"."documents" replica identity full;')
 
     replicated.publisher.execute("insert into documents values (2, 0)")

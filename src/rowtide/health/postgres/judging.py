@@ -157,10 +157,9 @@ def _judge_articles(articles: ArticlesStatus, capture: CaptureFacts) -> Iterator
         yield Judgement(
             area, subject, State.WARNING, fact, Advice("Drop the article and add it again: its rows are copied.")
         )
-    for lost, name in articles.unidentified:
-        fact = f"delivery stops at the next change of a published table (RT-7286), {lost}"
-        mend = Sql((f"alter table {name} replica identity full;",), AS_OWNER)
-        yield Judgement(area, subject, State.WARNING, fact, mend)
+    for error in articles.unidentified:
+        mend = Sql((f"alter table {error.quoted} replica identity full;",), AS_OWNER)
+        yield Judgement(area, subject, State.WARNING, error.filled_fact, mend)
     for column in articles.left_out:
         fact = f"a column is not delivered that was added to a published table: {column}"
         yield Judgement(

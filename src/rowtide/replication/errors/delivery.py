@@ -109,6 +109,19 @@ class IdentityLost(SchemaChanged):
 
 
 @numbered
+class IdentityUnfit(RowtideError):
+    """The next updated or deleted row of a published table stops its delivery: its replica identity was changed."""
+
+    number = 7287
+    fact = "delivery stops at the next update or delete of published table {table}: {reason}"
+    hint = "Run `alter table {table} replica identity full` at the publisher."
+    table: str
+    reason: str
+    quoted: str
+    """The table as SQL takes it."""
+
+
+@numbered
 class ArticleSuspended(DataLoss):
     """A row of a published table cannot be sent, or the subscriber cannot store it; other tables continue."""
 

@@ -16,6 +16,7 @@ from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import FEATURE
 from rowtide.replication.distribution.events import find_lost_identity
 from rowtide.replication.distributor import publication_records, subscription_records
+from rowtide.replication.errors.delivery import IdentityUnfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class ArticlesStatus:
     `stored` are columns that were generated when the table was published, and are ordinary ones now. `left_out` are
     columns that were added since and that a subscriber does not get, `kept` were dropped and a subscriber has them
     still, each with the reason. Of `unidentified` ones the log lacks old rows that delivery needs, from the next
-    update or delete on: tables with the reason, and the quoted name.
+    update or delete on.
     """
 
     unread: tuple[str, ...]
@@ -33,7 +34,7 @@ class ArticlesStatus:
     stored: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
-    unidentified: tuple[tuple[str, str], ...] = ()
+    unidentified: tuple[IdentityUnfit, ...] = ()
 
 
 def read_articles_status(connection: Connection, state: ManifestState | None) -> ArticlesStatus:
@@ -49,8 +50,21 @@ def read_articles_status(connection: Connection, state: ManifestState | None) ->
         tuple(_find_stored(connection)),
         tuple(_find_left_out(connection, are_kept=False)),
         tuple(_find_left_out(connection, are_kept=True)),
-        tuple(_find_unidentified(connection)),
+        tuple(find_unidentified(connection).values()),
     )
+
+
+def find_unidentified(connection: Connection) -> dict[str, IdentityUnfit]:
+    """Return which articles, by their ids, need old rows that the log does not get any more."""
+    articles = publication_records.list_all_articles(connection)
+    tables = {table.source_id: table for table in read_tables(connection, [article.source_id for article in articles])}
+    present = ((article, tables[article.source_id]) for article in articles if article.source_id in tables)
+    judged = ((article, table, find_lost_identity(article, shape_of(table))) for article, table in present)
+    return {
+        article.article_id: IdentityUnfit(table.qualified_name, lost, quote_qualified(table.schema, table.name))
+        for article, table, lost in judged
+        if lost is not None
+    }
 
 
 def _find_left_out(connection: Connection, *, are_kept: bool) -> Iterator[str]:
@@ -61,16 +75,6 @@ def _find_left_out(connection: Connection, *, are_kept: bool) -> Iterator[str]:
                     continue
                 name = f"{article.qualified_name}.{column.name}"
                 yield f"{name} to {redact(subscription.subscriber)}: {column.reason}"
-
-
-def _find_unidentified(connection: Connection) -> Iterator[tuple[str, str]]:
-    articles = publication_records.list_all_articles(connection)
-    tables = {table.source_id: table for table in read_tables(connection, [article.source_id for article in articles])}
-    for article in articles:
-        table = tables.get(article.source_id)
-        lost = None if table is None else find_lost_identity(article, shape_of(table))
-        if table is not None and lost is not None:
-            yield f"{table.schema}.{table.name}: {lost}", quote_qualified(table.schema, table.name)
 
 
 def _find_stored(connection: Connection) -> Iterator[str]:

@@ -23,8 +23,9 @@ from rowtide.replication.distributor.claims import list_claims
 from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.distributor.history import HistoricState, RunStatus
 from rowtide.replication.distributor.subscription_records import Subscription
-from rowtide.replication.errors.delivery import ArticleEnded, ArticleSuspended, PublishedTableDropped
+from rowtide.replication.errors.delivery import ArticleEnded, ArticleSuspended, IdentityUnfit, PublishedTableDropped
 from rowtide.replication.publisher import read_source
+from rowtide.replication.status.articles import find_unidentified
 from rowtide.replication.status.delivery import describe_joining
 from rowtide.replication.status.pending import count_pending
 
@@ -36,9 +37,9 @@ class SubscriptionStatus:
     `agent` describes its agent's last state, or that the agent was killed; `delivered_by` is the host and process that
     it runs in, None while it runs in none; `latency_s` is the latency then, from commit
     to commit; None before the first delivery. `last_error` is the error that stopped it or that it retries after; else
-    the error that keeps the log from being read, or why a published table has ended. `undelivered_commands` counts
-    changes of its articles that wait in the log store, including those that a row filter will leave out;
-    `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first was read at
+    the error that keeps the log from being read, or why a published table has ended or is about to.
+    `undelivered_commands` counts changes of its articles that wait in the log store, including those that a row filter
+    will leave out; `undelivered_rows` and `undelivered_bytes` count whole segments, of which the first was read at
     `oldest_undelivered`. `joining` tells how far the article is that this entry is about, which is copied to join the
     subscription; None in the subscription's own. `promise`: what the subscriber's readers see, which depends on the
     number of `streams`. `as_of`: everything committed by then, by the publisher's clock, was read from its log.
@@ -74,6 +75,7 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
         articles = [subscription_records.list_subscribed(connection, found.agent_id) for found in subscriptions]
         last = history.list_last(connection) if subscriptions else {}
         dropped = publication_records.list_dropped(connection)
+        unidentified = find_unidentified(connection) if subscriptions else {}
         claims = list_claims(connection)
         # Before the position, which a log reader moves before it confirms it.
         seen = slot.find_slot(connection, source.slot)
@@ -86,7 +88,10 @@ def read_status(engine: Engine, database: str, publication: str | None = None) -
             state,
             last.get(subscription.agent_id),
             count_pending(store, state, subscription, subscribed),
-            _find_ended(subscription, subscribed, dropped, state),
+            (
+                *_find_ended(subscription, subscribed, dropped, state),
+                *(unidentified[article.article_id] for article in subscribed if article.article_id in unidentified),
+            ),
             delivered_by=claims.get(subscription.agent_id),
             reading_error=reading_error,
             joining=describe_joining(subscription, subscribed),
@@ -100,7 +105,7 @@ def describe(
     state: ManifestState,
     last: HistoricState | None,
     undelivered_commands: int,
-    ended: Sequence[ArticleEnded] = (),
+    ended: Sequence[ArticleEnded | IdentityUnfit] = (),
     *,
     delivered_by: str | None = None,
     reading_error: str | None = None,
@@ -108,8 +113,8 @@ def describe(
 ) -> SubscriptionStatus:
     """Build the status of a subscription from what was read. Pure.
 
-    `ended` are tables that ended, with reasons; `delivered_by` is where its agent runs; `reading_error` is why the log
-    cannot be read.
+    `ended` are tables that ended, or are about to, with reasons; `delivered_by` is where its agent runs;
+    `reading_error` is why the log cannot be read.
     """
     reader = state.readers.get(subscription.reader)
     undelivered = segments_between(state, reader.position if reader is not None else state.low, state.position)
@@ -178,7 +183,7 @@ def _find_ended(
     )
 
 
-def _describe_ended(ended: Sequence[ArticleEnded]) -> str | None:
+def _describe_ended(ended: Sequence[ArticleEnded | IdentityUnfit]) -> str | None:
     return " ".join(map(str, ended)) or None
 
 
