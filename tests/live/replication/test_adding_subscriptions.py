@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from builders.faults.cuts import acting_at
 from builders.replication.replicated_databases import ReplicatedDatabase, Subscriber
 from rowtide.replication.distributor import publication_locks
-from rowtide.replication.errors.publishing import SubscriptionBeingAdded
+from rowtide.replication.errors.publishing import (
+    PublicationBeingDropped,
+    PublicationUnknown,
+    SubscriptionBeingAdded,
+)
+from rowtide.replication.publishing import publications
+from rowtide.replication.publishing.publications import drop_article
 from rowtide.replication.sync_types import SyncType
 from rowtide.replication.targets.postgres import subscriber as targets
 
@@ -45,10 +52,11 @@ def test_an_article_that_is_added_meanwhile_joins(
 CHANGES: dict[str, Callable[[ReplicatedDatabase], object]] = {
     "add": lambda replicated: replicated.replication.add_article("shop", "others"),
     "drop": lambda replicated: replicated.replication.drop_article("shop", "items"),
+    "drop all": lambda replicated: replicated.replication.drop_publication("shop"),
 }
 
 
-@pytest.mark.parametrize("change", ["add", pytest.param("drop", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("change", ["add", "drop all", pytest.param("drop", marks=pytest.mark.exhaustive)])
 def test_articles_stay_as_they_are_meanwhile(
     replicated: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
@@ -64,6 +72,27 @@ def test_articles_stay_as_they_are_meanwhile(
     replicated.deliver()
 
     replicated.require_equal("items")
+
+
+def test_nothing_is_added_to_a_publication_that_goes(
+    replicated: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicated.publish(ITEMS, OTHERS, items={})
+
+    def act() -> None:
+        with pytest.raises(PublicationBeingDropped):
+            replicated.subscribe(SyncType.AUTOMATIC)
+        with pytest.raises(PublicationBeingDropped):
+            replicated.replication.add_article("shop", "others")
+
+    def drop(*given: Any) -> None:
+        act()
+        drop_article(*given)
+
+    monkeypatch.setattr(publications, "drop_article", drop)
+    replicated.replication.drop_publication("shop")
+    with pytest.raises(PublicationUnknown):
+        replicated.subscribe(SyncType.AUTOMATIC)
 
 
 def test_a_table_that_is_altered_meanwhile_is_followed(

@@ -367,6 +367,16 @@ class ArticlesNotAdded(RowtideError):
 
 
 @numbered
+class PublicationBeingDropped(RowtideError):
+    """Nothing can be added to a publication while it is dropped."""
+
+    number = 7289
+    fact = "publication {publication} is being dropped"
+    hint = "Once that has ended, add it again with `rowtide replication add-publication`."
+    publication: str
+
+
+@numbered
 class SubscriptionBeingAdded(RowtideError):
     """While a subscription is added, which begins with all articles, they cannot change."""
 

@@ -32,7 +32,7 @@ from rowtide.replication.distributor import (
     subscription_records,
 )
 from rowtide.replication.distributor.location import distributor, is_elsewhere, record_place, schema_of
-from rowtide.replication.distributor.publication_locks import begin_changing
+from rowtide.replication.distributor.publication_locks import begin_changing, begin_dropping, keep_publication
 from rowtide.replication.errors.publishing import (
     ArticleExists,
     ArticleUnknown,
@@ -98,9 +98,10 @@ def drop_publication(engine: Engine, database: str, name: str) -> None:
     """Drop a publication and its articles; with the last one, also the distribution database's tables.
 
     Without capture it also removes the log source. Raises `PublicationUnknown`, `PublicationSubscribed`,
-    `LockNotObtained`, and `LeaseHeld` if a process reads the log to be removed. A repeat after a crash completes it.
+    `SubscriptionBeingAdded`, `LockNotObtained`, and `LeaseHeld` if a process reads the log to be removed. A repeat
+    after a crash completes it.
     """
-    with translated(), take_source(engine):
+    with translated(), take_source(engine), begin_dropping(engine, name):
         with engine.connect() as connection:
             find_source(connection)
             was_forgotten = _is_forgotten(connection)
@@ -182,7 +183,7 @@ def add_article(
     `if_exists`: what becomes of a table that a subscriber has already.
 
     Raises the errors of `define_article`, `PublicationUnknown`, `ArticleExists`, `TableNotFound`, `LockNotObtained`,
-    `SubscriptionBeingAdded`.
+    `SubscriptionBeingAdded`, `PublicationBeingDropped`.
     """
 
     def plan(connection: Connection) -> RecordedChange:
@@ -218,6 +219,7 @@ def _plan_add(
     if_exists: IfExists,
 ) -> RecordedChange:
     """Return a new article and the steps that publish it, in the log's order."""
+    keep_publication(connection, publication)
     publication_id = publication_records.get_publication(connection, publication)
     begin_changing(connection, publication)
     table = find_table(connection, table_name)

@@ -34,7 +34,7 @@ from rowtide.replication.distributor import (
     subscription_records,
 )
 from rowtide.replication.distributor.definitions import SubscriptionState
-from rowtide.replication.distributor.publication_locks import keep_articles
+from rowtide.replication.distributor.publication_locks import keep_articles, keep_publication
 from rowtide.replication.distributor.schema_articles import SchemaArticle, list_schema_articles
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import CopyUnreadable
@@ -72,7 +72,8 @@ def add_subscription(
 
     Returns the unique constraints that its tables do not get, because the subscriber would check them too early. The
     subscriber is prepared before the subscription is recorded: what an interrupted call leaves there has no effect.
-    Raises `DatabaseKindUnknown`, `SkipErrorsInvalid`, `PublicationUnknown`, `SubscriptionExists`, `NothingToSubscribe`,
+    Raises `DatabaseKindUnknown`, `SkipErrorsInvalid`, `PublicationUnknown`, `PublicationBeingDropped`,
+    `SubscriptionExists`, `NothingToSubscribe`,
     `LsnNotKept`, `NotAPromotedCopy`, and what `plan_originators`, `choose_resolver` and preparing such a subscriber
     raise.
     """
@@ -83,6 +84,7 @@ def add_subscription(
     kind.require_streams(subscriber, guid, wanted.settings.streams)
     tables = PostgresCopySource(engine, database, CopyUnreadable)
     with translated(), engine.begin() as connection:
+        keep_publication(connection, publication)
         source = read_source(connection, database)
         publication_id = publication_records.get_publication(connection, publication)
         if any(

@@ -22,12 +22,12 @@ from rowtide.log.messages import Messages
 from rowtide.log.origins import SecretWanted
 from rowtide.log.postgres import control, ddl_triggers, pgoutput, slot
 from rowtide.log.postgres.history import verify_history, verify_slot_on
-from rowtide.log.postgres.reading.moved_partitions import take_in_partitions
 from rowtide.log.postgres.pgoutput import Decoder
 from rowtide.log.postgres.reading.altered_tables import find_altered_columns
 from rowtide.log.postgres.reading.commits import find_commits
 from rowtide.log.postgres.reading.delivery_marks import find_secret
 from rowtide.log.postgres.reading.dropped_tables import end_dropped
+from rowtide.log.postgres.reading.moved_partitions import take_in_partitions
 from rowtide.log.postgres.reading.resent import verify_resent
 from rowtide.log.postgres.reading.restricted import LogAccess, RestrictedStream, persist
 from rowtide.log.postgres.reading.transaction_reread import TransactionReread, find_refused
