@@ -93,7 +93,7 @@ NEW_PARTITIONS = f"""
         join pg_namespace n on n.oid = leaf.relnamespace
         where whole.tgfoid = to_regprocedure('rowtide.announce_truncate()') and whole.tgname like '{_OF_MEMBER}'
           and not exists (select from pg_trigger own where own.tgrelid = leaf.oid
-                          and own.tgname = replace(whole.tgname, 'before_whole', 'partition'))"""  # noqa: S608 - of constants
+                          and own.tgname = replace(whole.tgname, 'before_whole', 'partition'))"""
 """SQL query of the partitions that members do not know, and the triggers that they lack."""
 
 TAKE_IN = f"""
@@ -111,7 +111,7 @@ TAKE_IN = f"""
     loop
         execute format('drop trigger %I on %I.%I', found.trigger, found.schema, found.name);
     end loop;
-"""  # noqa: S608 - of constants
+"""
 """Statements in PL/pgSQL, with a record `found`, that let members know the partitions of some tables (`of_table`, a
 condition on the row `whole`), and forget detached ones.
 """

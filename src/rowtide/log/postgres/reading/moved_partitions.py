@@ -69,7 +69,7 @@ begin
     end if;
     {TAKE_IN.format(of_table=of_table)}
 end $$
-"""  # noqa: S608 - of constants and a number
+"""
 
 
 _CHANGED = f"""
@@ -79,4 +79,4 @@ from (select new.table_id from ({NEW_PARTITIONS}) new
       where {IS_STRAY.format(trigger="known")}) found
 join pg_class c on c.oid = found.table_id
 order by 1
-"""  # noqa: S608 - of constants
+"""
