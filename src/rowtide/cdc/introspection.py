@@ -18,7 +18,7 @@ from rowtide.cdc.errors.querying import InstanceNotReadable, InstanceUnknown
 from rowtide.core.column_lists import format_column_list
 from rowtide.core.lsn import CommitLsn
 from rowtide.databases.postgres.catalogue import find_table
-from rowtide.databases.postgres.type_details import describe_type
+from rowtide.databases.postgres.types.details import describe_type
 from rowtide.log.catalogue import members_table, present_name, present_schema
 
 

@@ -17,11 +17,11 @@ from rowtide.cdc.rows.change_columns import column_type
 from rowtide.cdc.rows.column_places import find_places
 from rowtide.core.lsn import CommitLsn
 from rowtide.core.tables import ColumnShape, TableShape
-from rowtide.databases.postgres import type_codes
 from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.types import codes
 from rowtide.log.alterations import Alteration, AlteredColumn
 
-_TYPES_BY_CODE = {"postgres": type_codes.describe_code}
+_TYPES_BY_CODE = {"postgres": codes.describe_code}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from rowtide.databases.lake_values.arrow_types import arrow_type
 from rowtide.databases.lake_values.casting import Cast, Column, Texts, kernels, where
 from rowtide.databases.lake_values.numbers import decimals, whole_numbers
 from rowtide.databases.lake_values.texts import as_texts, plain_numbers
-from rowtide.databases.postgres.typed_values import typed_values
+from rowtide.databases.postgres.types.typed_values import typed_values
 
 _NUMBERS = ("boolean", "smallint", "int", "bigint", "float", "double")
 _TIMES = ("date", "timestamp_ntz", "timestamp")

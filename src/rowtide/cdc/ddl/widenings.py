@@ -6,7 +6,7 @@ The log has no rows of it, and needs none: the rows before it are the rows after
 from __future__ import annotations
 
 from rowtide.cdc.instances import CapturedColumn, Instance
-from rowtide.databases.postgres.widening import is_wider_number
+from rowtide.databases.postgres.types.widening import is_wider_number
 from rowtide.log.alterations import Alteration
 
 _WIDER_BY_DATABASE = {"postgres": is_wider_number}

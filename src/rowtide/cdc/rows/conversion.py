@@ -25,7 +25,7 @@ from rowtide.core.operations import Operation
 from rowtide.core.tables import TableShape
 from rowtide.databases.lake_values.arrow_types import arrow_schema, arrow_type
 from rowtide.databases.lake_values.casting import Column, kernels
-from rowtide.databases.postgres.typed_values import typed_values as postgres_values
+from rowtide.databases.postgres.types.typed_values import typed_values as postgres_values
 
 TYPED_VALUES = {"postgres": postgres_values}
 """How texts become typed values, by the kind of the database."""

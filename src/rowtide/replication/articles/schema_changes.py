@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from rowtide.databases.postgres.widening import is_cast_alike, is_wider_number
+from rowtide.databases.postgres.types.widening import is_cast_alike, is_wider_number
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.alterations import Alteration, AlteredColumn, as_altered
 from rowtide.replication.articles.articles import Article, LeftOutColumn, MovedPartitions, PublishedColumn

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rowtide.databases.filters.tokens import Token
-from rowtide.databases.postgres.type_details import describe_type
+from rowtide.databases.postgres.types.details import describe_type
 from rowtide.replication.errors.publishing import FilterColumnUnpublished, FilterMalformed, FilterTypeInexact
 from rowtide.replication.filters.conditions import Constant, FilterColumn
 from rowtide.replication.filters.exact_types import NOT_ORDERED, ExactType, Inexact, find_type

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from rowtide.databases.postgres.type_details import describe_type
+from rowtide.databases.postgres.types.details import describe_type
 from rowtide.replication.filters import moments, numbers, texts
 from rowtide.replication.filters.literals import Key, Literal
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from rowtide.core.tables import ColumnShape
 from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.databases.postgres.type_codes import describe_code
+from rowtide.databases.postgres.types.codes import describe_code
 from rowtide.log.alterations import Alteration, AlteredColumn
 from rowtide.log.membership import Member
 from rowtide.log.postgres.pgoutput.column_numbers import are_in_order, name_columns

@@ -18,7 +18,7 @@ from rowtide.databases.postgres.copying import begin_copy_in, end_copy_in, put_c
 from rowtide.databases.postgres.encodings import find_codec
 from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, find_outage, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified
-from rowtide.databases.postgres.type_codes import SAME_IN_BINARY
+from rowtide.databases.postgres.types.codes import SAME_IN_BINARY
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, CustomSql, Followed, SchemaChange
 from rowtide.replication.conflicts import Resolver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.databases.postgres.type_details import TypeDetails, describe_type
+from rowtide.databases.postgres.types.details import TypeDetails, describe_type
 
 
 @pytest.mark.parametrize("type_text", ["integer[]", "numeric(12,2)[]", "sales.mood", '"Odd (type)"', "int4range"])

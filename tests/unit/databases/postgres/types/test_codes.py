@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.databases.postgres.type_codes import describe_code
+from rowtide.databases.postgres.types.codes import describe_code
 
 
 @pytest.mark.parametrize(

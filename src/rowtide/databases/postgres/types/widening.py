@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rowtide.databases.lake_types import can_widen
-from rowtide.databases.postgres.type_codes import NUMBERS
+from rowtide.databases.postgres.types.codes import NUMBERS
 from rowtide.databases.postgres.values import lake_type
 
 _FLOATS = frozenset({700, 701})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.databases.postgres.widening import can_hold
+from rowtide.databases.postgres.types.widening import can_hold
 
 
 @pytest.mark.parametrize(
