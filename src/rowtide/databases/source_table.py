@@ -22,7 +22,8 @@ class SourceColumn:
 
     `type_text` is the type in the database's SQL; `key_ordinal` its position in the primary key, from 1; `is_virtual`:
     it is computed on read, so never stored or logged; `base_type_text` is a domain's base type, None if the type is not
-    a domain. `has_deterministic_collation`: equal texts have equal bytes.
+    a domain. `has_deterministic_collation`: equal texts have equal bytes. `expression` is what a generated column is
+    computed by, in SQL.
     """
 
     number: int
@@ -36,6 +37,7 @@ class SourceColumn:
     is_virtual: bool = False
     base_type_text: str | None = None
     has_deterministic_collation: bool = True
+    expression: str | None = None
 
     @property
     def value_type_text(self) -> str:

@@ -22,7 +22,8 @@ class AlteredColumn:
 
     `base_type_text` is the type under a domain, None if the type is not a domain. `collation` is its quoted name, None
     if it is the type's. `missing_value` is what rows have that were there when the column was added with a default,
-    None if they have null or values of their own, or the event trigger is of an earlier build.
+    None if they have null or values of their own, or the event trigger is of an earlier build. `default` of a generated
+    column is its expression; one that `is_virtual` is computed on read.
     """
 
     number: int
@@ -36,10 +37,11 @@ class AlteredColumn:
     default: str | None
     collation: str | None = None
     missing_value: str | None = None
+    is_virtual: bool = False
 
 
 def as_altered(column: SourceColumn) -> AlteredColumn:
-    """Return a column as the catalogue describes it, which knows of no default."""
+    """Return a column as the catalogue describes it, without the defaults of ordinary ones."""
     return AlteredColumn(
         number=column.number,
         name=column.name,
@@ -49,7 +51,8 @@ def as_altered(column: SourceColumn) -> AlteredColumn:
         base_type_text=column.base_type_text,
         is_nullable=column.is_nullable,
         is_generated=column.is_generated,
-        default=None,
+        default=column.expression,
+        is_virtual=column.is_virtual,
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from builders.replication.articles import commands
-from builders.replication.replicated_databases import ReplicatedDatabase
+from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from rowtide.handle import connect
 from rowtide.replication.errors.delivery import IdentityLost, SchemaChanged
+from rowtide.replication.errors.publishing import PublishedTableAltered
 from rowtide.replication.sync_types import SyncType
 
 LARGE = "select string_agg(md5(i::text), '') from generate_series(1, 2000) i"
@@ -59,6 +60,25 @@ def test_a_mended_identity_goes_on_where_rows_were_added(replicated: ReplicatedD
     replicated.deliver()
     rows = replicated.subscriber.execute("select id, seen from documents order by id")
     assert rows == [(1, 1), (2, 1), (99, 0)], "not copied: the subscriber's own row is there"
+
+
+def test_a_copy_takes_the_key_that_the_table_has_now(replicated: ReplicatedDatabase) -> None:
+    replicated.publish("create table items (id int primary key, code int not null, note text)", items={})
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.publisher.execute("insert into items values (1, 10)")
+    replicated.deliver()
+    replicated.publisher.execute("alter table items drop constraint items_pkey, add primary key (code)")
+    replicated.publisher.execute("insert into items values (1, 20), (1, 30)")
+    (warned,) = (one for one in connect(replicated.publisher.url).health() if one.subject == "articles")
+    assert "public.items has another primary key than when it was published" in warned.fact
+    replicated.replication.reinitialize(PUBLICATION)
+    replicated.publisher.execute("update items set note = 'x' where code = 20", "delete from items where code = 30")
+    replicated.deliver()
+
+    replicated.require_equal("items")
+    replicated.publisher.execute("alter table items drop constraint items_pkey")
+    with pytest.raises(PublishedTableAltered, match="its primary key was dropped"):
+        replicated.replication.reinitialize(PUBLICATION)
 
 
 def test_a_table_whose_old_rows_are_missing_is_copied(replicated: ReplicatedDatabase) -> None:

@@ -71,6 +71,19 @@ def test_tables_are_copied_and_kept_in_step(across: ReplicatedDatabase, update: 
     assert {found.result for found in across.replication.validate("shop", checksum=True)} == {"passed"}
 
 
+def test_expressions_of_generated_columns_follow(across: ReplicatedDatabase) -> None:
+    across.publish(*TABLES, *ROWS, parents={})
+    across.subscribe(SyncType.AUTOMATIC)
+    across.deliver()
+    again = "drop column doubled, add column doubled numeric generated always as (amount * 3) stored"
+    can_set = across.publisher.session.info.server_version >= 170000
+    altered = "alter column doubled set expression as (amount * 3)" if can_set else again
+    across.publisher.execute(f"alter table parents {altered}", "update parents set amount = 7 where id = 3")
+    across.deliver()
+
+    across.require_equal("parents")
+
+
 def test_constraints_are_left_out_of_tables_that_are_kept(across: ReplicatedDatabase) -> None:
     across.subscriber.execute(*TABLES)
     across.publish(*TABLES, *ROWS, children={}, parents={})

@@ -22,20 +22,21 @@ if TYPE_CHECKING:
 
 @contextmanager
 def stopping() -> Iterator[threading.Event]:
-    """Yield the event that Ctrl-C and SIGTERM set."""
+    """Yield the event that Ctrl-C, SIGTERM and a terminal that is closed set; not the latter under `nohup`."""
     stop = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, on_signal)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, on_signal)
     yield stop
 
 
 @contextmanager
 def watching(beginning: str) -> Iterator[tuple[threading.Event, Watchers]]:
-    """Yield the event that Ctrl-C and SIGTERM set, and watchers that print.
+    """Yield the event that `stopping` yields, and watchers that print.
 
     `beginning` is shown until the first cycle.
     """

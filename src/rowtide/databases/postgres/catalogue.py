@@ -329,7 +329,9 @@ _COLUMNS = f"""
 select a.attrelid::bigint, a.attnum::int, a.attname::text, a.atttypid::bigint, a.atttypmod,
        {COLUMN_TYPE_TEXT}, not a.attnotnull, a.attgenerated <> '',
        array_position(k.conkey, a.attnum), a.attgenerated = 'v', {COLUMN_BASE_TYPE_TEXT},
-       coalesce((select collisdeterministic from pg_collation l where l.oid = a.attcollation), true)
+       coalesce((select collisdeterministic from pg_collation l where l.oid = a.attcollation), true),
+       (select pg_get_expr(d.adbin, d.adrelid) from pg_attrdef d
+        where a.attgenerated <> '' and d.adrelid = a.attrelid and d.adnum = a.attnum)
 from pg_attribute a
 left join pg_constraint k on k.conrelid = a.attrelid and k.contype = 'p'
 where a.attrelid = any(cast(:source_ids as oid[])) and a.attnum > 0 and not a.attisdropped

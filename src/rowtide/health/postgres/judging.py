@@ -155,7 +155,15 @@ def _judge_articles(articles: ArticlesStatus, capture: CaptureFacts) -> Iterator
             "now: its values are not delivered, and subscribers compute it still"
         )
         yield Judgement(
-            area, subject, State.WARNING, fact, Advice("Drop the article and add it again: its rows are copied.")
+            area, subject, State.WARNING, fact, Advice("Reinitialize the subscription: its rows are copied.")
+        )
+    if articles.rekeyed:
+        fact = (
+            f"{format_names(articles.rekeyed)} has another primary key than when it was published: subscribers still "
+            "find its rows by the earlier one, and refuse rows that have it twice"
+        )
+        yield Judgement(
+            area, subject, State.WARNING, fact, Advice("Reinitialize the subscription: its rows are copied.")
         )
     for error in articles.unidentified:
         mend = Sql((f"alter table {error.quoted} replica identity full;",), AS_OWNER)

@@ -153,6 +153,7 @@ ALTERED_COLUMNS = f"""(
                     'base_type_text', {COLUMN_BASE_TYPE_TEXT},
                     'is_nullable', not a.attnotnull,
                     'is_generated', a.attgenerated <> '',
+                    'is_virtual', a.attgenerated = 'v',
                     'default', (select pg_get_expr(f.adbin, f.adrelid) from pg_attrdef f
                                 where f.adrelid = a.attrelid and f.adnum = a.attnum),
                     'collation', {COLUMN_COLLATION},
@@ -237,12 +238,26 @@ _ANNOUNCED = announced_content(
     brings_rows="brings_rows",
 )
 
+_KEPT_UNLOGGABLE = """
+            select n.nspname, c.relname, case i.identity when 'd' then 'default'
+                else format('using index %I', i.identity_index) end as clause
+            from rowtide.identities i
+            join pg_class c on c.oid::bigint = i.source_table_id join pg_namespace n on n.oid = c.relnamespace
+            where i.captured_table_id = altered.oid::bigint and c.relreplident = 'f'
+                and exists (select from pg_attribute a
+                            where a.attrelid = c.oid and a.attgenerated = 'v' and not a.attisdropped)
+                and (i.identity = 'i' or i.identity = 'd' and exists (
+                    select from pg_index x where x.indrelid = c.oid and x.indisprimary and x.indimmediate))"""
+"""SQL query of a table and its partitions which were given a full replica identity, and have a virtual column now: the
+server refuses their updates and deletes, until the identity is again what it was."""
+
 _ANNOUNCE_DDL = f"""
 -- {_PINNED}
 declare
     altered record;
     brings_rows boolean;
     takes_rows boolean;
+    unloggable record;
     rewritten text[] := string_to_array(current_setting('rowtide.rewritten', true), ' ');
 begin
     for altered in
@@ -275,6 +290,11 @@ begin
         continue when altered.is_above and not (brings_rows or takes_rows);
         {_REQUIRE_OWNER}
         insert into rowtide.control (kind, content) values ('{Announcement.DDL}', {_ANNOUNCED});
+        for unloggable in {_KEPT_UNLOGGABLE}
+        loop
+            execute format('alter table %I.%I replica identity %s', unloggable.nspname, unloggable.relname,
+                           unloggable.clause);
+        end loop;
     end loop;
     perform set_config('rowtide.rewritten', '', true);
 """

@@ -28,6 +28,7 @@ from rowtide.replication.errors.publishing import (
     PublishedColumnUnknown,
     PublishedKeyColumnMissing,
     TableNotPublishable,
+    VirtualColumnPublished,
 )
 from rowtide.replication.filters import Condition, FilterColumn, as_sql, parse_filter
 
@@ -87,6 +88,16 @@ class LeftOutColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class GeneratedColumn:
+    """A stored column computed from others; `number` is its position in the table."""
+
+    number: int
+    name: str
+    type_text: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
 class Article:
     """A published table; `article_id` is its member id in the log, never reused.
 
@@ -123,6 +134,8 @@ class Article:
     """The log position at which the table has these columns: earlier schema changes are in them."""
     joined_at: int = 0
     """Of one that joined a subscription: the subscription's position then. As a subscriber has it."""
+    generated: tuple[GeneratedColumn, ...] = ()
+    """Of the generated columns those that are stored; none of an article that an earlier build recorded."""
 
     @property
     def qualified_name(self) -> str:
@@ -222,6 +235,11 @@ def define_article(
         is_partitioned=table.kind is TableKind.PARTITIONED,
         key_updates=request.key_updates,
         moved_partitions=request.moved_partitions,
+        generated=tuple(
+            GeneratedColumn(column.number, column.name, column.type_text, column.expression)
+            for column in table.columns
+            if column.expression is not None and not column.is_virtual
+        ),
     )
 
 
@@ -351,14 +369,22 @@ def _choose_images(table: SourceTable, commands: Mapping[Operation, Command], re
     """Return the old values that the log must carry: an update omits TOASTed values that it did not change.
 
     A command that takes all values needs the whole old row to fill these in. A bitmap says that they were omitted, but
-    not their values.
+    not their values. With a virtual column the server refuses the application's updates where the log is to have whole
+    old rows.
     """
+    virtual = next((column.name for column in table.columns if column.is_virtual), None)
     for need in needs_of_whole_rows(commands, request.where, request.key_updates):
         if request.before_images is BeforeImages.KEY:
             raise ImagesNeeded(table.qualified_name, need)
         if table.kind is TableKind.PARTITIONED:
             # A partition that comes later brings a replica identity of its own.
             raise PartitionImagesVary(table.qualified_name, need)
+        if virtual is not None:
+            raise VirtualColumnPublished(table.qualified_name, virtual, need)
+    if virtual is not None:
+        if request.before_images is BeforeImages.FULL:
+            raise VirtualColumnPublished(table.qualified_name, virtual, "--before-images full")
+        return BeforeImages.KEY
     is_deleting_by_key = commands[Operation.DELETE].call_format is not CallFormat.XCALL
     needs_keys_alone = commands[Operation.UPDATE].call_format is CallFormat.NONE and is_deleting_by_key
     if needs_keys_alone and request.where is None:

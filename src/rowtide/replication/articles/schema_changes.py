@@ -14,7 +14,13 @@ from itertools import count
 from rowtide.databases.postgres.types.widening import is_cast_alike, is_wider_number
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.alterations import Alteration, AlteredColumn, as_altered
-from rowtide.replication.articles.articles import Article, LeftOutColumn, MovedPartitions, PublishedColumn
+from rowtide.replication.articles.articles import (
+    Article,
+    GeneratedColumn,
+    LeftOutColumn,
+    MovedPartitions,
+    PublishedColumn,
+)
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.filters import as_sql, columns_of, renamed
 
@@ -78,7 +84,38 @@ class TableRenamed:
     table: str
 
 
-SchemaChange = TableRenamed | ColumnRenamed | ColumnDropped | ColumnRetyped | NullsChanged | ColumnAdded
+@dataclass(frozen=True, slots=True)
+class GeneratedAltered:
+    """A stored generated column is another, new (`before` None), or gone (`after` None)."""
+
+    before: GeneratedColumn | None
+    after: GeneratedColumn | None
+
+    @property
+    def column(self) -> GeneratedColumn:
+        """The column as it is, or was."""
+        column = self.after or self.before
+        assert column is not None
+        return column
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionDropped:
+    """A column, by its new name, is not generated any more; that it is published comes after it."""
+
+    name: str
+
+
+SchemaChange = (
+    TableRenamed
+    | ColumnRenamed
+    | ColumnDropped
+    | ColumnRetyped
+    | NullsChanged
+    | ColumnAdded
+    | GeneratedAltered
+    | ExpressionDropped
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +154,12 @@ class Followed:
         changed = _leaving_out(replace(self.article, columns=columns), column, reason)
         kept = tuple(each for each in self.changes if not (isinstance(each, ColumnAdded) and each.column == column))
         return replace(self, article=changed, changes=kept)
+
+    def leaving_out_generated(self, change: GeneratedAltered, reason: str) -> Followed:
+        """Return it without a change of a generated column."""
+        left_out = LeftOutColumn(change.column.number, change.column.name, reason, is_kept=change.after is None)
+        article = replace(self.article, left_out=(*self.article.left_out, left_out))
+        return replace(self, article=article, changes=tuple(each for each in self.changes if each != change))
 
     def keeping(self, column: PublishedColumn, reason: str) -> Followed:
         """Return it with a dropped column kept by the subscriber, null in new rows."""
@@ -167,6 +210,8 @@ def follow(
     changes: list[SchemaChange] = []
     if (article.schema, article.table) != (alteration.schema, alteration.table):
         changes.append(TableRenamed(alteration.schema, alteration.table))
+    computed = () if alteration.is_unreported else _generated_changes(article, alteration)
+    changes += [each for each in computed if isinstance(each, GeneratedAltered) and each.after is None]
     changes += [ColumnDropped(column) for column in article.columns if column.number not in now]
     changes += _renames(kept, now)
     for before, after in zip(kept, renamed.columns, strict=True):
@@ -176,8 +221,44 @@ def follow(
         if before.is_nullable is not after.is_nullable:
             changes.append(NullsChanged(after))
     renamed = replace(renamed, filter_clause=_filter_after(article, now), left_out=_left_out_now(article, now))
+    if not alteration.is_unreported:
+        names = tuple(column.name for column in alteration.columns if column.is_generated)
+        renamed = replace(renamed, generated_columns=names, generated=_list_generated(alteration))
+    if adds_none_since is None:
+        changes += [each for each in computed if isinstance(each, ExpressionDropped)]
     followed = Followed(article, renamed, tuple(changes))
-    return _with_added(followed, alteration, adds_none_since, has_values=None if has_no_rows else has_values)
+    followed = _with_added(followed, alteration, adds_none_since, has_values=None if has_no_rows else has_values)
+    # A new expression may refer to columns that were added.
+    defined = (each for each in computed if isinstance(each, GeneratedAltered) and each.after is not None)
+    wanted = (each for each in defined if each.before is not None or adds_none_since is None)
+    return replace(followed, changes=(*followed.changes, *wanted))
+
+
+def _list_generated(alteration: Alteration) -> tuple[GeneratedColumn, ...]:
+    return tuple(
+        GeneratedColumn(column.number, column.name, column.type_text, column.default)
+        for column in alteration.columns
+        if column.is_generated and not column.is_virtual and column.default is not None
+    )
+
+
+def _generated_changes(article: Article, alteration: Alteration) -> Sequence[GeneratedAltered | ExpressionDropped]:
+    """Return what becomes of generated columns, which subscribers of all columns have."""
+    if not article.has_all_columns:
+        return ()
+    before = {column.number: column for column in article.generated}
+    after = {column.number: column for column in _list_generated(alteration)}
+    ordinary = {column.number: column for column in alteration.columns if not column.is_generated}
+    gone = [GeneratedAltered(known, None) for number, known in before.items() if number not in {*after, *ordinary}]
+    dropped = [
+        ExpressionDropped(column.name)
+        for number, column in ordinary.items()
+        if number in before or column.name in article.generated_columns
+    ]
+    altered = [
+        GeneratedAltered(before.get(number), column) for number, column in after.items() if before.get(number) != column
+    ]
+    return [*gone, *dropped, *altered]
 
 
 def bound(held: Article, known: Article) -> Article:
@@ -206,6 +287,20 @@ def as_alteration(table: SourceTable) -> Alteration:
     """Return a table as the catalogue describes it, as if a statement had made it so."""
     columns = tuple(map(as_altered, table.columns))
     return Alteration(table.source_id, table.schema, table.name, "", "", rewrites_values=False, columns=columns)
+
+
+def with_key_of(article: Article, table: SourceTable) -> Article:
+    """Return an article with the key that its table has. Raises `Unfollowed` if updates or deletes would have none."""
+    key = {column.number: column.key_ordinal for column in table.key_columns}
+    if {column.number: column.key_ordinal for column in article.key_columns} == key:
+        return article
+    if any(command.call_format is not CallFormat.NONE for command in (article.update, article.delete)):
+        if not key:
+            raise Unfollowed("its primary key was dropped")
+        if not key.keys() <= {column.number for column in article.columns}:
+            raise Unfollowed("its primary key has columns now that are not published")
+    columns = (replace(column, key_ordinal=key.get(column.number)) for column in article.columns)
+    return replace(article, columns=tuple(columns))
 
 
 def leave_out_added(article: Article, names: Sequence[str], reason: str) -> Article:
@@ -339,6 +434,8 @@ def _with_added(
             followed = replace(followed, article=_leaving_out(followed.article, column, reason))
             continue
         if has_values is not None:
+            if ExpressionDropped(column.name) in followed.changes:
+                raise Unfollowed(f"column {column.name} is not generated any more, and the log has none of its values")
             _require_first_values(alteration, altered, has_values)
         added = ColumnAdded(column, None if has_values is None else altered.missing_value, altered.collation)
         article = replace(followed.article, columns=(*followed.article.columns, column))
@@ -350,7 +447,9 @@ def _list_added(article: Article, alteration: Alteration) -> Sequence[AlteredCol
     if not article.has_all_columns:
         return ()
     known = {each.number for each in article.columns} | {each.number for each in article.left_out}
-    names = {each.name for each in article.left_out if each.number is None} | set(article.generated_columns)
+    names = {each.name for each in article.left_out if each.number is None}
+    if alteration.is_unreported:
+        names.update(article.generated_columns)
     unknown = (each for each in alteration.columns if each.number not in known and each.name not in names)
     return [each for each in unknown if not each.is_generated]
 

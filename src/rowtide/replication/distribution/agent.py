@@ -23,7 +23,7 @@ from rowtide.log.store.manifest import Manifest
 from rowtide.log.store.replay import require_here
 from rowtide.log.store.state import Gap, ManifestState, bounded_end, next_gap
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, Followed
+from rowtide.replication.articles.schema_changes import ColumnAdded, ColumnDropped, Followed, GeneratedAltered
 from rowtide.replication.conflicts import Resolver
 from rowtide.replication.distribution.alterations import AlteringTransaction, CopyNeeded, find_altering
 from rowtide.replication.distribution.batch_counts import BatchCounts
@@ -378,7 +378,7 @@ class DistributionAgent:
                     # Perhaps for keys of which the cascades are not delivered at the first possible place.
                     late.add(error.article.article_id)
                     continue
-                if not isinstance(error.change, ColumnAdded | ColumnDropped):
+                if not isinstance(error.change, ColumnAdded | ColumnDropped | GeneratedAltered):
                     raise self._explain(error, transaction) from error
                 refused[error.article.article_id, error.change.column.number] = error.reason
             except CallNotHeld as found:

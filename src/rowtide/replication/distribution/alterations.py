@@ -23,6 +23,7 @@ from rowtide.replication.articles.schema_changes import (
     ColumnAdded,
     ColumnDropped,
     Followed,
+    GeneratedAltered,
     HasValues,
     Unfollowed,
     follow,
@@ -318,13 +319,15 @@ def _find_place(
 def _without_refused(followed: Followed, refused: Mapping[tuple[str, int], str]) -> Followed:
     """Return it without the added columns that the subscriber has refused, and with the dropped ones that it keeps."""
     for change in followed.changes:
-        if not isinstance(change, ColumnAdded | ColumnDropped):
+        if not isinstance(change, ColumnAdded | ColumnDropped | GeneratedAltered):
             continue
         reason = refused.get((followed.before.article_id, change.column.number))
         if reason is None:
             continue
         if isinstance(change, ColumnAdded):
             followed = followed.leaving_out(change.column, reason)
+        elif isinstance(change, GeneratedAltered):
+            followed = followed.leaving_out_generated(change, reason)
         else:
             followed = followed.keeping(change.column, reason)
     return followed

@@ -94,6 +94,7 @@ if TYPE_CHECKING:
         SubscriptionBeingAdded,
         TableNotPublishable,
         UpdatableCallRefused,
+        VirtualColumnPublished,
     )
     from rowtide.replication.errors.subscribers import (
         ArticleTableMissing,
@@ -257,6 +258,7 @@ __all__ = [
     "TriggersUnsent",
     "UpdatableCallRefused",
     "ValidationFailed",
+    "VirtualColumnPublished",
 ]
 
 _HOMES = {
@@ -319,6 +321,7 @@ _HOMES = {
     "OriginMissing": "rowtide.replication.errors.conflicts",
     "OriginNeeded": "rowtide.replication.errors.conflicts",
     "PartitionImagesVary": "rowtide.replication.errors.publishing",
+    "VirtualColumnPublished": "rowtide.replication.errors.publishing",
     "PasswordGiven": "rowtide.replication.errors.subscribing",
     "PreparedTransactionsLacking": "rowtide.replication.errors.subscribing",
     "ProcedureEndsTransaction": "rowtide.replication.errors.subscribers",

@@ -220,6 +220,18 @@ class PartitionImagesVary(Invalid):
 
 
 @numbered
+class VirtualColumnPublished(Invalid):
+    """PostgreSQL refuses updates and deletes of a table with a virtual column under a full replica identity."""
+
+    number = 7292
+    fact = "{need} needs whole old rows of {table}, and the server would refuse its updates: column {column} is virtual"
+    hint = "Use SCALL or NONE for updates, CALL or NONE for deletes, and no row filter; or make the column `stored`."
+    table: str
+    column: str
+    need: str
+
+
+@numbered
 class NothingReadsLog(NotFound):
     """The log reader needs a directory for the log store."""
 

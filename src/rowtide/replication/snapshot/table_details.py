@@ -7,18 +7,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, text
 
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
-from rowtide.replication.articles.articles import Article
+from rowtide.replication.articles.articles import Article, GeneratedColumn
 from rowtide.replication.snapshot.needs import Need, read_table_needs
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratedColumn:
-    """A column computed from others; `number` is its position in the table."""
-
-    number: int
-    name: str
-    type_text: str
-    expression: str
 
 
 @dataclass(frozen=True, slots=True)

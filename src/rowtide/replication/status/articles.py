@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
@@ -10,10 +10,11 @@ from sqlalchemy import Connection, select
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.catalogue import read_tables
 from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import members_table
 from rowtide.log.postgres.current_shapes import shape_of
 from rowtide.log.store.state import ManifestState
-from rowtide.replication.articles.articles import FEATURE
+from rowtide.replication.articles.articles import FEATURE, Article
 from rowtide.replication.distribution.events import find_lost_identity
 from rowtide.replication.distributor import publication_records, subscription_records
 from rowtide.replication.errors.delivery import IdentityUnfit
@@ -26,7 +27,7 @@ class ArticlesStatus:
     `stored` are columns that were generated when the table was published, and are ordinary ones now. `left_out` are
     columns that were added since and that a subscriber does not get, `kept` were dropped and a subscriber has them
     still, each with the reason. Of `unidentified` ones the log lacks old rows that delivery needs, from the next
-    update or delete on.
+    update or delete on. `rekeyed` ones have another primary key than subscribers find rows by.
     """
 
     unread: tuple[str, ...]
@@ -35,6 +36,7 @@ class ArticlesStatus:
     left_out: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     unidentified: tuple[IdentityUnfit, ...] = ()
+    rekeyed: tuple[str, ...] = ()
 
 
 def read_articles_status(connection: Connection, state: ManifestState | None) -> ArticlesStatus:
@@ -44,13 +46,15 @@ def read_articles_status(connection: Connection, state: ManifestState | None) ->
     met = {member.member_id for member in state.members} if state is not None else set()
     unread = [row.name for row in connection.execute(query) if row.member_id not in met]
     dropped = [f"{gone.schema}.{gone.table}" for gone in publication_records.list_dropped(connection)]
+    delivered = _read_delivered(connection)
     return ArticlesStatus(
         tuple(unread) if state is not None else (),
         tuple(dropped),
-        tuple(_find_stored(connection)),
+        tuple(_find_stored(delivered)),
         tuple(_find_left_out(connection, are_kept=False)),
         tuple(_find_left_out(connection, are_kept=True)),
         tuple(find_unidentified(connection).values()),
+        tuple(_find_rekeyed(delivered)),
     )
 
 
@@ -77,12 +81,30 @@ def _find_left_out(connection: Connection, *, are_kept: bool) -> Iterator[str]:
                 yield f"{name} to {redact(subscription.subscriber)}: {column.reason}"
 
 
-def _find_stored(connection: Connection) -> Iterator[str]:
-    articles = [article for article in publication_records.list_all_articles(connection) if article.generated_columns]
-    tables = {table.source_id: table for table in read_tables(connection, [article.source_id for article in articles])}
-    for article in articles:
-        table = tables.get(article.source_id)
-        ordinary = {column.name for column in table.columns if not column.is_generated} if table is not None else set()
-        for name in article.generated_columns:
-            if name in ordinary:
-                yield f"{article.qualified_name}.{name}"
+def _read_delivered(connection: Connection) -> tuple[tuple[Article, SourceTable], ...]:
+    """Return articles as subscribers have them, with their tables as these are now."""
+    subscriptions = subscription_records.list_subscriptions(connection)
+    held = [one for each in subscriptions for one in subscription_records.list_subscribed(connection, each.agent_id)]
+    tables = {table.source_id: table for table in read_tables(connection, [article.source_id for article in held])}
+    return tuple((article, tables[article.source_id]) for article in held if article.source_id in tables)
+
+
+def _find_stored(delivered: Iterable[tuple[Article, SourceTable]]) -> Iterator[str]:
+    found = {
+        f"{article.qualified_name}.{column.name}": None
+        for article, table in delivered
+        for column in table.columns
+        if not column.is_generated and column.name in article.generated_columns
+    }
+    yield from found
+
+
+def _find_rekeyed(delivered: Iterable[tuple[Article, SourceTable]]) -> Iterator[str]:
+    found = {
+        article.qualified_name: None
+        for article, table in delivered
+        if article.key_columns
+        and {column.number: column.key_ordinal for column in article.key_columns}
+        != {column.number: column.key_ordinal for column in table.key_columns}
+    }
+    yield from found

@@ -18,13 +18,14 @@ from rowtide.databases.postgres.errors import translated
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.membership import Enabled
 from rowtide.log.postgres.control import mark_log
+from rowtide.log.postgres.membership import FULL_IDENTITY
 from rowtide.log.postgres.provenance import verify_provenance
 from rowtide.log.postgres.slot import read_log_end
 from rowtide.log.store.entries import ReaderLeft
 from rowtide.log.store.ownership import open_own_manifest
 from rowtide.log.store.state import ManifestState, events_between
 from rowtide.replication.articles.articles import Article, as_copied
-from rowtide.replication.articles.schema_changes import Unfollowed, as_alteration, follow
+from rowtide.replication.articles.schema_changes import Unfollowed, as_alteration, follow, with_key_of
 from rowtide.replication.distribution.alterations import adds_none_since
 from rowtide.replication.distribution.skip_errors import SkipErrors
 from rowtide.replication.distributor import (
@@ -166,12 +167,16 @@ def renew(
 
 
 def as_now(state: ManifestState, article: Article, table: SourceTable) -> Article:
-    """Return an article as its table is now. Raises `PublishedTableAltered`."""
+    """Return an article as its table is now, with the key that it has now. Raises `PublishedTableAltered`."""
     since = adds_none_since(state, article, replicates_ddl=True)
     try:
-        return follow(article, as_alteration(table), adds_none_since=since, has_no_rows=True).article
+        now = follow(article, as_alteration(table), adds_none_since=since, has_no_rows=True).article
+        now = with_key_of(now, table)
     except Unfollowed as error:
         raise PublishedTableAltered(table.qualified_name, str(error)) from error
+    # The event trigger reduces it where the server would refuse updates.
+    has_whole_rows = table.identity == FULL_IDENTITY or now.needs_whole_rows
+    return now if has_whole_rows else replace(now, before_images=BeforeImages.KEY)
 
 
 def _find_start(state: ManifestState, lsn: CommitLsn | None, promoted: int | None) -> Position | None:

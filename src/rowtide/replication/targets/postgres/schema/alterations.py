@@ -11,13 +11,15 @@ from typing import assert_never
 
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
-from rowtide.replication.articles.articles import Article, PublishedColumn, encode_article
+from rowtide.replication.articles.articles import Article, GeneratedColumn, PublishedColumn, encode_article
 from rowtide.replication.articles.schema_changes import (
     ColumnAdded,
     ColumnDropped,
     ColumnRenamed,
     ColumnRetyped,
+    ExpressionDropped,
     Followed,
+    GeneratedAltered,
     NullsChanged,
     SchemaChange,
     TableRenamed,
@@ -119,8 +121,78 @@ def alter(table: tuple[str, str], change: SchemaChange) -> Iterator[str]:
         case NullsChanged(column):
             verb = "drop" if column.is_nullable else "set"
             yield f"{altering} alter column {quote(column.name)} {verb} not null"
+        case GeneratedAltered(before, after):
+            yield _regenerate(table, before, after)
+        case ExpressionDropped(name):
+            yield _where_generated(table, name, f"{altering} alter column {quote(name)} drop expression")
         case _:
             assert_never(change)
+
+
+def _regenerate(table: tuple[str, str], before: GeneratedColumn | None, after: GeneratedColumn | None) -> str:
+    """Return a statement that renames and redefines a generated column, adds it, or drops it.
+
+    A column of that name that is the subscriber's own stays as it is.
+    """
+    altering = f"alter table {quote_qualified(*table)}"
+    if after is None:
+        assert before is not None
+        return _where_generated(table, before.name, f"{altering} drop column {quote(before.name)}")
+    name, earlier = quote(after.name), after.name if before is None else before.name
+    clause = f"({after.expression})"
+    definition = f"{name} {after.type_text} generated always as {clause} stored"
+    values = {
+        "table": quote_literal(quote_qualified(*table)),
+        "earlier": quote_literal(earlier),
+        "name": quote_literal(after.name),
+        "expression": quote_literal(after.expression),
+        "type": quote_literal(after.type_text),
+        "add": quote_literal(f"{altering} add column {definition}"),
+        "rename": quote_literal(f"{altering} rename column {quote(earlier)} to {name}"),
+        "retype": quote_literal(f"{altering} alter column {name} type {after.type_text}"),
+        "set": quote_literal(f"{altering} alter column {name} set expression as {clause}"),
+        "replace": quote_literal(f"{altering} drop column {name}, add column {definition}"),
+    }
+    return f"do {quote_literal(_REGENERATE.format(**values))}"
+
+
+def _where_generated(table: tuple[str, str], name: str, altering: str) -> str:
+    condition = _IS_GENERATED.format(table=quote_literal(quote_qualified(*table)), name=quote_literal(name))
+    return f"do {quote_literal(f'begin if {condition} then execute {quote_literal(altering)}; end if; end')}"
+
+
+_IS_GENERATED = """exists (
+        select from pg_catalog.pg_attribute
+        where attrelid = to_regclass({table}) and attname = {name} and attgenerated <> '')"""
+
+_REGENERATE = """
+declare
+    present record;
+begin
+    if {earlier} <> {name} and exists (
+        select from pg_catalog.pg_attribute
+        where attrelid = to_regclass({table}) and attname = {earlier} and attgenerated <> '')
+    then
+        execute {rename};
+    end if;
+    select a.attgenerated <> '' as is_generated, pg_catalog.format_type(a.atttypid, a.atttypmod) as type_text,
+        pg_catalog.pg_get_expr(d.adbin, d.adrelid) as expression
+    into present
+    from pg_catalog.pg_attribute a
+    left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+    where a.attrelid = to_regclass({table}) and a.attname = {name} and not a.attisdropped;
+    if not found then
+        execute {add};
+    elsif present.is_generated then
+        if present.type_text <> {type} then
+            execute {retype};
+        end if;
+        if present.expression <> {expression} then
+            execute case when current_setting('server_version_num')::int >= 170000 then {set} else {replace} end;
+        end if;
+    end if;
+end"""
+"""Before PostgreSQL 17 an expression cannot be set."""
 
 
 def table_after(table: tuple[str, str], change: SchemaChange) -> tuple[str, str]:

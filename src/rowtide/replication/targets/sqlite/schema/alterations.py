@@ -18,6 +18,8 @@ from rowtide.replication.articles.schema_changes import (
     ColumnDropped,
     ColumnRenamed,
     ColumnRetyped,
+    ExpressionDropped,
+    GeneratedAltered,
     NullsChanged,
     SchemaChange,
     TableRenamed,
@@ -47,6 +49,9 @@ def alter(table: str, present: Mapping[str, Affinity], change: SchemaChange) -> 
         case NullsChanged(column):
             if column.is_nullable:
                 yield from _replace(table, column)
+        case GeneratedAltered() | ExpressionDropped():
+            # A snapshot makes no generated columns there.
+            pass
         case _:
             assert_never(change)
 

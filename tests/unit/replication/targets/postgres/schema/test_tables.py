@@ -13,8 +13,8 @@ from builders.replication.articles import ANOTHER_ID, article
 from rowtide.copying.chunk_statements import CopyForm, copying, copying_row, halving, locating, locking, sampling
 from rowtide.copying.chunks import Chunk
 from rowtide.databases.source_table import TableKind
-from rowtide.replication.articles.articles import as_copied
-from rowtide.replication.snapshot.table_details import ForeignKey, GeneratedColumn, TableDetails, UniqueConstraint
+from rowtide.replication.articles.articles import GeneratedColumn, as_copied
+from rowtide.replication.snapshot.table_details import ForeignKey, TableDetails, UniqueConstraint
 from rowtide.replication.sync_types import IfExists
 from rowtide.replication.targets.postgres.schema.tables import clear_tables, constrain, create_table
 
