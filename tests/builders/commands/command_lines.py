@@ -55,7 +55,7 @@ def rowtide_process(*arguments: str, environment: Mapping[str, str] | None = Non
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:

@@ -1,0 +1,36 @@
+"""How long commands are asked to end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from rowtide.cli.watching import stopping
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def _handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in NUMBERS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number.name)
+def test_a_signal_asks_a_command_to_end(number: signal.Signals) -> None:
+    with stopping() as stop:
+        signal.raise_signal(number)
+
+        assert stop.is_set()
+
+
+def test_a_closed_terminal_ends_nothing_under_nohup() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with stopping() as stop:
+        signal.raise_signal(signal.SIGHUP)
+
+        assert not stop.is_set()
