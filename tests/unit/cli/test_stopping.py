@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rowtide.cli.watching import stopping
+from rowtide.cli.output.watching import stopping
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
