@@ -2,7 +2,7 @@
 
 In place where Delta can widen the type; otherwise the table is rewritten in one commit: readers see the old version or
 the new one, and a repeat finds the new types. Values that the old type could not hold are in `__$exact`, and are
-converted from there. `before_commit` is called in front of a commit, and may raise (see `delta.alteration`).
+converted from there. `before_commit` is called in front of a commit, and may raise (see `delta.writing.alteration`).
 """
 
 from __future__ import annotations
