@@ -1,6 +1,7 @@
 """Delta tables by path: create, read, empty.
 
-`before_commit` is called in front of a commit that changes what a table has, and may raise: see `delta.writing.alteration`.
+`before_commit` is called in front of a commit that changes what a table has, and may raise: see
+`delta.writing.alteration`.
 """
 
 from __future__ import annotations

@@ -162,6 +162,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AddressTaken": "rowtide.merge.errors.subscribing",
     "ArticleTableNotFound": "rowtide.merge.errors.publishing",
     "ChangeProhibited": "rowtide.merge.errors.nodes",
     "ChangesNotUploaded": "rowtide.merge.errors.subscribing",
@@ -171,6 +172,7 @@ _HOMES = {
     "ConflictNotAtHub": "rowtide.merge.errors.inspection",
     "ConflictOfSubscriber": "rowtide.merge.errors.inspection",
     "ConflictUnknown": "rowtide.merge.errors.inspection",
+    "CopiedRowRefused": "rowtide.merge.errors.rows",
     "DefinitionOfNewerBuild": "rowtide.merge.errors.publishing",
     "DefinitionsDiffer": "rowtide.merge.errors.schema_changes",
     "DirectionsChanged": "rowtide.merge.errors.publishing",
