@@ -140,9 +140,10 @@ def test_missing_rows_come_back_unless_they_are_deletes(merged: Merge) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_table_that_is_gone_is_made_again(merged: Merge) -> None:
+@pytest.mark.parametrize("gone", ["drop table item", "alter table item rename to old_item"])
+def test_a_table_that_is_gone_is_made_again(merged: Merge, gone: str) -> None:
     device = begin(merged)
-    device.execute("drop table item")
+    device.execute(gone)
     (found,) = recover(merged)
 
     assert (found.damage, found.missing) == ("it is not there", 4)

@@ -108,6 +108,18 @@ def test_a_renamed_table_is_tracked_by_its_new_name(tracked_file: TrackedFile) -
     tracked_file.tracking.enable_tracking("u")
     with tracked_file.tracking.changes(["u"]) as changes:
         assert len(list(changes)) == len(tracked_file.program.execute("select 1 from u").fetchall())
+    tracked_file.tracking.disable_tracking("u")
+    assert [each for each in tracked_file.catalogue() if "__sys" in str(each)] == []
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_texts_that_are_not_utf_8_are_told_from_others(tracked_file: TrackedFile, journal: str) -> None:
+    tracked_file.program.execute(f"pragma journal_mode = {journal}")
+    tracked_file.program.execute("insert into t (id, name) values (1, cast(X'41ff' as text)), (2, 'A')")
+
+    with tracked_file.tracking.changes(["t"], tracked_file.seen) as changes:
+        assert [change.as_dict()["name"] for change in changes] == ["A\udcff", "A"]
+    assert tracked_file.program.execute("select name from t where id = 2").fetchall() == [("A",)]
 
 
 def test_unique_index_that_could_displace_rows_is_detected(tracked_file: TrackedFile) -> None:

@@ -15,7 +15,7 @@ from rowtide.tracking.errors import (
     TrackedAlready,
     TrackingOutdated,
 )
-from rowtide.tracking.options import Enabling, StampIndex, TrackedTable
+from rowtide.tracking.options import Enabling, StampIndex, Storage, TrackedTable
 from rowtide.tracking.sqlite.stamps import removals_of_dropped
 from rowtide.tracking.sqlite.subject import Subject
 from rowtide.tracking.sqlite.subjects import get_table, stamps_of, subject_of
@@ -33,7 +33,7 @@ from rowtide.tracking.sqlite.system_tables import (
     set_form,
 )
 from rowtide.tracking.sqlite.triggers import trigger_names, trigger_statements
-from rowtide.tracking.sqlite.verification import find_loss
+from rowtide.tracking.sqlite.verification import find_loss, find_renamed
 
 _SYSTEM = "__sys"
 """Prefixes of the names of tracking's own tables."""
@@ -123,13 +123,17 @@ def _create_triggers(connection: sqlite3.Connection, tracked: TrackedTable) -> N
 
 
 def _take_down(connection: sqlite3.Connection, tracked: TrackedTable) -> None:
+    present = find_renamed(connection, tracked)
     _drop_triggers(connection, tracked)
-    table = find_table(connection, tracked.name)
-    if table is None:
-        removals = removals_of_dropped(tracked.name)
-    else:
-        removals = stamps_of(Subject(table, (), tracked.options), tracked).removals()
-    for statement in removals:
+    if find_table(connection, tracked.name) is None:
+        for statement in removals_of_dropped(tracked.name):
+            connection.execute(statement)
+    if present is None or (present != tracked.name and find_tracked(connection, present) is not None):
+        present = tracked.name
+    table = find_table(connection, present)
+    if table is None or (present != tracked.name and tracked.storage is not Storage.ROW):
+        return
+    for statement in stamps_of(Subject(table, (), tracked.options), tracked).removals():
         connection.execute(statement)
 
 

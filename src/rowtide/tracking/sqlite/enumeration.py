@@ -156,7 +156,7 @@ def _last_tombstone(connection: sqlite3.Connection) -> int:
 
 
 def _read(reader: sqlite3.Connection, queries: Sequence[Query]) -> Generator[Change]:
-    with translated(path_of(reader)):
+    with translated(path_of(reader)), _reading_any_text(reader):
         _teach_keys(reader)
         for query in queries:
             with closing(reader.execute(query.sql, query.parameters)) as rows:
@@ -175,7 +175,7 @@ def _spool(writer: sqlite3.Connection, queries: Sequence[Query], stack: ExitStac
 
 
 def _read_spools(writer: sqlite3.Connection, spools: Sequence[tuple[str, Query]]) -> Generator[Change]:
-    with translated(path_of(writer)):
+    with translated(path_of(writer)), _reading_any_text(writer):
         for name, query in spools:
             with closing(writer.execute(f"select * from {name}")) as rows:
                 for row in rows:
@@ -188,6 +188,18 @@ def _as_texts(reader: sqlite3.Connection, changes: Iterator[Change]) -> Generato
     try:
         for change in changes:
             yield replace(change, row=tuple(map(text_of, cast(tuple[SqliteValue, ...], change.row))))
+    finally:
+        reader.text_factory = texts_before
+
+
+@contextmanager
+def _reading_any_text(reader: sqlite3.Connection) -> Iterator[None]:
+    """Read texts that are not valid UTF-8, too, unless the connection's user reads texts as something else."""
+    texts_before = reader.text_factory
+    if texts_before is str:
+        reader.text_factory = decode_text
+    try:
+        yield
     finally:
         reader.text_factory = texts_before
 

@@ -99,7 +99,7 @@ class RowStamps:
 
     @property
     def _index(self) -> str:
-        return quote(f"__sysChanges_{self.subject.name}")
+        return quote(_index_name(self.subject.name))
 
     @property
     def _is_new(self) -> str:
@@ -183,7 +183,7 @@ class SideStamps:
 
     @property
     def _index(self) -> str:
-        return quote(f"__sysChanges_{self.subject.name}")
+        return quote(_index_name(self.subject.name))
 
     def _keys(self, prefix: str = "") -> str:
         return ", ".join(prefix + quote(column.name) for column in self.subject.key)
@@ -208,11 +208,15 @@ class SideStamps:
 
 
 def removals_of_dropped(name: str) -> list[str]:
-    """Return the statements that remove what a dropped or renamed table leaves behind: its separate stamps."""
-    return [f"drop table if exists {quote(_side_name(name))}"]
+    """Return the statements that remove what a dropped or renamed table leaves: its index, or separate stamps."""
+    return [f"drop index if exists {quote(_index_name(name))}", f"drop table if exists {quote(_side_name(name))}"]
 
 
 STAMPS_IN: Mapping[Storage, Callable[[Subject], Stamps]] = {Storage.ROW: RowStamps, Storage.SIDE: SideStamps}
+
+
+def _index_name(name: str) -> str:
+    return f"__sysChanges_{name}"
 
 
 def _side_name(name: str) -> str:

@@ -32,9 +32,14 @@ def find_loss(connection: sqlite3.Connection, tracked: TrackedTable) -> Tracking
 
 
 def _say_gone(connection: sqlite3.Connection, tracked: TrackedTable) -> str:
-    """A table that is renamed keeps its triggers, which keep their names."""
-    renamed = connection.execute(_HOLDER, {"trigger": update_trigger_name(tracked.name)}).fetchone()
-    return "there is no such table any more" if renamed is None else f"the table is called {renamed[0]} now"
+    renamed = find_renamed(connection, tracked)
+    return "there is no such table any more" if renamed is None else f"the table is called {renamed} now"
+
+
+def find_renamed(connection: sqlite3.Connection, tracked: TrackedTable) -> str | None:
+    """Return the name that a tracked table has now: a table that is renamed keeps its triggers, which keep theirs."""
+    found = connection.execute(_HOLDER, {"trigger": update_trigger_name(tracked.name)}).fetchone()
+    return None if found is None else str(found[0])
 
 
 def _find_difference(connection: sqlite3.Connection, tracked: TrackedTable) -> str | None:
