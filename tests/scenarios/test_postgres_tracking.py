@@ -30,7 +30,7 @@ WRITERS = 16
 KEYS = 300
 
 
-def write(url: str, seed: int, until: float, failures: list[Exception]) -> None:
+def write(url: str, seed: int, stop: threading.Event, failures: list[Exception]) -> None:
     """Write in transactions of a few statements: some wait, some roll back, some are prepared.
 
     Each session has keys of its own, so that none waits for another and none fails to serialize but by our doing.
@@ -39,11 +39,12 @@ def write(url: str, seed: int, until: float, failures: list[Exception]) -> None:
     try:
         with psycopg.connect(url, autocommit=True) as session:
             number = 0
-            while time.monotonic() < until:
+            while not stop.is_set():
                 number += 1
                 transact(session, chance, seed, f"p_{seed}_{number}")
     except Exception as error:  # noqa: BLE001 - told by the test
         failures.append(error)
+        stop.set()
 
 
 def transact(session: psycopg.Connection, chance: random.Random, seed: int, name: str) -> None:
@@ -101,16 +102,17 @@ class SlowTransaction:
 
 
 @contextmanager
-def writing(url: str, seconds: float) -> Iterator[list[threading.Thread]]:
-    """Let sixteen sessions write for some time; raise what failed in them."""
+def writing(url: str) -> Iterator[threading.Event]:
+    """Let sixteen sessions write until the event is set, which one that fails does too; raise what failed in them."""
     failures: list[Exception] = []
-    until = time.monotonic() + seconds
-    threads = [threading.Thread(target=write, args=(url, seed, until, failures)) for seed in range(WRITERS)]
+    stop = threading.Event()
+    threads = [threading.Thread(target=write, args=(url, seed, stop, failures)) for seed in range(WRITERS)]
     for thread in threads:
         thread.start()
     try:
-        yield threads
+        yield stop
     finally:
+        stop.set()
         for thread in threads:
             thread.join()
     assert failures == []
@@ -168,11 +170,13 @@ def test_replicas_equal_the_table_while_sixteen_sessions_write(database: str, se
         tracking.enable_tracking("t")
         replicas, naive = [Replica(tracking) for _ in range(3)], NaiveReplica()
         found, overtaken = 0, list[int]()
-        with psycopg.connect(database, autocommit=True) as session, writing(database, seconds) as threads:
+        with psycopg.connect(database, autocommit=True) as session, writing(database) as stop:
             for replica in replicas:
                 replica.synchronise()
             slow = SlowTransaction.begin(session, -1)
-            while any(thread.is_alive() for thread in threads):
+            until = time.monotonic() + seconds
+            # On a busy machine it takes longer until there is something to judge by.
+            while not stop.is_set() and (time.monotonic() < until or found <= 100 or not overtaken):
                 found += chance.choice(replicas).synchronise()
                 naive.synchronise(program)
                 if naive.highest > slow.bsn:
@@ -185,9 +189,7 @@ def test_replicas_equal_the_table_while_sixteen_sessions_write(database: str, se
         for replica in replicas:
             found += replica.synchronise()
             replica.assert_equals(images(("id", "qty"), program.execute("select id, qty from t").fetchall()))
-        assert found > 100
         naive.synchronise(program)
-        assert overtaken
         assert naive.rows.keys().isdisjoint(overtaken)
         recorded = program.execute('select count(*) from rowtide_tracking."__sysTxCommitSequence"').fetchone()
         assert recorded is not None
