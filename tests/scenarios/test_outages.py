@@ -257,6 +257,7 @@ def test_without_a_free_slot_nothing_is_made_and_a_repeat_works(scarce: LoggedDa
     assert scarce.inserted() == ["1"]
 
 
+@pytest.mark.exhaustive
 def test_lack_of_wal_senders_is_reported_until_one_is_free(scarce: LoggedDatabase) -> None:
     scarce.execute("create table item (id int)")
     scarce.enable("item")

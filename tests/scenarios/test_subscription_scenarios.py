@@ -41,6 +41,7 @@ def copied(replicated: ReplicatedDatabase, *definitions: str, **articles: Any) -
     replicated.deliver()
 
 
+@pytest.mark.exhaustive
 def test_pg_001_subscriber_with_reordered_and_more_columns(replicated: ReplicatedDatabase) -> None:
     replicated.publish("create table t (a int primary key, b text, c int)", t={})
     replicated.subscriber.execute("create table t (more text default 'local', c int, b text, a int primary key)")
@@ -111,6 +112,7 @@ def test_pg_004_subscription_reinitialized_in_its_copy_completes(
     replicated.require_equal("t")
 
 
+@pytest.mark.exhaustive
 def test_pg_004_subscription_dropped_in_its_copy_is_made_again(replicated: ReplicatedDatabase) -> None:
     begin_copy(replicated)
     [(copied_rows,)] = replicated.subscriber.execute("select count(*) from t")
@@ -285,6 +287,7 @@ def test_pg_029_refused_change_resumes_where_it_stopped(replicated: ReplicatedDa
     replicated.require_equal("t")
 
 
+@pytest.mark.exhaustive
 def test_pg_100_2_snapshot_rows_are_in_the_subscriber_log(replicated: ReplicatedDatabase) -> None:
     replicated.subscriber.execute(
         "create publication downstream for all tables",

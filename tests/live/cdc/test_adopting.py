@@ -92,6 +92,7 @@ def test_a_database_restored_in_place_goes_on(request: pytest.FixtureRequest, fi
         assert rowtide("check", "--db", url).code == 0
 
 
+@pytest.mark.exhaustive
 def test_a_database_restored_on_a_newer_server_goes_on(
     logged_16: LoggedDatabase, server_16: EmbeddedServer, server: EmbeddedServer
 ) -> None:
@@ -149,6 +150,7 @@ def test_who_reads_or_captures_for_the_original_is_shut_out(logged: LoggedDataba
     assert leases["lake"].token != capturing
 
 
+@pytest.mark.exhaustive
 def test_an_original_that_is_given_up_owns_nothing(logged: LoggedDatabase, server: EmbeddedServer) -> None:
     begin(logged)
     with copied(server, logged) as copy:

@@ -101,6 +101,7 @@ def test_jobs_restarted_under_load_lose_nothing_and_catch_up(
     assert [run.outcome for run in cdc.list_job_history("capture")] == ["succeeded", "stopped", "stopped"]
 
 
+@pytest.mark.exhaustive
 def test_capture_runs_without_jobs_and_survives_a_failing_job(
     captured: CapturedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

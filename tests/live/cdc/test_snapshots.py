@@ -133,6 +133,7 @@ def test_changes_during_the_copy_are_in_the_table(copied: CapturedDatabase) -> N
     assert found == select(copied, "select id, customer, total from orders")
 
 
+@pytest.mark.exhaustive
 def test_truncate_during_the_copy_removes_what_was_copied(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders", snapshot=True)
@@ -235,6 +236,7 @@ def test_a_locked_table_is_copied_later(copied: CapturedDatabase) -> None:
     assert base_rows(copied, "public_bag", "id") == [(1,)]
 
 
+@pytest.mark.exhaustive
 def test_rewriting_ddl_during_the_copy_begins_it_again(copied: CapturedDatabase) -> None:
     copied.execute(*ORDERS)
     copied.enable("orders", snapshot=True)

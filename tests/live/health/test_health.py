@@ -251,6 +251,7 @@ def test_a_subscription_that_stopped_fails_with_its_error(replicated: Replicated
     assert rowtide("check", "--db", replicated.publisher.url).code == 1
 
 
+@pytest.mark.exhaustive
 def test_pending_changes_are_reported_until_they_are_delivered(replicated: ReplicatedDatabase) -> None:
     begin(replicated)
     replicated.publisher.execute("insert into item values (1, 'a')")

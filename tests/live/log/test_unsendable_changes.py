@@ -66,6 +66,7 @@ def test_two_tables_are_left_out_of_one_transaction(western: LoggedDatabase) -> 
     assert len({lsn for _, lsn in lacking(state)}) == 1
 
 
+@pytest.mark.exhaustive
 def test_a_transaction_without_any_sendable_change_is_passed(western: LoggedDatabase) -> None:
     write(western, unsendable("item", 1))
     write(western, unsendable("item", 2))
@@ -83,6 +84,7 @@ def test_an_unsendable_change_at_the_end_of_the_log_is_passed(western: LoggedDat
     assert [table for table, _ in lacking(western.read_log(end - 1))] == ["item"]
 
 
+@pytest.mark.exhaustive
 def test_both_instances_of_a_table_lack_the_transaction(western: LoggedDatabase) -> None:
     western.cdc.enable_table("item", capture_instance="again")
     write_around(western, "item")

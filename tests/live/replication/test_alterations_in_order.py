@@ -168,6 +168,7 @@ def test_tables_are_altered_beside_streams(replicated: ReplicatedDatabase, name:
     replicated.require_equal(*TABLES)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", TRANSACTIONS)
 def test_a_transaction_in_parts_is_followed(
     replicated: ReplicatedDatabase, name: str, monkeypatch: pytest.MonkeyPatch
@@ -196,6 +197,7 @@ def test_what_is_inferred_has_a_place(replicated: ReplicatedDatabase, name: str)
     replicated.require_equal(*TABLES)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [*FOLLOWED, "all of a table", "checks that wait elsewhere"])
 def test_a_log_without_places_is_followed(
     replicated: ReplicatedDatabase, name: str, monkeypatch: pytest.MonkeyPatch

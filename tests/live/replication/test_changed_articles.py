@@ -74,6 +74,7 @@ def test_commands_are_changed_without_a_copy(shop: ReplicatedDatabase) -> None:
     assert listed.upd_cmd.startswith("XCALL")
 
 
+@pytest.mark.exhaustive
 def test_dropped_column_stays_as_it_was(shop: ReplicatedDatabase) -> None:
     shop.replication.change_article("shop", "items", drop_columns=("note",))
     shop.publisher.execute("update items set note = 'x', qty = 1 where id = 10", "insert into items values (200, 1)")

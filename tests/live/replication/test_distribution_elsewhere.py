@@ -215,6 +215,7 @@ def test_a_publisher_may_be_lost_with_its_distributor(
     engine.dispose()
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_begins_while_the_distributor_is_down_ends(
     delivered: ReplicatedDatabase, distribution: Distribution
 ) -> None:

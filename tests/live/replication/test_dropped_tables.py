@@ -62,6 +62,7 @@ def test_without_the_article_nothing_more_is_reported(dropped: ReplicatedDatabas
     assert status.last_error is None
 
 
+@pytest.mark.exhaustive
 def test_a_new_table_of_its_name_is_not_copied(replicated: ReplicatedDatabase) -> None:
     replicated.publish_alone(KEPT, GONE)
     url = replicated.subscriber.url

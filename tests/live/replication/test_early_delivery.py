@@ -96,6 +96,7 @@ def test_parts_are_delivered_before_the_commit_is_read(replicated: ReplicatedDat
     assert replicated.subscriber.execute(written) == [(ROWS,)]
 
 
+@pytest.mark.exhaustive
 def test_what_another_reader_reads_again_is_begun_again(of_items: ReplicatedDatabase) -> None:
     of_items.publisher.execute(INSERT)
     reports: list[DeliveryReport] = []

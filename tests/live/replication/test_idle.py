@@ -68,6 +68,7 @@ def test_an_idle_postgresql_subscriber_is_found_again(replicated: ReplicatedData
     require_next_update_delivered(replicated)
 
 
+@pytest.mark.exhaustive
 def test_an_idle_sqlite_subscriber_is_found_again(replicated_file: ReplicatedFile) -> None:
     publish(replicated_file)
     pass_time(replicated_file)

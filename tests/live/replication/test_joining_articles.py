@@ -52,6 +52,7 @@ def test_added_article_is_copied_and_joins(customers: ReplicatedDatabase) -> Non
     customers.require_equal("customers", "orders")
 
 
+@pytest.mark.exhaustive
 def test_article_that_is_copied_again_may_be_renamed_meanwhile(customers: ReplicatedDatabase) -> None:
     customers.replication.reinitialize("shop", article="customers")
     customers.publisher.execute("alter table customers rename to clients", "insert into clients values (60, 'new')")
@@ -64,6 +65,7 @@ THINGS = "create table things (id int primary key, u int unique)"
 RENAMED = ("alter table things rename to goods", "alter table goods add n int", "insert into goods values (1, 1, 1)")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("if_exists", [IfExists.DROP, IfExists.TRUNCATE])
 def test_a_table_that_is_copied_again_was_renamed(replicated: ReplicatedDatabase, if_exists: IfExists) -> None:
     replicated.publish(THINGS, "insert into things values (2, 2)", things={})
@@ -78,6 +80,7 @@ def test_a_table_that_is_copied_again_was_renamed(replicated: ReplicatedDatabase
     assert replicated.subscriber.execute(left) == [("goods",)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("if_exists", [IfExists.DROP, IfExists.TRUNCATE])
 def test_a_files_table_that_is_copied_again_was_renamed(replicated_file: ReplicatedFile, if_exists: IfExists) -> None:
     replicated_file.publish(THINGS, "insert into things values (2, 2)", things={})

@@ -73,6 +73,7 @@ def keep(replicated: ReplicatedDatabase, **options: Any) -> None:
     replicated.subscribe(SyncType.AUTOMATIC, **given)
 
 
+@pytest.mark.exhaustive
 def test_a_table_that_is_renamed_during_its_copy_is_restored(replicated: ReplicatedDatabase) -> None:
     publish(replicated)
     replicated.subscriber.execute(*SHOP)
@@ -175,6 +176,7 @@ def test_all_that_does_not_fit_is_listed_at_once(replicated: ReplicatedDatabase)
     assert list_subscriptions(replicated.publisher) == ()
 
 
+@pytest.mark.exhaustive
 def test_wider_columns_and_tables_that_are_not_there_are_taken(replicated: ReplicatedDatabase) -> None:
     replicated.publish(
         "create table people (id int primary key, name varchar(40), score smallint)",

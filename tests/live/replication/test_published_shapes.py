@@ -95,6 +95,7 @@ def test_a_table_whose_old_rows_are_missing_is_copied(replicated: ReplicatedData
     replicated.require_equal("documents", "others")
 
 
+@pytest.mark.exhaustive
 def test_calls_that_give_what_changed_go_on_with_key_images(replicated: ReplicatedDatabase) -> None:
     replicated.begin("create table documents (id int primary key, body text, seen int)", documents={})
     replicated.publisher.execute(

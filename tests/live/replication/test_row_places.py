@@ -46,6 +46,7 @@ def test_row_is_shown_at_the_publisher_and_each_subscriber(subscribed: Replicate
     assert states == [["present", "missing"], ["absent", "absent"]]
 
 
+@pytest.mark.exhaustive
 def test_rows_left_out_and_subscribers_of_their_own(
     replicated: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:
@@ -72,6 +73,7 @@ def test_keys_that_no_row_can_have_are_refused(replicated: ReplicatedDatabase) -
         replicated.replication.find_row("public.nothing", "1")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Order Lines", "public.Order Lines", '"Order Lines"', 'public."Order Lines"'])
 def test_tables_are_named_as_sql_or_literally(replicated: ReplicatedDatabase, name: str) -> None:
     replicated.publish('create table "Order Lines" (id int primary key)', **{"Order Lines": {}})

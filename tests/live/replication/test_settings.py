@@ -57,6 +57,7 @@ def test_skipped_errors_are_the_subscriptions_own(replicated: ReplicatedDatabase
     assert replicated.subscriber.execute("select id, qty from orders order by 1") == [(1, 7), (2, 0)]
 
 
+@pytest.mark.exhaustive
 def test_settings_are_listed_and_kept_by_a_new_copy(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     url = replicated.subscriber.url
@@ -90,6 +91,7 @@ def test_a_distributor_of_an_earlier_build_gets_the_column(replicated: Replicate
     assert list_subscriptions(replicated.publisher)[0].settings == SubscriptionSettings(commit_batch_size=2)
 
 
+@pytest.mark.exhaustive
 def test_an_agent_makes_an_earlier_subscriber_current(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.subscriber.execute(

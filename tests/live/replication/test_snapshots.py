@@ -161,6 +161,7 @@ def test_transaction_open_during_the_copy_arrives_whole(replicated: ReplicatedDa
     assert replicated.subscriber.execute("select count(*) from orders where qty = -1") == [(1000,)]
 
 
+@pytest.mark.exhaustive
 def test_truncate_between_two_chunks_restarts_the_copy(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ORDERS, FILLED, orders={})
     automatic(replicated, chunk_bytes=ONE_PAGE)

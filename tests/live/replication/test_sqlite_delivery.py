@@ -213,6 +213,7 @@ THINGS = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("change", ["update things set v = 2", "update things set flag = false", "delete from things"])
 @pytest.mark.parametrize(("update", "delete"), [("SCALL", "CALL"), ("XCALL", "XCALL"), ("SQL", "SQL")])
 def test_missing_row_is_named_and_delivery_resumes_once_restored(
@@ -233,6 +234,7 @@ def test_missing_row_is_named_and_delivery_resumes_once_restored(
     replicated_file.require_equal("things")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("at_the_subscriber", "code", "reason"),
     [

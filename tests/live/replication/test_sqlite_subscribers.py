@@ -278,6 +278,7 @@ def test_subscription_of_a_missing_file_can_be_dropped(replicated_file: Replicat
     assert not replicated_file.subscriber.path.exists()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("failpoint", SQLITE_DELIVERY_FAILPOINTS)
 def test_killed_add_subscription_is_repeated_and_leaves_no_trace(
     replicated_file: ReplicatedFile, failpoint: str

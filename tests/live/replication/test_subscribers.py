@@ -108,6 +108,7 @@ def test_second_process_takes_over_the_log_when_the_first_ends(replicated: Repli
     replicated.require_equal("orders")
 
 
+@pytest.mark.exhaustive
 def test_subscriber_ahead_of_its_publisher_is_reinitialized(
     replicated: ReplicatedDatabase,
 ) -> None:

@@ -44,6 +44,7 @@ def test_a_token_is_pending_until_each_hop_is_made(replicated: ReplicatedDatabas
     assert arrived.overall_latency == pytest.approx(arrived.distributor_latency + arrived.subscriber_latency, abs=0.002)
 
 
+@pytest.mark.exhaustive
 def test_a_token_without_changes_is_written_at_the_subscriber(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.deliver()
@@ -79,6 +80,7 @@ def test_token_arrives_after_the_commits_before_it_not_earlier(replicated: Repli
     assert all(found.overall_latency is not None for found in replicated.replication.list_tracer_tokens("shop"))
 
 
+@pytest.mark.exhaustive
 def test_latency_is_per_subscriber_and_absent_for_a_paused_one(
     replicated: ReplicatedDatabase, second_subscriber: Subscriber
 ) -> None:

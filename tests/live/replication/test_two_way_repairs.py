@@ -72,6 +72,7 @@ def test_what_goes_the_other_way_is_not_undone(peers: tuple[Peer, Peer], resolve
     assert repair(first, delete_extra=True) == repair(second, delete_extra=True) == []
 
 
+@pytest.mark.exhaustive
 def test_the_publisher_of_the_repair_wins(peers: tuple[Peer, Peer]) -> None:
     first, second = peers
     begin(first, second, Resolver.SKIP)

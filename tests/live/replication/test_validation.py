@@ -76,6 +76,7 @@ def test_a_missing_row_fails_and_both_numbers_are_reported(replicated: Replicate
     assert rowtide(*words, "--checksum").code == 0
 
 
+@pytest.mark.exhaustive
 def test_columns_and_rows_that_are_not_published_do_not_count(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={"columns": ("id", "qty"), "where": "qty between 1 and 3 or id in (3)"})
     replicated.publisher.execute(ROWS)

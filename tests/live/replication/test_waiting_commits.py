@@ -50,6 +50,7 @@ def test_logged_but_invisible_commit_is_delivered_exactly_once(waiting: Replicat
     assert waiting.subscriber.execute("select * from orders order by id") == [(1, 101), (2, 3)]
 
 
+@pytest.mark.exhaustive
 def test_commit_waiting_while_chunks_are_copied_is_delivered(waiting: ReplicatedDatabase) -> None:
     waiting.publish(
         "create table orders (id int primary key, qty int, note text)",

@@ -282,6 +282,7 @@ def test_the_log_store_lets_go_of_what_no_subscription_needs(replicated: Replica
     assert not let_go(replicated.publisher).state.segments
 
 
+@pytest.mark.exhaustive
 def test_a_run_lets_go_by_itself(replicated: ReplicatedDatabase) -> None:
     replicated.publish_alone(ORDERS)
     opened = replicated.publisher.manifest().state.readers[placeholder_reader.READER].position
@@ -424,6 +425,7 @@ def test_after_a_gap_log_restarts_and_subscribers_are_recopied(replicated: Repli
     assert gap.reason == "restarted by hand"
 
 
+@pytest.mark.exhaustive
 def test_behind_a_gap_nothing_is_kept_that_no_subscription_needs(replicated: ReplicatedDatabase) -> None:
     replicated.publish_alone(ORDERS)
     replicated.replication.restart_log("a test")
@@ -434,6 +436,7 @@ def test_behind_a_gap_nothing_is_kept_that_no_subscription_needs(replicated: Rep
     assert state.readers[placeholder_reader.READER].position.epoch == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("failpoint", LOG_RESTART_FAILPOINTS)
 def test_a_restart_that_was_interrupted_is_completed_by_a_repeat(
     replicated: ReplicatedDatabase, failpoint: str
@@ -461,6 +464,7 @@ def test_readable_transaction_cannot_be_skipped_without_capture(replicated: Repl
         replicated.publisher.cdc.skip_transaction(CommitLsn.parse("0/1"))
 
 
+@pytest.mark.exhaustive
 def test_unreadable_transaction_is_skipped_without_capture(replicated: ReplicatedDatabase) -> None:
     replicated.publish_alone(ORDERS)
     replicated.subscribe(SyncType.AUTOMATIC)
