@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
+from rowtide.databases.sqlite.texts import OF_ANOTHER_CLASS
 from rowtide.merge.articles import ArticleColumn
 
 Order = tuple[int, Decimal, str]
@@ -75,8 +76,11 @@ def average(column: ArticleColumn, one: str, other: str) -> str | None:
 def merge_texts(column: ArticleColumn, publisher: str, subscriber: str, delimiter: str) -> str | None:
     """Return the common beginning, what the publisher has beyond it, the delimiter, and what the subscriber has.
 
-    Without the delimiter if one of them has nothing more; None if the type is too short for the result.
+    Without the delimiter if one of them has nothing more; None if the type is too short for the result, or one is no
+    text but a file's value of another class.
     """
+    if OF_ANOTHER_CLASS in (publisher[:1], subscriber[:1]):
+        return None
     shared = 0
     for mine, theirs in zip(publisher, subscriber, strict=False):
         if mine != theirs:

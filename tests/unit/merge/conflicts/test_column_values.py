@@ -94,3 +94,8 @@ def test_texts_share_their_beginning(publisher: str, subscriber: str, merged: st
 def test_a_merged_text_longer_than_its_column_is_none() -> None:
     assert merge_texts(column("character varying(9)"), "note A", "note BCD", "|") is None
     assert merge_texts(column("character varying(10)"), "note A", "note BCD", "|") == "note A|BCD"
+
+
+@pytest.mark.parametrize("texts", [("\0X'00'", "a"), ("a", "\0X'00'")])
+def test_a_blob_is_not_merged_with_a_text(texts: tuple[str, str]) -> None:
+    assert merge_texts(column("text"), *texts, "|") is None
