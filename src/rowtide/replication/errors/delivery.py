@@ -114,7 +114,7 @@ class IdentityUnfit(RowtideError):
 
     number = 7287
     fact = "delivery stops at the next update or delete of published table {table}: {reason}"
-    hint = "Run `alter table {table} replica identity full` at the publisher."
+    hint = "Run `alter table {quoted} replica identity full` at the publisher."
     table: str
     reason: str
     quoted: str
