@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from builders.replication.articles import commands
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase, Subscriber, list_left_out
 from builders.replication.replicated_files import ReplicatedFile
 from rowtide.handle import connect
-from rowtide.replication.articles.articles import LeftOutColumn
+from rowtide.replication.articles.articles import LeftOutColumn, decode_article
 from rowtide.replication.errors.delivery import CopyUnreadable, SchemaChanged
 from rowtide.replication.sync_types import SyncType
 
@@ -71,6 +72,34 @@ def test_a_table_is_renamed_and_moved(replicated: ReplicatedDatabase) -> None:
     replicated.deliver()
 
     replicated.require_equal("sales.purchases")
+
+
+def test_a_file_of_before_an_alteration_is_brought_through_it(replicated_file: ReplicatedFile, tmp_path: Path) -> None:
+    replicated_file.begin(ORDERS, orders={})
+    replicated_file.publisher.execute(ROWS)
+    replicated_file.deliver()
+    replicated_file.subscriber.copy_to(tmp_path / "backup.db")
+    replicated_file.publisher.execute(
+        "alter table orders add column note text default 'n'", "update orders set total = 7"
+    )
+    replicated_file.deliver()
+    replicated_file.subscriber.restore(tmp_path / "backup.db")
+    replicated_file.publisher.execute("delete from orders where id = 2")
+    replicated_file.deliver()
+
+    replicated_file.require_equal("orders")
+
+
+def test_a_subscriber_records_its_tables_from_the_beginning(replicated: ReplicatedDatabase) -> None:
+    replicated.begin(ORDERS, orders={})
+    recorded = 'select definition from rowtide_subscriber."MSreplication_articles"'
+    (before,) = replicated.subscriber.execute(recorded)
+    replicated.publisher.execute(ROWS, "alter table orders add column note text")
+    replicated.deliver()
+    (after,) = replicated.subscriber.execute(recorded)
+
+    names = [[column.name for column in decode_article(text).columns] for (text,) in (before, after)]
+    assert names == [["id", "customer", "total"], ["id", "customer", "total", "note"]]
 
 
 def test_first_values_are_those_in_any_sessions_settings(replicated: ReplicatedDatabase) -> None:

@@ -78,6 +78,8 @@ def _record(connection: psycopg.Connection, subscription: NewSubscription) -> No
         subscription.position,
         subscription.originators,
     )
+    # A backup of now says what the subscriber has, however the tables are altered later.
+    progress.record_articles(connection, subscription.guid, subscription.articles)
     origins.mark(connection, subscription.guid)
     restorations.adopt(connection, subscription.guid, [article.article_id for article in subscription.articles])
 

@@ -113,10 +113,13 @@ def record(connection: sqlite3.Connection, subscription: NewSubscription) -> Non
             for article in subscription.articles
         ],
     )
+    for article in subscription.articles:
+        # A backup of now says what the file has, however the tables are altered later.
+        record_altered(connection, subscription.guid, article)
 
 
 def record_altered(connection: sqlite3.Connection, guid: str, article: Article) -> None:
-    """Record an article as the subscriber has it after a schema change, in the caller's transaction."""
+    """Record an article as the subscriber has it, after a schema change too, in the caller's transaction."""
     connection.execute(
         f"insert into {ARTICLES} (subscription_guid, article_id, definition) values (?, ?, ?) "
         "on conflict (subscription_guid, article_id) do update set definition = excluded.definition",
