@@ -205,6 +205,7 @@ def _record(found: Adoption, state: ManifestState, connection: Connection) -> So
     run(*control.renew_steps(name, Making(found.server.version)))
     values = ("system_identifier", "publication", "publication_id", "slot")
     run(source_table.update().values({column: getattr(source, column) for column in values}))
+    run(slot.record_version_step())
     if rebound is not None:
         run(*rebind_steps(connection, rebound))
         for feature in _FEATURES:

@@ -37,6 +37,7 @@ source_table = Table(
     Column("system_identifier", Text, nullable=False),
     Column("publication", Text, nullable=False),
     Column("publication_id", BigInteger, nullable=False),
+    Column("publication_version", Text, comment="writer and owner of the publication's row in the catalogue"),
     Column("slot", Text, nullable=False),
     Column("log_store", Text, nullable=False),
     Column("lake", Text, nullable=False),

@@ -37,6 +37,17 @@ def alter_publication(action: str) -> Tampering:
     return alter
 
 
+def leave_out_for_a_while(database: LoggedDatabase) -> None:
+    alter_publication("set (publish = 'insert')")(database)
+    database.execute("delete from item")
+    alter_publication("set (publish = 'insert, update, delete, truncate')")(database)
+
+
+def rename_there_and_back(database: LoggedDatabase) -> None:
+    name = database.cdc.get_source().publication
+    database.execute(f"alter publication {name} rename to meanwhile", f"alter publication meanwhile rename to {name}")
+
+
 def drop_publication(database: LoggedDatabase) -> None:
     database.execute(f"drop publication {database.cdc.get_source().publication}")
 
@@ -64,6 +75,8 @@ PUBLICATIONS: dict[str, tuple[Tampering, type[RowtideError]]] = {
     "rows filtered": (alter_publication("set table item where (id > 100)"), PublicationAltered),
     "columns left out": (alter_publication("set table item (id)"), PublicationAltered),
     "operations left out": (alter_publication("set (publish = 'insert')"), PublicationAltered),
+    "operations left out for a while": (leave_out_for_a_while, PublicationAltered),
+    "renamed for a while": (rename_there_and_back, PublicationAltered),
     "partitions as themselves": (alter_publication("set (publish_via_partition_root = false)"), PublicationAltered),
 }
 ALL = {**SLOTS, **PUBLICATIONS}
@@ -96,6 +109,20 @@ def test_running_log_reader_stops_at_a_tampered_publication(logged: LoggedDataba
     logged.enable("item")
     with pytest.raises(error), open_log_reader(logged.url) as reader:
         read_over(logged, reader, tamper)
+    assert logged.inserted() == ["1"]
+
+
+def test_another_owner_of_the_publication_loses_nothing(logged: LoggedDatabase) -> None:
+    logged.execute("create table item (id int primary key)")
+    logged.enable("item")
+    logged.execute("create role another superuser")
+    try:
+        alter_publication("owner to another")(logged)
+        logged.execute("insert into item values (1)")
+        logged.read_log()
+    finally:
+        logged.execute("reassign owned by another to current_user", "drop role another")
+
     assert logged.inserted() == ["1"]
 
 

@@ -157,6 +157,12 @@ def _judge_articles(articles: ArticlesStatus, capture: CaptureFacts) -> Iterator
         yield Judgement(
             area, subject, State.WARNING, fact, Advice("Reinitialize the subscription: its rows are copied.")
         )
+    for name, column in articles.unwritable:
+        fact = (
+            f"the server refuses updates and deletes of {name}: column {column} is virtual, its replica identity full"
+        )
+        mend = Sql((f"alter table {name} replica identity default;",), AS_OWNER)
+        yield Judgement(area, subject, State.FAILING, fact, mend)
     if articles.rekeyed:
         fact = (
             f"{format_names(articles.rekeyed)} has another primary key than when it was published: subscribers still "

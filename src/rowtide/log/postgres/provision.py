@@ -236,6 +236,7 @@ def _record_source(
     )
     values = {name: getattr(source, name) for name in SourceDefinition.__dataclass_fields__}
     connection.execute(insert(catalogue.source_table).values(**values))
+    connection.execute(slot.record_version_step())
     for step in control.publish_steps(name, Making(server.version)):
         connection.execute(step)
     return source

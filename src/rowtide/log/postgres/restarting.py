@@ -84,6 +84,7 @@ def _renew_publication(source: SourceDefinition, connection: Connection) -> tupl
     connection.execute(
         source_table.update().values(publication_id=renewed.publication_id, system_identifier=renewed.system_identifier)
     )
+    connection.execute(slot.record_version_step())
     return server, renewed
 
 

@@ -76,6 +76,14 @@ def create_publication_step(server: ServerIdentity, name: str) -> Executable:
     return statement(f"create publication {quote(name)} {publication_options(server.version)}")
 
 
+def record_version_step() -> Executable:
+    """Return the statement that records which version of the publication's row is the source's own.
+
+    A source of an earlier build gets the column.
+    """
+    return statement(_RECORD_VERSION)
+
+
 def publication_options(version: int) -> str:
     """Return the options of a publication. Rows of partitions are published as their root's.
 
@@ -154,7 +162,8 @@ def verify_publication(connection: Connection, source: SourceDefinition) -> None
 
     A table that was dropped has left the publication by that, and has no changes that could be missing.
     """
-    publication_id, option, lost, joined = connection.execute(text(_ALTERED), {"name": source.publication}).one()
+    parameters = {"name": source.publication}
+    publication_id, option, lost, joined, is_another = connection.execute(text(_ALTERED), parameters).one()
     if publication_id is None:
         raise PublicationAltered(source.publication, "it was dropped")
     if publication_id != source.publication_id:
@@ -165,6 +174,8 @@ def verify_publication(connection: Connection, source: SourceDefinition) -> None
         raise PublicationAltered(source.publication, f"it lost {lost}")
     if joined is not None:
         raise PublicationAltered(source.publication, f"it publishes {joined}, attached to a captured table, as that")
+    if is_another:
+        raise PublicationAltered(source.publication, "it was altered, and is again what it was")
 
 
 _ROLE = "select rolname, rolreplication or rolsuper from pg_roles where rolname = current_user"
@@ -199,5 +210,22 @@ select (select oid::bigint from pg_publication where pubname = :name),
           and exists (select from pg_class c where c.oid::bigint = m.source_table_id)),
        (select string_agg(distinct m.source_schema || '.' || m.source_name, ', ')
         from rowtide.members m, pg_partition_ancestors(m.source_table_id::oid::regclass) a, rowtide.members above
-        where a.relid <> m.source_table_id::oid and above.source_table_id = a.relid::oid::bigint)
+        where a.relid <> m.source_table_id::oid and above.source_table_id = a.relid::oid::bigint),
+       (select p.xmin::text <> split_part(s.version, ' ', 1) and p.pubowner::text = split_part(s.version, ' ', 2)
+        from pg_publication p, (select to_jsonb(known) ->> 'publication_version' from rowtide.source known) s (version)
+        where p.pubname = :name)
+"""
+"""A new owner writes the row, too, and takes nothing from what is published."""
+
+_RECORD_VERSION = """
+do $$
+begin
+    if not exists (select from pg_attribute where attrelid = 'rowtide.source'::regclass
+                   and attname = 'publication_version' and not attisdropped)
+    then
+        alter table rowtide.source add column publication_version text;
+    end if;
+    update rowtide.source s set publication_version = (
+        select p.xmin::text || ' ' || p.pubowner::text from pg_publication p where p.pubname = s.publication);
+end $$
 """

@@ -24,6 +24,7 @@ from rowtide.replication.articles.articles import (
 from rowtide.replication.articles.call_formats import CallFormat
 from rowtide.replication.filters import as_sql, columns_of, renamed
 
+_REAL = 700
 NOT_REPLICATED = "the publication does not replicate schema changes"
 NOT_REPORTED = "no event trigger reported it"
 NAME_KEPT = "the subscriber keeps a dropped column of this name"
@@ -400,7 +401,10 @@ def _is_cast_alike(kept: Sequence[PublishedColumn], now: Mapping[int, AlteredCol
 
 
 def _is_wider(before: PublishedColumn, after: PublishedColumn) -> bool:
-    return is_wider_number((before.type_code, before.type_text), (after.type_code, after.type_text))
+    """Return whether the text of every value stays what it is: of a `real` it gets the digits that were rounded."""
+    return before.type_code != _REAL and is_wider_number(
+        (before.type_code, before.type_text), (after.type_code, after.type_text)
+    )
 
 
 def _filter_after(article: Article, now: Mapping[int, AlteredColumn]) -> str | None:

@@ -13,6 +13,7 @@ from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.catalogue import members_table
 from rowtide.log.postgres.current_shapes import shape_of
+from rowtide.log.postgres.membership import FULL_IDENTITY
 from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import FEATURE, Article
 from rowtide.replication.distribution.events import find_lost_identity
@@ -28,6 +29,7 @@ class ArticlesStatus:
     columns that were added since and that a subscriber does not get, `kept` were dropped and a subscriber has them
     still, each with the reason. Of `unidentified` ones the log lacks old rows that delivery needs, from the next
     update or delete on. `rekeyed` ones have another primary key than subscribers find rows by.
+    Of `unwritable` ones the server refuses updates and deletes: quoted names, with the virtual column.
     """
 
     unread: tuple[str, ...]
@@ -37,6 +39,7 @@ class ArticlesStatus:
     kept: tuple[str, ...] = ()
     unidentified: tuple[IdentityUnfit, ...] = ()
     rekeyed: tuple[str, ...] = ()
+    unwritable: tuple[tuple[str, str], ...] = ()
 
 
 def read_articles_status(connection: Connection, state: ManifestState | None) -> ArticlesStatus:
@@ -55,6 +58,7 @@ def read_articles_status(connection: Connection, state: ManifestState | None) ->
         tuple(_find_left_out(connection, are_kept=True)),
         tuple(find_unidentified(connection).values()),
         tuple(_find_rekeyed(delivered)),
+        tuple(_find_unwritable(connection)),
     )
 
 
@@ -108,3 +112,12 @@ def _find_rekeyed(delivered: Iterable[tuple[Article, SourceTable]]) -> Iterator[
         != {column.number: column.key_ordinal for column in table.key_columns}
     }
     yield from found
+
+
+def _find_unwritable(connection: Connection) -> Iterator[tuple[str, str]]:
+    """Yield what a virtual column made so that was added where no event trigger reports it."""
+    articles = publication_records.list_all_articles(connection)
+    for table in read_tables(connection, [article.source_id for article in articles]):
+        virtual = next((column.name for column in table.columns if column.is_virtual), None)
+        if virtual is not None and table.identity == FULL_IDENTITY:
+            yield quote_qualified(table.schema, table.name), virtual

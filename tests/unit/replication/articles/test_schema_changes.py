@@ -178,6 +178,17 @@ def test_a_row_filter_has_the_new_name_of_its_column() -> None:
     assert now.condition is not None
 
 
+def test_a_real_gets_digits_in_double_precision() -> None:
+    real = with_column(TABLE, "id", type_text="real", type_code=700)
+    double = with_column(real, "id", type_text="double precision", type_code=701)
+    statement = "alter table t1 alter id type double precision"
+    followed = followed_by(article(real), alteration_of(double, statement=statement, rewrites_values=True))
+    (change,) = followed.changes
+
+    assert isinstance(change, ColumnRetyped)
+    assert not change.keeps_values, "a file has the text 1.1, which becomes 1.100000023841858"
+
+
 @pytest.mark.parametrize(
     ("statement", "kind", "code", "keeps"),
     [
