@@ -100,6 +100,27 @@ def test_of_rows_with_one_unique_value_the_last_stays(two: tuple[Peer, Peer]) ->
     assert {(one.kind, one.resolution) for one in kept} >= {("insert_exists", "skipped"), ("update_exists", "applied")}
 
 
+def test_values_of_partial_and_expression_indexes_too(two: tuple[Peer, Peer]) -> None:
+    first, second = two
+    for peer in two:
+        peer.execute("create unique index on items (lower(code), (n % 10)) where n > 0")
+    first.deliver()
+    first.execute("insert into items values (10, 1, 'same')", "insert into items values (20, 1, 'late')")
+    second.execute("insert into items values (11, 11, 'SAME')", "update items set code = 'LATE', n = 1 where id = 1")
+    second.execute("update items set n = 0 where id = 1", "insert into items values (12, 0, 'Late')")
+    first.execute("insert into items values (21, 7, 'Other')")
+    second.execute("insert into items values (13, 27, 'oTHER')")
+    first.execute("update items set n = 2 where id = 21")
+
+    assert [row for row in require_equal(first, second) if not row.endswith(",0,c" + row[1] + ")")] == [
+        "(1,0,LATE)",
+        "(11,11,SAME)",
+        "(12,0,Late)",
+        "(13,27,oTHER)",
+        "(21,2,Other)",
+    ]
+
+
 @pytest.mark.exhaustive
 def test_repaired_rows_are_older_than_any_change(two: tuple[Peer, Peer]) -> None:
     first, second = two

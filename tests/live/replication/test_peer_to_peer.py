@@ -19,6 +19,8 @@ from rowtide.replication.conflicts import Resolver
 from rowtide.replication.subscription_settings import SubscriptionSettings
 
 ITEMS = "create table items (id int primary key, n int, note text)"
+UNIQUE = "create unique index on items ((n % 7)) where note = 'new'"
+"""At two of the databases what a third one has is refused, unless the earlier one of two rows gives way."""
 LAST = SubscriptionSettings(conflicts=Resolver.LAST_COMMIT_TIME)
 KEYS = 12
 KILLED_AT = ("subscriber_commit.before", "subscriber_commit.after", "reader_advance.after")
@@ -35,7 +37,9 @@ def three(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Peer
         open_peers(server, tmp_path, 3) as peers,
     ):
         for peer in peers:
-            peer.execute(ITEMS, f"insert into items select i, 0, 'first' from generate_series(1, {KEYS // 2}) i")
+            peer.execute(
+                ITEMS, UNIQUE, f"insert into items select i, 0, 'first' from generate_series(1, {KEYS // 2}) i"
+            )
             peer.publish("items")
         for peer in peers:
             for other in peers:

@@ -17,7 +17,7 @@ from rowtide.databases.postgres.quoting import quote, quote_literal, quote_quali
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.conflicts.deleted_keys import COPYING, PINNED, released_function
-from rowtide.replication.targets.postgres.conflicts.statements import VERSION_OF, UniqueIndex, value_texts
+from rowtide.replication.targets.postgres.conflicts.statements import VERSION_OF, UniqueIndex, is_in, value_texts
 from rowtide.replication.targets.postgres.conflicts.uniques import read_uniques
 
 TABLE = f'{SCHEMA}."MSreleased_values"'
@@ -63,7 +63,9 @@ def find(article: Article, uniques: Sequence[UniqueIndex]) -> str:
     """Return the statement that returns the versions that had a new row's unique values; see `VERSION_OF`."""
     table = quote_literal(article.qualified_name)
     found = " or ".join(
-        f"r.columns = {quote_literal(_columns(index))} and r.value = {value_texts(article, index)}" for index in uniques
+        f"r.columns = {quote_literal(index.name)} and r.value = {value_texts(article, index)}"
+        + ("" if index.condition is None else f" and {is_in(article, index)}")
+        for index in uniques
     )
     return f"select {_VERSION} from {TABLE} r where r.table_name = {table} and ({found})"
 
@@ -74,10 +76,12 @@ def record(article: Article, index: UniqueIndex) -> str:
     The transaction's commit time, in microseconds since 1970, follows the row's values.
     """
     values = value_texts(article, index)
-    name, columns = quote_literal(article.qualified_name), quote_literal(_columns(index))
+    name, columns = quote_literal(article.qualified_name), quote_literal(index.name)
+    is_value = f"num_nulls(variadic {values}) = 0" if index.nulls_distinct else "true"
+    is_kept = is_value if index.condition is None else f"{is_value} and {is_in(article, index)}"
     return (
         f"insert into {TABLE} as r (table_name, columns, value) select {name}, {columns}, {values} "
-        f"where {'num_nulls(variadic ' + values + ') = 0' if index.nulls_distinct else 'true'} "
+        f"where {is_kept} "
         "on conflict (table_name, columns, value) do update "
         "set refreshed = r.refreshed + 1, committed_us = null, origin = null "
         f"where coalesce(({_VERSION})[1], 0) <= ${len(article.columns) + 1}::bigint"
@@ -103,23 +107,30 @@ end
 
 def _recording(article: Article, index: UniqueIndex) -> str:
     table = quote_literal(article.qualified_name)
-    names = [quote(name) for name in index.columns]
-    differs = " or ".join(f"old.{name} is distinct from new.{name}" for name in names)
-    values = f"array[{', '.join(f'old.{name}::text' for name in names)}]"
-    is_value = f"num_nulls({', '.join(f'old.{name}' for name in names)}) = 0" if index.nulls_distinct else "true"
+    before, after = ([_of(row, article, index, value) for value in index.values] for row in ("old", "new"))
+    differs = " or ".join(f"{one} is distinct from {other}" for one, other in zip(before, after, strict=True))
+    values = f"array[{', '.join(f'{value}::text' for value in before)}]"
+    is_value = f"num_nulls({', '.join(before)}) = 0" if index.nulls_distinct else "true"
+    if index.condition is not None:
+        is_value += f" and {_of('old', article, index, index.condition)}"
+        differs += f" or {_of('new', article, index, index.condition)} is not true"
     return f"""
     if {is_value} and (tg_op = 'DELETE' or {differs}) then
         insert into {TABLE} as r (table_name, columns, value, committed_us, origin)
         values (
-            {table}, {quote_literal(_columns(index))}, {values}, had.committed_us, had.origin)
+            {table}, {quote_literal(index.name)}, {values}, had.committed_us, had.origin)
         on conflict (table_name, columns, value) do update
         set refreshed = r.refreshed + 1, committed_us = excluded.committed_us, origin = excluded.origin
         where excluded.committed_us is null or ({_VERSION})[1] <= excluded.committed_us;
     end if;"""
 
 
-def _columns(index: UniqueIndex) -> str:
-    return ", ".join(map(quote, index.columns))
+def _of(row: str, article: Article, index: UniqueIndex, expression: str) -> str:
+    """Return what SQL over columns is for one of a trigger's rows."""
+    if expression in {quote(column.name) for column in article.columns}:
+        return f"{row}.{expression}"
+    used = ", ".join(f"{row}.{quote(one.name)} as {quote(one.name)}" for one in index.used)
+    return f"(select {expression} from (select {used}) given)"
 
 
 def _function(article: Article) -> str:

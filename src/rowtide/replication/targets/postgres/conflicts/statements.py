@@ -20,11 +20,31 @@ from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
-class UniqueIndex:
-    """A unique index over columns alone, by their names; `nulls_distinct`: rows with a null are no duplicates."""
+class UsedColumn:
+    """A column that the SQL of an index uses; `collation` is its quoted name, None if it is the type's."""
 
-    columns: tuple[str, ...]
+    name: str
+    collation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueIndex:
+    """A unique index: its `values` are SQL over the columns of a row, which for a column is its quoted name.
+
+    `nulls_distinct`: rows with a null are no duplicates. `condition` is that of the rows that are in it, None for all.
+    `used` are the columns of all that.
+    """
+
+    values: tuple[str, ...]
     nulls_distinct: bool = True
+    condition: str | None = None
+    used: tuple[UsedColumn, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What is unique; differs between the indexes of a table, but for those that say the same."""
+        values = ", ".join(self.values)
+        return values if self.condition is None else f"{values} where {self.condition}"
 
 
 def open_cursor(connection: psycopg.Connection[tuple[Any, ...]]) -> psycopg.RawCursor[tuple[Any, ...]]:
@@ -113,12 +133,29 @@ def key_texts(article: Article) -> str:
 
 def value_texts(article: Article, index: UniqueIndex) -> str:
     """Return a row's values in an index as an array of texts in the server's own form."""
-    places = {column.name: (column, place) for column, place in _numbered(article, 1)}
-    return f"array[{', '.join(f'({_parameter(*places[name])})::text' for name in index.columns)}]"
+    return f"array[{', '.join(f'({_evaluated(article, index, value, 1)})::text' for value in index.values)}]"
+
+
+def is_in(article: Article, index: UniqueIndex) -> str:
+    """Return whether a row is in an index that has a condition, as SQL."""
+    assert index.condition is not None
+    return _evaluated(article, index, index.condition, 1)
+
+
+def _evaluated(article: Article, index: UniqueIndex, expression: str, first: int) -> str:
+    """Return what SQL over columns of a row is for the row whose texts begin at a parameter."""
+    row = {quote(column.name): _parameter(column, place) for column, place in _numbered(article, first)}
+    if expression in row:
+        return row[expression]
+    used = (
+        f"{row[quote(one.name)]}{f' collate {one.collation}' if one.collation else ''} as {quote(one.name)}"
+        for one in index.used
+    )
+    return f"(select {expression} from (select {', '.join(used)}) given)"
 
 
 def _key_index(article: Article) -> UniqueIndex:
-    return UniqueIndex(tuple(column.name for column in article.key_columns))
+    return UniqueIndex(tuple(quote(column.name) for column in article.key_columns))
 
 
 def _keys(article: Article) -> Iterable[tuple[int, PublishedColumn]]:
@@ -134,8 +171,15 @@ def _has_old_key(article: Article) -> str:
 
 def _has_values(article: Article, operation: Operation, index: UniqueIndex) -> str:
     equals = "=" if index.nulls_distinct else "is not distinct from"
-    places = {column.name: (column, place) for column, place in _numbered(article, _first_new(article, operation))}
-    return " and ".join(f"t.{quote(name)} {equals} {_parameter(*places[name])}" for name in index.columns)
+    first = _first_new(article, operation)
+    columns = {quote(column.name) for column in article.columns}
+    conditions = [
+        f"{f't.{value}' if value in columns else value} {equals} {_evaluated(article, index, value, first)}"
+        for value in index.values
+    ]
+    if index.condition is not None:
+        conditions += [f"({index.condition})", _evaluated(article, index, index.condition, first)]
+    return " and ".join(conditions)
 
 
 def _is_as_before(article: Article, operation: Operation) -> str:

@@ -8,31 +8,56 @@ from typing import Any
 import psycopg
 
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles.articles import Article
-from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
+from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex, UsedColumn
 
 
 def read_uniques(connection: psycopg.Connection[tuple[Any, ...]], article: Article) -> Sequence[UniqueIndex]:
-    """Return the unique indexes over published columns, without the key's, conditions and expressions."""
+    """Return the unique indexes over published columns, without the key's.
+
+    Their SQL has names as the session's search_path needs them.
+    """
     with translated():
         rows = connection.execute(_UNIQUES, (quote_qualified(article.schema, article.table),)).fetchall()
     published = {column.name for column in article.columns}
-    key = {column.name for column in article.key_columns}
+    key = {quote(column.name) for column in article.key_columns}
+    found = [
+        UniqueIndex(tuple(values), distinct, condition, tuple(UsedColumn(*one) for one in used))
+        for values, distinct, condition, used in rows
+    ]
     return [
-        UniqueIndex(tuple(columns), nulls_distinct)
-        for columns, nulls_distinct in rows
-        if published.issuperset(columns) and set(columns) != key
+        index
+        for index in found
+        if published.issuperset(one.name for one in index.used)
+        and (index.condition is not None or set(index.values) != key)
     ]
 
 
 _UNIQUES = """
-select array_agg(a.attname::text order by k.place),
-       not coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false)
+select key.values, not coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false),
+    pg_get_expr(i.indpred, i.indrelid, true), used.columns
 from pg_index i
-cross join unnest(i.indkey::int2[]) with ordinality k (number, place)
-join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
-where i.indrelid = to_regclass(%s) and i.indisunique and i.indpred is null and i.indexprs is null
-    and k.place <= i.indnkeyatts
-group by i.indexrelid, to_jsonb(i)
+cross join lateral (
+    select array_agg(case k.number when 0 then pg_get_indexdef(i.indexrelid, k.place::int, true)
+                     else '"' || replace(a.attname, '"', '""') || '"' end order by k.place) as values
+    from unnest(i.indkey::int2[]) with ordinality k (number, place)
+    left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
+    where k.place <= i.indnkeyatts
+) key
+cross join lateral (
+    select coalesce(json_agg(json_build_array(c.attname, case when c.attcollation <> y.typcollation then
+               quote_ident(n.nspname) || '.' || quote_ident(l.collname) end)), '[]') as columns
+    from pg_attribute c join pg_type y on y.oid = c.atttypid
+    left join pg_collation l on l.oid = c.attcollation left join pg_namespace n on n.oid = l.collnamespace
+    where c.attrelid = i.indrelid and c.attnum > 0 and (
+        c.attnum = any((i.indkey::int2[])[0:i.indnkeyatts - 1])
+        or (i.indexprs is not null or i.indpred is not null) and exists (
+            select from pg_depend d
+            where d.classid = 'pg_class'::regclass and d.objid = i.indexrelid and d.objsubid = 0
+                and d.refclassid = 'pg_class'::regclass and d.refobjid = i.indrelid and d.refobjsubid = c.attnum))
+) used
+where i.indrelid = to_regclass(%s) and i.indisunique
+order by i.indexrelid
 """
+"""Of a constraint's index the columns are in `indkey`; on what expressions and conditions use, the index depends."""

@@ -11,7 +11,7 @@ from builders.golden import read_sections
 from builders.replication.articles import article
 from rowtide.core.operations import Operation
 from rowtide.replication.targets.postgres.conflicts import deleted_keys, released_values, statements
-from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex
+from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex, UsedColumn
 
 GOLDEN = Path(__file__).with_name("golden") / "statements.sql"
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
@@ -31,12 +31,18 @@ ODD = article(
         key=('it\'s "the" $1',),
     )
 )
-CODE = UniqueIndex(("quantity",))
-NULLS = UniqueIndex(("100%",), nulls_distinct=False)
+CODE = UniqueIndex(('"quantity"',))
+NULLS = UniqueIndex(('"100%"',), nulls_distinct=False)
+FEW = UniqueIndex(
+    ('lower("it\'s ""the"" $1")', '"100%"'),
+    condition='"100%" is not null',
+    used=(UsedColumn('it\'s "the" $1', 'pg_catalog."C"'), UsedColumn("100%", None)),
+)
 CASES = {
     "find, insert": statements.find(LINES, INSERT, [CODE], has_versions=False),
     "find, update": statements.find(ODD, UPDATE, [NULLS], has_versions=True),
     "find, delete": statements.find(LINES, DELETE, [CODE], has_versions=False),
+    "find, by a partial index": statements.find(ODD, INSERT, [FEW], has_versions=False),
     "insert": statements.change(LINES, INSERT),
     "update": statements.change(ODD, UPDATE),
     "delete": statements.change(LINES, DELETE),
@@ -51,7 +57,9 @@ CASES = {
     "triggers": ";\n".join(deleted_keys.trigger_steps(LINES)),
     "record a row that gave way": deleted_keys.record_displaced(ODD),
     "find released values": released_values.find(LINES, [CODE]),
+    "find released values of a partial index": released_values.find(ODD, [FEW]),
     "record a value of a hidden row": released_values.record(ODD, NULLS),
+    "record a value of a partial index": released_values.record(ODD, FEW),
 }
 
 

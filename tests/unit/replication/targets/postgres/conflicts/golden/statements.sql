@@ -7,6 +7,9 @@ select array[t."it's ""the"" $1"::text, t."100%"::text], t."it's ""the"" $1" = $
 -- find, delete
 select array[t."line"::text, t."quantity"::text, t."of_order"::text], t."of_order" = $3::bigint and t."line" = $1::integer, array[t."line"::text, t."quantity"::text, t."of_order"::text] = array[($1::integer)::text, ($2::numeric(10,2))::text, ($3::bigint)::text], t.xmin = pg_current_xact_id()::xid, null::bigint[] from "sales"."lines" t where (t."of_order" = $3::bigint and t."line" = $1::integer) for update of t
 
+-- find, by a partial index
+select array[t."it's ""the"" $1"::text, t."100%"::text], t."it's ""the"" $1" = $1::text, false, t.xmin = pg_current_xact_id()::xid, null::bigint[] from "Sales:eu"."""O'Brien""" t where (t."it's ""the"" $1" = $1::text) or (lower("it's ""the"" $1") = (select lower("it's ""the"" $1") from (select $1::text collate pg_catalog."C" as "it's ""the"" $1", $2::public."Größe" as "100%") given) and t."100%" = $2::public."Größe" and ("100%" is not null) and (select "100%" is not null from (select $1::text collate pg_catalog."C" as "it's ""the"" $1", $2::public."Größe" as "100%") given)) for update of t
+
 -- insert
 insert into "sales"."lines" ("line", "quantity", "of_order") overriding system value values ($1::integer, $2::numeric(10,2), $3::bigint)
 
@@ -70,5 +73,11 @@ insert into rowtide_subscriber."MSdeleted_keys" (table_name, key, committed_us, 
 -- find released values
 select case when r.committed_us is null then (select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] from pg_xact_commit_timestamp_origin(r.xmin) o) else array[r.committed_us, r.origin] end from rowtide_subscriber."MSreleased_values" r where r.table_name = 'sales.lines' and (r.columns = '"quantity"' and r.value = array[($2::numeric(10,2))::text])
 
+-- find released values of a partial index
+select case when r.committed_us is null then (select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] from pg_xact_commit_timestamp_origin(r.xmin) o) else array[r.committed_us, r.origin] end from rowtide_subscriber."MSreleased_values" r where r.table_name = 'Sales:eu."O''Brien"' and (r.columns = 'lower("it''s ""the"" $1"), "100%" where "100%" is not null' and r.value = array[((select lower("it's ""the"" $1") from (select $1::text collate pg_catalog."C" as "it's ""the"" $1", $2::public."Größe" as "100%") given))::text, ($2::public."Größe")::text] and (select "100%" is not null from (select $1::text collate pg_catalog."C" as "it's ""the"" $1", $2::public."Größe" as "100%") given))
+
 -- record a value of a hidden row
 insert into rowtide_subscriber."MSreleased_values" as r (table_name, columns, value) select 'Sales:eu."O''Brien"', '"100%"', array[($2::public."Größe")::text] where true on conflict (table_name, columns, value) do update set refreshed = r.refreshed + 1, committed_us = null, origin = null where coalesce((case when r.committed_us is null then (select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] from pg_xact_commit_timestamp_origin(r.xmin) o) else array[r.committed_us, r.origin] end)[1], 0) <= $3::bigint
+
+-- record a value of a partial index
+insert into rowtide_subscriber."MSreleased_values" as r (table_name, columns, value) select 'Sales:eu."O''Brien"', 'lower("it''s ""the"" $1"), "100%" where "100%" is not null', array[((select lower("it's ""the"" $1") from (select $1::text collate pg_catalog."C" as "it's ""the"" $1", $2::public."Größe" as "100%") given))::text, ($2::public."Größe")::text] where num_nulls(variadic array[((select lower("it's ""the"" $1") from (select $1::text collate pg_catalog."C" as "it's ""the"" $1", $2::public."Größe" as "100%") given))::text, ($2::public."Größe")::text]) = 0 and (select "100%" is not null from (select $1::text collate pg_catalog."C" as "it's ""the"" $1", $2::public."Größe" as "100%") given) on conflict (table_name, columns, value) do update set refreshed = r.refreshed + 1, committed_us = null, origin = null where coalesce((case when r.committed_us is null then (select array[(extract(epoch from o.timestamp) * 1000000)::bigint, o.roident::bigint] from pg_xact_commit_timestamp_origin(r.xmin) o) else array[r.committed_us, r.origin] end)[1], 0) <= $3::bigint
