@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 from psycopg.errors import FeatureNotSupported
 
+from builders.commands.checks import matching, only
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
 from builders.servers.ddl import forget_triggers
 from rowtide.core.operations import Operation
+from rowtide.findings.finding import Severity
+from rowtide.handle import connect
 from rowtide.replication.articles.call_formats import CallFormat, Command
 
 PARTS = (
@@ -60,7 +63,10 @@ def test_without_event_triggers_partitions_are_taken_in(replicated: ReplicatedDa
     replicated.publish(parts={})
     forget_triggers(replicated.publisher)
     replicated.publisher.execute("create table later partition of parts for values from (20) to (30)", "truncate later")
+    warned = only(connect(replicated.publisher.url).check(), "a truncate of it would go unseen")
+    assert (warned.subject, warned.severity) == ("partition public.later", Severity.WARNS)
     replicated.publisher.read_log()
+    assert matching(connect(replicated.publisher.url).check(), "would go unseen") == []
     with pytest.raises(FeatureNotSupported, match=r"RT-4711: partition public\.later"):
         replicated.publisher.execute("truncate later")
 

@@ -29,7 +29,7 @@ from rowtide.findings.postgres.facts import CapturedInstance, CaptureFacts, Rule
 from rowtide.findings.postgres.member_facts import read_members
 from rowtide.lake.paths import local_folder
 from rowtide.log.errors import HistoryDiverged, LogStoreMoved, LogStoreTaken, ManifestMissing
-from rowtide.log.postgres import ddl_triggers, slot
+from rowtide.log.postgres import ddl_triggers, partition_truncates, slot
 from rowtide.log.postgres.history import verify_history, verify_seen_slot
 from rowtide.log.postgres.lease import find_holder
 from rowtide.log.postgres.provenance import find_difference
@@ -69,6 +69,7 @@ def read_capture(connection: Connection, source: SourceDefinition, url: str, *, 
         state=state,
         members=read_members(connection),
         rules=_read_rules(connection) if is_enabled and not find_missing(connection) else None,
+        new_partitions=partition_truncates.list_new(connection),
     )
 
 

@@ -94,6 +94,9 @@ def find_in_log(capture: CaptureFacts, server: ServerFacts) -> Iterator[Finding]
         yield from _judge_slot(capture.slot, server, run_reader(capture))
     if capture.state is not None:
         yield from _judge_incomplete(capture.state)
+    for new in capture.new_partitions:
+        fact = f"a truncate of it would go unseen, though {new.table} is read: the trigger that refuses it is missing"
+        yield Finding(Severity.WARNS, f"partition {new.name}", fact, Advice(_TAKES_IN))
 
 
 def _judge_incomplete(state: ManifestState) -> Iterator[Finding]:
@@ -104,6 +107,12 @@ def _judge_incomplete(state: ManifestState) -> Iterator[Finding]:
             lacking = last[member.member_id]
             error = ChangeLeftOut(f"{member.schema}.{member.table}", str(lacking.lsn), lacking.reason)
             yield of_error(Severity.WARNS, _READERS[member.feature] + member.name, error)
+
+
+_TAKES_IN = (
+    "The log reader creates it within ten seconds. If it does not, its role has not the right: let the partition's "
+    "owner `grant trigger` on the partition to it."
+)
 
 
 def run_reader(capture: CaptureFacts) -> Command:

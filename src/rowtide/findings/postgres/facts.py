@@ -15,6 +15,7 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.findings.place_facts import Place
 from rowtide.findings.tracked_facts import TrackedFacts
 from rowtide.log.errors import DatabaseCopied
+from rowtide.log.postgres.partition_truncates import NewPartition
 from rowtide.log.source_definition import SourceDefinition
 from rowtide.log.store.state import ManifestState
 
@@ -221,7 +222,8 @@ class CaptureFacts:
 
     `has_triggers` says that the event triggers are there which tell the log of DDL. Where not `is_enabled`, the log is
     read for publications alone: the lake is a folder for its log store, and nothing is captured. `log_reader` reads the
-    log now, `state` is that of the log store, None where it cannot be read; `rules` is None without rules.
+    log now, `state` is that of the log store, None where it cannot be read; `rules` is None without rules. Of
+    `new_partitions` a truncate would go unseen.
     """
 
     source: SourceDefinition
@@ -235,6 +237,7 @@ class CaptureFacts:
     state: ManifestState | None = None
     members: tuple[MemberFacts, ...] = ()
     rules: RuleFacts | None = None
+    new_partitions: tuple[NewPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

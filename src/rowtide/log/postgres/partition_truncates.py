@@ -10,10 +10,20 @@ partition any more was detached, and one that is dropped takes it along.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlalchemy import Connection, Executable, text
 
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.source_table import Partition, SourceTable, TableKind
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartition:
+    """A partition that could be truncated unseen, and the table whose rows are read; qualified names."""
+
+    name: str
+    table: str
 
 
 def refuse_steps(table: SourceTable, member_id: str, way_out: str) -> list[Executable]:
@@ -43,6 +53,11 @@ def allow_steps(connection: Connection, member_id: str) -> list[Executable]:
     """Undo `refuse_steps`, on whichever tables the triggers are now."""
     names = [_trigger_name(member_id, kind) for kind in (*_WHOLE, "partition")]
     return drop_trigger_steps(connection, names)
+
+
+def list_new(connection: Connection) -> tuple[NewPartition, ...]:
+    """Return the partitions that members do not know yet."""
+    return tuple(NewPartition(*row) for row in connection.execute(statement(_NEW)))
 
 
 def drop_trigger_steps(connection: Connection, names: list[str]) -> list[Executable]:
@@ -95,6 +110,13 @@ NEW_PARTITIONS = f"""
           and not exists (select from pg_trigger own where own.tgrelid = leaf.oid
                           and own.tgname = replace(whole.tgname, 'before_whole', 'partition'))"""
 """SQL query of the partitions that members do not know, and the triggers that they lack."""
+
+_NEW = f"""
+select distinct concat_ws('.', found.schema, found.name), concat_ws('.', n.nspname, c.relname)
+from ({NEW_PARTITIONS}) found
+join pg_class c on c.oid = found.table_id join pg_namespace n on n.oid = c.relnamespace
+order by 1
+"""
 
 TAKE_IN = f"""
     for found in {NEW_PARTITIONS} and {{of_table}}
