@@ -344,10 +344,10 @@ def cramped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer
 
 def test_role_without_replication_right_gets_the_statement(cramped: EmbeddedServer, lake: Path) -> None:
     with psycopg.connect(cramped.url(), autocommit=True) as session:
-        session.execute("create role clerk login")
-    url = cramped.url().replace("postgres@", "clerk@")
+        session.execute("""create role "cl""erk" login""")
+    url = cramped.url().replace("postgres@", "cl%22erk@")
     line = rowtide("cdc", "enable-db", "--db", url, "--lake", str(lake)).require_error(1105)
-    assert 'alter role "clerk" replication' in line
+    assert """alter role "cl""erk" replication""" in line
 
 
 @pytest.mark.exhaustive

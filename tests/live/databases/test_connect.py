@@ -21,7 +21,7 @@ from builders.commands import command_lines
 from rowtide.databases.errors import PostgresNeeded, UrlNotRead
 from rowtide.databases.postgres.connect import open_engine, open_replication_connection, open_url
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
+from rowtide.databases.postgres.errors import ConnectionFailed, NoReplicationRight, UnexpectedSqlError, translated
 from rowtide.databases.urls import parse_url
 from rowtide.log.errors import DatabaseNotEnabled
 from rowtide.merge.nodes.connecting import open_node
@@ -57,6 +57,16 @@ def test_the_stream_is_probed_too(database: str, addition: str) -> None:
     assert told["keepalives_idle"] == (b"77" if addition else b"30")
     assert told["tcp_user_timeout"] == b"60000"
     connection.finish()
+
+
+def test_a_stream_that_is_refused_names_the_role(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where not the URL has it, but libpq's environment."""
+    with psycopg.connect(database, autocommit=True) as session:
+        session.execute("""create role "may ""not" login""")
+    monkeypatch.setenv("PGUSER", 'may "not')
+    with pytest.raises(NoReplicationRight) as refused:
+        open_replication_connection(database.replace("postgres@", "", 1), application_name="a test")
+    assert """Run `alter role "may ""not" replication`""" in str(refused.value)
 
 
 def forms(url: str, folder: Path) -> dict[str, str]:

@@ -54,7 +54,7 @@ def test_a_mended_identity_goes_on_where_rows_were_added(replicated: ReplicatedD
     with pytest.raises(IdentityLost) as lost:
         replicated.deliver()
 
-    assert "Run `alter table public.documents replica identity full`" in str(lost.value)
+    assert 'Run `alter table "public"."documents" replica identity full`' in str(lost.value)
     assert "then `rowtide replication resume`" in str(lost.value)
     replicated.publisher.execute("alter table documents replica identity full", "update documents set seen = 1")
     replicated.deliver()

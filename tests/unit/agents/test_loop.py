@@ -87,7 +87,7 @@ def test_a_lease_that_was_lost_with_its_connection_is_waited_for() -> None:
 
 @pytest.mark.parametrize("has_run", [False, True])
 def test_what_needs_a_decision_is_never_retried(*, has_run: bool) -> None:
-    attempts = Attempts(NoReplicationRight("joe"))
+    attempts = Attempts(NoReplicationRight("joe", '"joe"'))
     with pytest.raises(NoReplicationRight):
         attempts.run(has_run=has_run)
 

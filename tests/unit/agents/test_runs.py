@@ -37,7 +37,7 @@ def test_a_run_is_in_progress_until_it_is_stopped() -> None:
 
 
 def test_a_run_that_fails_says_why() -> None:
-    run = ended(JobRun("job", lambda _run: fail(NoReplicationRight("clerk"))))
+    run = ended(JobRun("job", lambda _run: fail(NoReplicationRight("clerk", '"clerk"'))))
     assert run.outcome is RunOutcome.FAILED
     assert run.message.startswith("RT-1105: ")
 

@@ -18,6 +18,7 @@ from psycopg.types.string import TextLoader
 from rowtide.databases.errors import PostgresNeeded, UrlNotRead
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, translated
+from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.urls import DatabaseUrl, parse_url
 
 # SQLAlchemy is imported with the first engine: many connections are psycopg's alone.
@@ -273,7 +274,7 @@ def open_replication_connection(url: str, *, application_name: str) -> PGconn:
     conninfo = _with_parameters(libpq_url(url), parameters)
     connection = pq.PGconn.connect(conninfo.encode())
     if connection.status != pq.ConnStatus.OK:
-        raise _connection_error(parse_url(url).username or "", connection.get_error_message())
+        raise _connection_error(connection.user.decode(), connection.get_error_message())
     return connection
 
 
@@ -315,7 +316,7 @@ def _with_parameters(url: str, parameters: dict[str, str]) -> str:
 def _connection_error(role: str, message: str) -> Exception:
     reason = " ".join(message.split())
     if "permission denied to start WAL sender" in reason or "must be superuser or replication role" in reason:
-        return NoReplicationRight(role)
+        return NoReplicationRight(role, quote(role))
     if "max_wal_senders" in reason or "too many clients" in reason:
         return NoFreeSender()
     return ConnectionFailed(reason)

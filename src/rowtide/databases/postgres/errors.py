@@ -59,8 +59,10 @@ class NoReplicationRight(Denied):
 
     number = 1105
     fact = 'role "{role}" does not have the REPLICATION attribute'
-    hint = 'Run `alter role "{role}" replication` as a superuser.'
+    hint = "Run `alter role {quoted} replication` as a superuser."
     role: str
+    quoted: str
+    """The role as SQL takes it."""
 
 
 @numbered
@@ -265,8 +267,6 @@ def find_outage(sqlstate: str, reason: str) -> RowtideError | None:
 def _translate_connection_text(reason: str) -> RowtideError:
     if "max_wal_senders" in reason:
         return NoFreeSender()
-    if "permission denied to start WAL sender" in reason or "must be superuser or replication role" in reason:
-        return NoReplicationRight("of this connection")
     return ConnectionFailed(reason)
 
 

@@ -53,7 +53,7 @@ def require_logical_decoding(connection: Connection, server: ServerIdentity) -> 
         raise WalLevelNotLogical(server.wal_level)
     role, may_replicate = connection.execute(text(_ROLE)).one()
     if not may_replicate:
-        raise NoReplicationRight(role)
+        raise NoReplicationRight(role, quote(role))
 
 
 def require_free_slot(connection: Connection, name: str) -> None:

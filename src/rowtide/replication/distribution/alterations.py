@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import NamedTuple, TypeGuard, assert_never
 
 from rowtide.core.lsn import CommitLsn, Position
+from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.log.alterations import Alteration
 from rowtide.log.membership import Altered, Event, LeftOut, Reshaped
 from rowtide.log.store.state import ManifestState, events_between
@@ -138,7 +139,8 @@ def _follow_event(
             shape = state.tables[event.table_id].shape
             lost = find_lost_identity(article, shape)
             if lost is not None:
-                require_intact(article, event.table_id, IdentityLost(table, lsn, lost))
+                quoted = quote_qualified(article.schema, article.table)
+                require_intact(article, event.table_id, IdentityLost(table, lsn, lost, quoted))
             difference = find_difference(article, shape)
             if difference is not None:
                 raise CopyNeeded(article, SchemaChanged(table, lsn, f"{difference}, and {NOT_REPORTED}"))

@@ -103,9 +103,11 @@ class IdentityLost(SchemaChanged):
     number = 7286
     fact = "delivery stopped before LSN {lsn}: {change} in published table {table}"
     hint = (
-        "Run `alter table {table} replica identity full` at the publisher, then `rowtide replication resume`: delivery "
-        "goes on, and the table is copied again only if rows were updated or deleted meanwhile."
+        "Run `alter table {quoted} replica identity full` at the publisher, then `rowtide replication resume`: "
+        "delivery goes on, and the table is copied again only if rows were updated or deleted meanwhile."
     )
+    quoted: str
+    """The table as SQL takes it."""
 
 
 @numbered

@@ -83,7 +83,7 @@ def test_refused_replication_connection_stops_with_its_reason() -> None:
 
 
 def test_what_other_rules_say_with_figures_is_not_said_again() -> None:
-    assert len(list(find_in_server(server(refusal=NoReplicationRight("app")), None))) == 1
+    assert len(list(find_in_server(server(refusal=NoReplicationRight("app", '"app"')), None))) == 1
     assert "10 of 10 WAL senders" in only(server(refusal=NoFreeSender(), senders_used=10)).fact
     assert only(server(refusal=NoFreeSender(), senders_used=3)).fact == "the server has no free WAL sender"
 
