@@ -27,6 +27,10 @@ class LakeWriteFailed(Retryable):
     reason: str
 
 
+class TableMissing(LakeWriteFailed):
+    """There is no table where one was made."""
+
+
 class RowsUnfit(LakeWriteFailed):
     """Rows do not have columns of the table, as it is known to the writer."""
 
@@ -40,6 +44,10 @@ class LakeReadFailed(Retryable):
     hint = "Check that the storage is reachable and that no files were removed from it; capture retries the read."
     path: str
     reason: str
+
+
+class LogDamaged(LakeReadFailed):
+    """Versions are missing from a table's log."""
 
 
 @numbered

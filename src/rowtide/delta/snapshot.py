@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rowtide.delta.actions import AddFile, Metadata, Protocol
 from rowtide.delta.data_files import FileReader, RowGroup, list_row_groups
-from rowtide.delta.errors import LakeReadFailed, TableUnreadable
+from rowtide.delta.errors import LakeReadFailed, LogDamaged, TableUnreadable
 from rowtide.delta.features import find_unreadable
 from rowtide.delta.log_files import LAST_CHECKPOINT, LOG, CheckpointUnknown, LogFiles, LogIncomplete, Segment
 from rowtide.delta.replay import DamagedLog, State
@@ -243,7 +243,7 @@ def _make_up(location: Location, files: LogFiles, version: int | None) -> Segmen
     except CheckpointUnknown as error:
         raise TableUnreadable(location.path, "V2 checkpoints") from error
     except LogIncomplete as error:
-        raise LakeReadFailed(location.path, str(error)) from error
+        raise LogDamaged(location.path, str(error)) from error
 
 
 @contextmanager

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 
 import pytest
 
 from builders.capture.captured_databases import CapturedDatabase, LoggedDatabase
 from builders.commands.command_lines import rowtide
+from rowtide import open_lake
 from rowtide.cdc.capture import appends
+from rowtide.cdc.errors.capturing import ChangeTableLost
+from rowtide.cdc.running import capture_run
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.delta.errors import AppendNotFound
+from rowtide.delta.errors import AppendNotFound, LakeReadFailed
 from rowtide.lake import tables
 from rowtide.log.postgres.lease import AdvisoryLease
 
@@ -87,3 +91,47 @@ def test_a_scan_is_refused_while_another_runs(logged: LoggedDatabase) -> None:
 def test_limits_of_a_scan_are_positive(logged: LoggedDatabase) -> None:
     rowtide("cdc", "scan", "--maxtrans", "0", "--db", logged.url).require_error(22991)
     rowtide("cdc", "scan", "--maxscans", "0", "--db", logged.url).require_error(22970)
+
+
+def test_a_run_by_hand_ends_with_what_does_not_pass(logged: LoggedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    logged.execute("create table item (id int primary key)")
+    logged.enable("item")
+    logged.cdc.run(once=True)
+    commits = logged.lake / "cdc" / "public_item_CT" / "_delta_log"
+    for version in range(1, 3):
+        logged.execute(f"insert into item values ({version})")
+        logged.cdc.run(once=True)
+    (commits / f"{1:020d}.json").unlink()
+    logged.execute("insert into item values (3)")
+    monkeypatch.setattr(capture_run, "LONGEST_OUTAGE_S", 1.0)
+    with pytest.raises(ChangeTableLost, match="version 1 is missing from its log"):
+        logged.cdc.run(once=True)
+
+
+@pytest.mark.parametrize("left", ["nothing", "some of its log"])
+def test_a_lost_change_table_is_passed_once_it_is_disabled(
+    logged: LoggedDatabase, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    logged.execute("create table item (id int primary key)", "create table other (id int primary key)")
+    logged.enable("item", "other")
+    logged.execute("insert into item values (1)")
+    logged.cdc.run(once=True)
+    folder = logged.lake / "cdc" / "public_item_CT"
+    if left == "nothing":
+        shutil.rmtree(folder)
+        with pytest.raises(LakeReadFailed, match="there is no table"):
+            open_lake(str(logged.lake)).get_all_changes("public_item").to_arrow()
+    else:
+        (folder / "_delta_log" / f"{0:020d}.json").unlink()
+    logged.execute("insert into item values (2)", "insert into other values (2)")
+    monkeypatch.setattr(capture_run, "LONGEST_OUTAGE_S", 0.0)
+    with pytest.raises(ChangeTableLost, match="RT-4115: the change table of public_item"):
+        logged.cdc.run(once=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    logged.cdc.disable_table("item")
+    logged.cdc.enable_table("item")
+    logged.execute("insert into item values (3)")
+    logged.cdc.run(once=True)
+    lake = open_lake(str(logged.lake))
+    for name, ids_of in (("public_item", [3]), ("public_other", [2])):
+        assert lake.get_all_changes(name).to_arrow().read_all()["id"].to_pylist() == ids_of

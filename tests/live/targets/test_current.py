@@ -6,6 +6,7 @@ import pytest
 
 from builders.capture.applied_targets import AppliedTargets
 from builders.capture.captured_databases import CapturedDatabase
+from rowtide.targets.options import ApplyEngine
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_rows_that_other_clients_changed_are_made_right(captured: CapturedDataba
     captured.cdc.run(once=True)
     applied = AppliedTargets(captured)
     applied.add("now", "public_item")
-    applied.add("spark", "public_item", engine="spark")
+    applied.add("spark", "public_item", engine=ApplyEngine.SPARK)
     applied.follow()
     for name in ("now", "spark"):
         captured.spark.sql(f"delete from delta.`{applied.folder}/{name}/public_item` where id = 1")

@@ -187,7 +187,7 @@ def test_a_restored_table_gets_what_it_lost_again(applied: AppliedTargets, kind:
         [(0, "xxx", *open_rows[0][2:]), (2, "x", *open_rows[0][2:]), *open_rows], key=repr
     )
     if kind == "history":
-        assert len(found) == 8
+        assert len(found) == 10
 
 
 def test_rows_that_others_changed_stop_a_table_without_copy(applied: AppliedTargets) -> None:

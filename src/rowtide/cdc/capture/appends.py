@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -20,13 +21,15 @@ from rowtide.cdc.capture.engines import choose_engine, convert_by_spark, convert
 from rowtide.cdc.capture.options import EngineSetting
 from rowtide.cdc.capture.planning import CyclePlan
 from rowtide.cdc.capture.segment_reader import SegmentReader
-from rowtide.cdc.errors.capturing import ChangeRowsMiscounted
+from rowtide.cdc.errors.capturing import ChangeRowsMiscounted, ChangeTableLost
 from rowtide.cdc.instances import Instance
 from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.scans.sessions import Engine
 from rowtide.cdc.system_tables import SystemTables
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import AddFile
+from rowtide.delta.errors import LogDamaged, TableMissing
+from rowtide.delta.snapshot import Location
 from rowtide.delta.writing.commits import TableState
 from rowtide.lake.stores import calls_at_once, locate
 from rowtide.storage.store import Store
@@ -67,17 +70,23 @@ class ChangeAppender:
         self._setting = setting
 
     def prepare(
-        self, plan: CyclePlan, number: int, segments: SegmentReader, captured: Mapping[str, pa.Table]
+        self,
+        plan: CyclePlan,
+        number: int,
+        segments: SegmentReader,
+        captured: Mapping[str, pa.Table],
+        enabled: Container[str],
     ) -> Prepared:
         """Write the data files of a cycle's rows; `captured` are its records, see `read_captured`.
 
-        Raises `ChangeRowsMiscounted`, and the errors of the engine.
+        A change table that is lost is passed by if its member is not among those `enabled`: its end follows in the log.
+        Raises `ChangeTableLost`, `ChangeRowsMiscounted`, and the errors of the engine.
         """
         engine = choose_engine(self._setting, sum(segment.rows for segment in plan.segments))
         cycle = _Cycle(number, plan, engine, segments, select_records(plan))
         expected = count_change_rows(captured, cycle.selections)
         changed = [work.lifetime.instance for work in plan.work if expected.get(work.lifetime.instance.member_id)]
-        destinations = self._find_destinations(changed, number)
+        destinations = self._find_destinations(changed, number, enabled)
         files = self._convert(cycle, destinations)
         for member_id, destination in destinations.items():
             _require_all(files.get(member_id, ()), expected[member_id], destination, number)
@@ -100,18 +109,28 @@ class ChangeAppender:
             for commit in commits:
                 commit.result()
 
-    def _find_destinations(self, changed: Sequence[Instance], number: int) -> dict[str, Destination]:
+    def _find_destinations(
+        self, changed: Sequence[Instance], number: int, enabled: Container[str]
+    ) -> dict[str, Destination]:
         """Return the change tables that lack a cycle, by the instances' member ids."""
         lake = self._system_tables.lake
         locations = [locate(change_table_path(lake, instance.capture_instance)) for instance in changed]
         with self._pool(location.store for location in locations) as pool:
-            states = list(pool.map(self._committer.read_state, locations))
+            states = list(pool.map(partial(self._find_state, enabled), changed, locations))
         return {
             instance.member_id: Destination(location, state)
             for instance, location, state in zip(changed, locations, states, strict=True)
             # A cycle that is redone may have been committed to it.
-            if state.cycles.get(instance.member_id) != number
+            if state is not None and state.cycles.get(instance.member_id) != number
         }
+
+    def _find_state(self, enabled: Container[str], instance: Instance, location: Location) -> TableState | None:
+        try:
+            return self._committer.read_state(location)
+        except (TableMissing, LogDamaged) as error:
+            if instance.member_id not in enabled:
+                return None
+            raise ChangeTableLost(instance.capture_instance, location.path, error.reason) from error
 
     def _pool(self, stores: Iterable[Store]) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(calls_at_once(stores), "rowtide-commit")

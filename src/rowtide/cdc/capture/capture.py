@@ -217,7 +217,8 @@ class Capture:
             self._carry_types(plan)
             self._ensure_change_tables(plan)
             captured = read_captured(segments, plan)
-            prepared = self._appender.prepare(plan, cycle, segments, captured)
+            enabled = {member.member_id for member in state.members}
+            prepared = self._appender.prepare(plan, cycle, segments, captured, enabled)
             if not self._is_recorded(recording):
                 return
         self._phase = ScanPhase.SECOND_SCAN

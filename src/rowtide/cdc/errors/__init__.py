@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.errors.capturing import (
         ChangeFileMissing,
         ChangeRowsMiscounted,
+        ChangeTableLost,
         CleanupImplausible,
         CleanupIncomplete,
         DefinitionsIncomplete,
@@ -110,6 +111,7 @@ __all__ = [
     "BeforeImagesNeedKey",
     "ChangeFileMissing",
     "ChangeRowsMiscounted",
+    "ChangeTableLost",
     "CleanupImplausible",
     "CleanupIncomplete",
     "ColumnListedTwice",
@@ -202,6 +204,7 @@ _HOMES = {
     "BeforeImagesNeedKey": "rowtide.cdc.errors.enabling",
     "ChangeFileMissing": "rowtide.cdc.errors.capturing",
     "ChangeRowsMiscounted": "rowtide.cdc.errors.capturing",
+    "ChangeTableLost": "rowtide.cdc.errors.capturing",
     "CleanupImplausible": "rowtide.cdc.errors.capturing",
     "CleanupIncomplete": "rowtide.cdc.errors.capturing",
     "ColumnListedTwice": "rowtide.cdc.errors.enabling",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowtide.core.errors import DataLoss, Invalid, NotFound, RowtideError, numbered
+from rowtide.core.errors import DataLoss, Invalid, NotFound, Retryable, RowtideError, numbered
 
 
 @numbered
@@ -55,6 +55,21 @@ class ChangeFileMissing(RowtideError):
 
 
 @numbered
+class ChangeTableLost(Retryable):
+    """A change table was removed, or some of its log: capture stops before the next cycle with rows of it."""
+
+    number = 4115
+    fact = "the change table of {instance} cannot be appended to: {reason}"
+    hint = (
+        "Put {path} back from a copy, or mount it: capture tries again. If it is lost, remove what is left of the "
+        "folder, run `rowtide cdc disable-table` for the instance, and enable it again."
+    )
+    instance: str
+    path: str
+    reason: str
+
+
+@numbered
 class DefinitionsIncomplete(RowtideError):
     """An earlier version of rowtide enabled the database, and created fewer tables."""
 
@@ -70,7 +85,10 @@ class LakeBehindLog(DataLoss):
 
     number = 4106
     fact = "the lake is at {lake}, but the log store starts at {log_store}"
-    hint = "The lake is older than the log store (restored?): run `rowtide cdc reinitialize`; it says what is lost."
+    hint = (
+        "The lake is older than the log store, or another one: mount its storage, or put it back. If it was restored, "
+        "run `rowtide cdc reinitialize`; it says what is lost."
+    )
     lake: str
     log_store: str
 

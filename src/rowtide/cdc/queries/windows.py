@@ -22,6 +22,9 @@ from rowtide.cdc.lake_tables import change_table_path
 from rowtide.cdc.published import RecordedInstance
 from rowtide.cdc.queries.published_lake import PublishedLake
 from rowtide.core.lsn import CommitLsn
+from rowtide.delta.errors import LakeReadFailed
+from rowtide.delta.snapshot import open_snapshot
+from rowtide.lake.stores import locate
 
 Table = TypeVar("Table")
 
@@ -51,16 +54,24 @@ def open_window(
     """Return the window that is asked for.
 
     `open_table` returns the current version of an instance's table at a path, its columns under the readers' names, or
-    None where it has not the instance's identity. Raises `InstanceUnknown`, `LsnOutOfRange`, `RangeOverGap`.
+    None where it has not the instance's identity. Raises `InstanceUnknown`, `LsnOutOfRange`, `RangeOverGap`,
+    `LakeReadFailed`.
     """
     name = asked.capture_instance
     known, high = lake.read_instance_and_high(name)
     table = open_table(change_table_path(lake.lake, name), known.instance)
     recorded, _ = lake.read_instance_and_high(name)
     if table is None or recorded.instance.member_id != known.instance.member_id:
+        require_table(change_table_path(lake.lake, name))
         # Disabled since it was read.
         raise InstanceUnknown(name)
     return Window(recorded.instance.for_readers(), table, *_require_valid(recorded, asked, high))
+
+
+def require_table(path: str) -> None:
+    """Raise `LakeReadFailed` where a table of the lake is lost; a disabled instance's stays, empty."""
+    if open_snapshot(locate(path)) is None:
+        raise LakeReadFailed(path, "there is no table")
 
 
 def choose_option(option: str, options: Iterable[str]) -> str:

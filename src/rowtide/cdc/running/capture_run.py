@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from rowtide.cdc.capture.capture import Capture, CycleReport
 from rowtide.cdc.cleanup.housekeeping import Housekeeping
 from rowtide.cdc.definitions import read_source, require_complete
 from rowtide.cdc.enabling.joining import join_new_tables
-from rowtide.cdc.errors.capturing import RelationChanged
+from rowtide.cdc.errors.capturing import ChangeTableLost, RelationChanged
 from rowtide.cdc.errors.jobs import ScanRunning
 from rowtide.cdc.jobs.administration import read_parameters
 from rowtide.cdc.jobs.parameters import JobParameters, JobType, new_parameters
@@ -47,6 +48,8 @@ from rowtide.log.store.location import open_store
 from rowtide.log.store.ownership import open_own_manifest
 
 IDLE_S = 0.1
+LONGEST_OUTAGE_S = 150.0
+"""So long a run that ends by itself pauses for errors that may pass, without a cycle in between."""
 
 ChooseLimits = Callable[[ScanLimits], ScanLimits]
 """From the capture job's limits to those of a run."""
@@ -57,10 +60,12 @@ def run_capture(context: CaptureContext, choose_limits: ChooseLimits) -> None:
 
     `choose_limits` is given the capture job's, read when the run begins. Where what it returns is not continuous, all
     that was committed before is published at the end, unless `maxscans` ends it earlier.
-    Raises `LeaseHeld` when another process captures, `SparkLost`, and every error that needs a decision.
+    Raises `LeaseHeld` when another process captures, `SparkLost`, every error that needs a decision, and, where it is
+    not continuous, one that has not passed after `LONGEST_OUTAGE_S`.
     """
-    run = _Run(context, choose_limits)
-    if not choose_limits(ScanLimits()).is_continuous:
+    is_continuous = choose_limits(ScanLimits()).is_continuous
+    run = _Run(context, choose_limits, math.inf if is_continuous else LONGEST_OUTAGE_S)
+    if not is_continuous:
         # One round by hand fails at once if the server cannot be reached.
         run.begin()
     try:
@@ -100,7 +105,10 @@ def all_at_once(of_job: ScanLimits) -> ScanLimits:
 class _Run:
     """The state of a run of capture, which outlives its agent's connections."""
 
-    def __init__(self, context: CaptureContext, choose_limits: ChooseLimits) -> None:
+    def __init__(self, context: CaptureContext, choose_limits: ChooseLimits, patience_s: float) -> None:
+        """`patience_s`: so long it pauses at most for errors that may pass, without a cycle in between."""
+        self._patience_s = patience_s
+        self._paused_s = 0.0
         self._context = context
         self._choose_limits = choose_limits
         self._engine = open_engine(context.url, application_name=f"rowtide capture on {describe_holder()}")
@@ -155,6 +163,13 @@ class _Run:
     def retry(self, error: RowtideError, pause_s: float) -> None:
         """Note an error after which the agent is opened again."""
         self.recorder.fail(error)
+        self._pause(error, pause_s)
+
+    def _pause(self, error: RowtideError, pause_s: float) -> None:
+        """Report a pause; raise the error that it is for where it would be one too many."""
+        self._paused_s += pause_s
+        if self._paused_s > self._patience_s:
+            raise error
         self._context.watchers.on_retry(error, pause_s)
 
     def close(self) -> None:
@@ -163,7 +178,7 @@ class _Run:
 
     def _retry_reading(self, error: RowtideError, pause_s: float) -> None:
         self.recorder.fail_reading(error)
-        self._context.watchers.on_retry(error, pause_s)
+        self._pause(error, pause_s)
 
     def _mark_end(self) -> int:
         """Return the end of the log as of now, which the log reader reaches."""
@@ -171,6 +186,7 @@ class _Run:
             return mark_log(connection)
 
     def _note_cycle(self, report: CycleReport) -> None:
+        self._paused_s = 0.0
         self.recorder.note_cycle(report)
         self._context.watchers.on_cycle(report)
 
@@ -235,7 +251,7 @@ class _Supervisor:
         try:
             worked = self._capture.step()
             self._end_to_read = None
-        except RelationChanged:
+        except (RelationChanged, ChangeTableLost):
             if self._has_read_all():
                 raise
             worked = False

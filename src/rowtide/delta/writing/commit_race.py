@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import format_commit
-from rowtide.delta.errors import LakeReadFailed, LakeWriteFailed, TableUnwritable
+from rowtide.delta.errors import LakeReadFailed, TableMissing, TableUnwritable
 from rowtide.delta.features import find_unappendable
 from rowtide.delta.log_files import LOG, LogFiles, commit_path
 from rowtide.delta.replay import read_commit
@@ -55,10 +55,10 @@ class Passed:
 
 
 def load_writable(location: Location) -> Snapshot:
-    """Return the current version of a table. Raises `LakeWriteFailed` without one, `TableUnwritable`."""
+    """Return the current version of a table. Raises `TableMissing`, `TableUnwritable`."""
     snapshot = open_snapshot(location)
     if snapshot is None:
-        raise LakeWriteFailed(location.path, "there is no table")
+        raise TableMissing(location.path, "there is no table")
     require_writable(snapshot)
     return snapshot
 

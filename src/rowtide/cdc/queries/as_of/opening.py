@@ -25,6 +25,7 @@ from rowtide.cdc.queries.as_of.errors import (
     RewrittenSinceSnapshot,
 )
 from rowtide.cdc.queries.published_lake import PublishedLake, ValidityInterval
+from rowtide.cdc.queries.windows import require_table
 from rowtide.cdc.recorded_snapshots import RecordedSnapshot, SnapshotState, excluded_begins, find_base, read_snapshots
 from rowtide.core.lsn import CommitLsn
 from rowtide.delta.snapshot import Snapshot
@@ -116,6 +117,7 @@ def open_as_of(
             break
     recorded, _ = lake.read_instance_and_high(capture_instance)
     if changes is None or recorded.instance.member_id != member_id:
+        require_table(change_table_path(lake.lake, capture_instance))
         # Disabled since it was read.
         raise InstanceUnknown(capture_instance)
     at = lsn if lsn is not None else high
