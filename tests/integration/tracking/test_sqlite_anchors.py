@@ -122,6 +122,20 @@ def test_texts_that_are_not_utf_8_are_told_from_others(tracked_file: TrackedFile
     assert tracked_file.program.execute("select name from t where id = 2").fetchall() == [("A",)]
 
 
+def test_keys_that_are_not_utf_8_are_deleted_and_come_again(sqlite_file: TrackedFile) -> None:
+    sqlite_file.program.execute("create table k (name text primary key, qty integer)")
+    sqlite_file.tracking.enable_tracking("k")
+    sqlite_file.program.execute("insert into k (name, qty) values (cast(X'41ff' as text), 1), ('B', 2)")
+    with sqlite_file.tracking.changes(["k"]) as changes:
+        assert {change.as_dict()["name"] for change in changes} == {"A\udcff", "B"}
+    sqlite_file.program.execute("delete from k")
+    with sqlite_file.tracking.changes(["k"], changes.anchor) as gone:
+        assert {(change.operation, *change.row) for change in gone} == {("delete", "A\udcff"), ("delete", "B")}
+    sqlite_file.program.execute("insert into k (name, qty) values (cast(X'41ff' as text), 3)")
+    with sqlite_file.tracking.changes(["k"], changes.anchor) as again:
+        assert [(change.operation, *change.row) for change in again][-1] == ("update", "A\udcff", 3)
+
+
 def test_unique_index_that_could_displace_rows_is_detected(tracked_file: TrackedFile) -> None:
     tracked_file.program.execute("create unique index t_name on t (name)")
 

@@ -47,7 +47,7 @@ def text_encoding(connection: sqlite3.Connection) -> str:
 def unpack(packed: str, encoding: str) -> tuple[SqliteValue, ...]:
     """Return the values of a packed key from a database with texts in this encoding.
 
-    Raises `ValueError` for other text.
+    Bytes that are not a text's are surrogates in it. Raises `ValueError` for what is no packed key.
     """
     return tuple(_unpack_value(value, encoding) for value in packed.split(_SEPARATOR))
 
@@ -56,7 +56,7 @@ def _unpack_value(value: str, encoding: str) -> SqliteValue:
     if value == "NULL":
         return None
     if value.startswith("t"):
-        return bytes.fromhex(value[1:]).decode(encoding)
+        return bytes.fromhex(value[1:]).decode(encoding, "surrogateescape")
     if value.startswith("X'"):
         return bytes.fromhex(value[2:-1])
     return int(value) if _INTEGER.fullmatch(value) else float(value)

@@ -207,6 +207,13 @@ def _reading_any_text(reader: sqlite3.Connection) -> Iterator[None]:
 def _teach_keys(connection: sqlite3.Connection) -> None:
     """Register the SQL function that unpacks keys."""
     encoding = text_encoding(connection)
-    connection.create_function(
-        KEY_FUNCTION, 2, lambda packed, place: unpack(packed, encoding)[place], deterministic=True
-    )
+
+    def unpacked(packed: str, place: int) -> SqliteValue:
+        value = unpack(packed, encoding)[place]
+        if not isinstance(value, str):
+            return value
+        data = value.encode("utf-8", "surrogateescape")
+        # What is not valid cannot be returned as a text: no row is found by it, and it counts as deleted.
+        return value if data.decode("utf-8", "ignore") == value else data
+
+    connection.create_function(KEY_FUNCTION, 2, unpacked, deterministic=True)

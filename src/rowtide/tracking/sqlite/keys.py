@@ -18,7 +18,7 @@ def pack_key(connection: sqlite3.Connection, table: str, key: Sequence[object]) 
     subject = _check_count(connection, table, key, str(tuple(key)))
     try:
         return pack(connection, cast("Sequence[SqliteValue]", key), [column.type_text for column in subject.key])
-    except (sqlite3.InterfaceError, sqlite3.ProgrammingError, OverflowError) as error:
+    except (sqlite3.InterfaceError, sqlite3.ProgrammingError, OverflowError, UnicodeError) as error:
         raise InvalidTombstoneKey(table, str(tuple(key)), str(error)) from error
 
 
