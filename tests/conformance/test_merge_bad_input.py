@@ -260,6 +260,9 @@ def test_an_address_belongs_to_one_database(tmp_path: Path) -> None:
 
         merge.merge.sync(PUBLICATION, moved.url)
         assert hub.rows("customer", "qty") == [(7,)]
+        kept: list[str] = []
+        merge.merge.drop_subscription(PUBLICATION, moved.url, on_kept=lambda one: kept.append(one.subscriber))
+        assert kept == [at_its_place]
         merge.merge.drop_subscription(PUBLICATION, at_its_place, ignore_subscriber=True)
         merge.merge.add_subscription(PUBLICATION, at_its_place)
         merge.merge.sync(PUBLICATION, at_its_place)

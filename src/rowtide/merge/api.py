@@ -178,13 +178,15 @@ class MergeReplication(MergePublishing, MergeInspection):
         upload_first: bool = False,
         on_upload: Progress = lambda _phase, _done, _all: None,
         on_recovered: Callable[[Recovered], None] = lambda _recovered: None,
+        on_kept: Callable[[Subscription], None] = lambda _subscription: None,
     ) -> Summary | None:
         """End a subscription at both ends; tables and rows stay (SQL Server: sp_dropmergesubscription).
 
         Set `ignore_subscriber` if the subscriber no longer exists. With `upload_first`, what the subscriber changed is
         uploaded before, as `reinitialize` does, and its result is returned; if the publisher refuses any of it, the
-        subscription stays. Raises `MergeSubscriptionUnknown`; with `upload_first` also `ChangesNotUploaded`, and what
-        `reinitialize` raises.
+        subscription stays. `on_kept` is called with the publisher's subscription of a database that was moved or
+        copied since it subscribed: it has another address. Raises `MergeSubscriptionUnknown`; with `upload_first` also
+        `ChangesNotUploaded`, and what `reinitialize` raises.
         """
         name = address(subscriber)
         with self._open_hub(publication) as hub:
@@ -195,7 +197,8 @@ class MergeReplication(MergePublishing, MergeInspection):
                 summary = upload_all(hub, node, publication, name, on_upload, on_recovered) if upload_first else None
                 if upload_first and (unsent := list_unsent(hub, node, publication)):
                     raise ChangesNotUploaded(name, "; ".join(map(str, unsent)))
-                drop_subscription(hub, node, publication, name)
+                for kept in drop_subscription(hub, node, publication, name):
+                    on_kept(kept)
                 return summary
 
     def list_unsent(self, publication: str, subscriber: str) -> Sequence[Unsent]:

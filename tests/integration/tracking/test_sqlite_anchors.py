@@ -13,7 +13,7 @@ from builders.tracking.tracked_databases import TrackedFile
 from rowtide.core.anchors import InvalidAnchor, UnknownAnchor
 from rowtide.databases.sqlite import connect
 from rowtide.databases.sqlite.connect import write_transaction
-from rowtide.databases.sqlite.errors import FileBusy, FileNotOpened
+from rowtide.databases.sqlite.errors import FileBusy, FileFailed, FileNotOpened
 from rowtide.tracking import Anchor, ChangeTracking, Storage, TrackingKeyType
 from rowtide.tracking.errors import (
     AnchorTooOld,
@@ -134,6 +134,12 @@ def test_keys_that_are_not_utf_8_are_deleted_and_come_again(sqlite_file: Tracked
     sqlite_file.program.execute("insert into k (name, qty) values (cast(X'41ff' as text), 3)")
     with sqlite_file.tracking.changes(["k"], changes.anchor) as again:
         assert [(change.operation, *change.row) for change in again][-1] == ("update", "A\udcff", 3)
+
+
+def test_what_sqlite_refuses_while_enabling_is_numbered(sqlite_file: TrackedFile) -> None:
+    sqlite_file.program.execute("create view __sysTxCommitSequence as select 1")
+    with pytest.raises(FileFailed, match=r"RT-1124: .*__sysTxCommitSequence"):
+        sqlite_file.tracking.enable_tracking("t")
 
 
 def test_unique_index_that_could_displace_rows_is_detected(tracked_file: TrackedFile) -> None:

@@ -18,6 +18,7 @@ from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
 from rowtide.merge.articles import Partition
 from rowtide.merge.articles import SubscriberType as Kind
+from rowtide.merge.articles import Subscription as MergeSubscription
 
 if TYPE_CHECKING:
     from rowtide.merge.publishing.prepared import ExistingRows
@@ -205,7 +206,9 @@ def drop_subscription(
     merge = connect(db).merge
     if upload_first:
         with _copying():
-            summary = merge.drop_subscription(publication, subscriber, upload_first=True, on_recovered=_print_recovered)
+            summary = merge.drop_subscription(
+                publication, subscriber, upload_first=True, on_recovered=_print_recovered, on_kept=_print_kept
+            )
         notes.print(f"Dropped: {summary} before.")
         return
     if ignore_subscriber:
@@ -217,7 +220,7 @@ def drop_subscription(
             confirm_loss(f"what was changed at {each.subscriber} since {since}; how much is unknown", yes=yes)
     elif unsent := merge.list_unsent(publication, subscriber):
         confirm_loss(f"what was never uploaded: {'; '.join(map(str, unsent))}", yes=yes)
-    merge.drop_subscription(publication, subscriber, ignore_subscriber=ignore_subscriber)
+    merge.drop_subscription(publication, subscriber, ignore_subscriber=ignore_subscriber, on_kept=_print_kept)
     notes.print("Dropped.")
 
 
@@ -298,6 +301,14 @@ def validate(
     failed = [row for row in listed if not row.is_equal]
     if failed:
         raise MergeValidationFailed(subscriber, len(failed), len(listed))
+
+
+def _print_kept(kept: MergeSubscription) -> None:
+    notes.print(
+        f"The publisher keeps the subscription of {kept.subscriber}, from where this database was moved or copied. "
+        "If it was moved, end that one, too, with --ignore-subscriber.",
+        soft_wrap=True,
+    )
 
 
 def _print_recovered(recovered: Recovered) -> None:

@@ -37,7 +37,10 @@ class FileFailed(RowtideError):
 
     number = 1124
     fact = "the database file {path} cannot be read and written: {reason}"
-    hint = "Check the file (`pragma integrity_check`), the disk, and that this user may write: anchors are in the file."
+    hint = (
+        "Check the file (`pragma integrity_check`), the disk, and that this user may write to the file and its folder: "
+        "what is read of changes is noted there."
+    )
     path: str
     reason: str
 

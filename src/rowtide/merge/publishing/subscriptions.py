@@ -345,18 +345,21 @@ def _lose_subscriptions(hub: Node, lost: Sequence[Article]) -> None:
                 set_subscription(hub.connection, subscription.subid, replicastate=mark, next_replicastate=None)
 
 
-def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str, subscriber_name: str) -> None:
+def drop_subscription(
+    hub: Node, subscriber: Node | None, publication_name: str, subscriber_name: str
+) -> Sequence[Subscription]:
     """End a subscription at both ends; its tables and rows stay (SQL Server: sp_dropmergesubscription).
 
-    Without a subscriber node, only at the hub. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`; and
-    `NodeCopied`, `NodeRestored`, because a copy of the hub must not end the original's subscription.
+    Without a subscriber node, only at the hub. Return what the hub keeps: a subscription with another address that the
+    database also had, because it was moved or is a copy. Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`;
+    and `NodeCopied`, `NodeRestored`, because a copy of the hub must not end the original's subscription.
     """
     publication = get_publication(hub.connection, publication_name)
     if subscriber is not None:
         require_original(hub, is_sure=False)
     known = list_subscriptions(hub.connection, publication.pubid)
     found = [one for one in known if one.subscriber == subscriber_name]
-    own = None
+    own, kept = None, set[str]()
     if subscriber is not None and subscriber.tables.is_prepared():
         own = find_publication(subscriber.connection, publication_name)
     if not found and own is None:
@@ -364,6 +367,7 @@ def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str,
     if subscriber is not None and own is not None:
         at_subscriber = list_subscriptions(subscriber.connection, own.pubid)
         _require_parted_alike(hub, subscriber, publication, found, at_subscriber)
+        kept = {one.subid for one in at_subscriber} - {one.subid for one in found}
         with subscriber.transaction():
             for one in at_subscriber:
                 remove_subscription(subscriber.connection, one.subid)
@@ -376,6 +380,7 @@ def drop_subscription(hub: Node, subscriber: Node | None, publication_name: str,
             remove_retries_of(hub.connection, one.nickname)
             remove_all_members(hub.connection, one.nickname, list_articles(hub.connection, publication.pubid))
         drop_unused_partitions(hub.connection, publication.pubid)
+    return [one for one in known if one.subid in kept]
 
 
 def _require_parted_alike(

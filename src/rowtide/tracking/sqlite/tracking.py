@@ -10,6 +10,7 @@ from uuid import UUID
 from rowtide.core.anchors import Anchor
 from rowtide.databases.sqlite import clock
 from rowtide.databases.sqlite.connect import IN_MEMORY, open_file, path_of, rehearsal, write_transaction
+from rowtide.databases.sqlite.errors import translated
 from rowtide.tracking.changes import Changes, OwnTransaction, Request
 from rowtide.tracking.errors import TransactionOpen
 from rowtide.tracking.options import Enabling, PurgeType, TrackedTable
@@ -84,11 +85,17 @@ class Tracking:
 
     @contextmanager
     def changes(self, request: Request) -> Iterator[Changes]:
-        with self._own() as own, enumeration.enumerate_changes(own, request) as changes:
+        with self._opened() as own, enumeration.enumerate_changes(own, request) as changes:
             yield changes
 
     @contextmanager
     def _own(self) -> Iterator[sqlite3.Connection]:
+        """See `_opened`; raises `FileFailed` for SQLite's errors, which no caller's code may raise within."""
+        with translated(path_of(self._connection)), self._opened() as own:
+            yield own
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection of tracking's own to the file; for an in-memory database, the only one."""
         path = path_of(self._connection)
         if path == IN_MEMORY:
