@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from builders.replication.articles import commands
 from builders.replication.replicated_databases import PUBLICATION, ReplicatedDatabase
+from rowtide.core.tables import BeforeImages
 from rowtide.handle import connect
 from rowtide.replication.errors.delivery import IdentityLost, SchemaChanged
-from rowtide.replication.errors.publishing import PublishedTableAltered
+from rowtide.replication.errors.publishing import ImagesLackKey, PublishedTableAltered
 from rowtide.replication.sync_types import SyncType
 
 LARGE = "select string_agg(md5(i::text), '') from generate_series(1, 2000) i"
@@ -60,6 +63,28 @@ def test_a_mended_identity_goes_on_where_rows_were_added(replicated: ReplicatedD
     replicated.deliver()
     rows = replicated.subscriber.execute("select id, seen from documents order by id")
     assert rows == [(1, 1), (2, 1), (99, 0)], "not copied: the subscriber's own row is there"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "items (id int, note text)",
+        "items (id int primary key deferrable, note text)",
+        "items (id int not null unique, note text); alter table items replica identity using index items_id_key",
+    ],
+    ids=["no key", "deferrable", "index"],
+)
+def test_tables_of_inserts_alone_stay_writable(replicated: ReplicatedDatabase, table: str) -> None:
+    options: dict[str, Any] = {"commands": commands(update="NONE", delete="NONE")}
+    replicated.begin(f"create table {table}", items=options)
+    replicated.publisher.execute("insert into items values (1), (2)", "update items set note = 'x' where id = 1")
+    replicated.publisher.execute("delete from items where id = 2")
+    replicated.deliver()
+
+    assert replicated.subscriber.execute("select * from items") == [(1, None), (2, None)]
+    replicated.replication.add_publication("others")
+    with pytest.raises(ImagesLackKey, match="RT-7293: no primary key identifies the rows of public.items"):
+        replicated.replication.add_article("others", "items", before_images=BeforeImages.KEY, **options)
 
 
 def test_a_copy_takes_the_key_that_the_table_has_now(replicated: ReplicatedDatabase) -> None:

@@ -21,6 +21,7 @@ from rowtide.replication.articles.call_formats import DEFAULTS, CallFormat, Comm
 from rowtide.replication.errors.publishing import (
     ArticleNeedsKey,
     ArticleTooWide,
+    ImagesLackKey,
     ImagesNeeded,
     KeyCheckedLate,
     PartitionImagesVary,
@@ -331,8 +332,14 @@ def _require_key(table: SourceTable, commands: dict[Operation, Command]) -> None
         return
     if not table.key_columns:
         raise ArticleNeedsKey(table.qualified_name)
-    if any(index.name == table.key_name and not index.is_immediate for index in table.indexes):
+    if not _has_identity(table):
         raise KeyCheckedLate(table.qualified_name)
+
+
+def _has_identity(table: SourceTable) -> bool:
+    """Return whether the primary key identifies rows in the log: the server takes no deferrable one."""
+    is_late = any(index.name == table.key_name and not index.is_immediate for index in table.indexes)
+    return bool(table.key_columns) and not is_late
 
 
 def _choose_columns(table: SourceTable, wanted: Sequence[str] | None) -> tuple[SourceColumn, ...]:
@@ -369,9 +376,11 @@ def _choose_images(table: SourceTable, commands: Mapping[Operation, Command], re
     """Return the old values that the log must carry: an update omits TOASTed values that it did not change.
 
     A command that takes all values needs the whole old row to fill these in. A bitmap says that they were omitted, but
-    not their values. With a virtual column the server refuses the application's updates where the log is to have whole
-    old rows.
+    not their values. Of a published table the server refuses the application's updates and deletes, delivered or not,
+    where nothing identifies its rows; and with a virtual column where the log is to have whole old rows.
     """
+    if not _has_identity(table) and request.before_images is BeforeImages.KEY:
+        raise ImagesLackKey(table.qualified_name)
     virtual = next((column.name for column in table.columns if column.is_virtual), None)
     for need in needs_of_whole_rows(commands, request.where, request.key_updates):
         if request.before_images is BeforeImages.KEY:
@@ -382,12 +391,14 @@ def _choose_images(table: SourceTable, commands: Mapping[Operation, Command], re
         if virtual is not None:
             raise VirtualColumnPublished(table.qualified_name, virtual, need)
     if virtual is not None:
+        if not _has_identity(table):
+            raise VirtualColumnPublished(table.qualified_name, virtual, "a table that no primary key identifies")
         if request.before_images is BeforeImages.FULL:
             raise VirtualColumnPublished(table.qualified_name, virtual, "--before-images full")
         return BeforeImages.KEY
     is_deleting_by_key = commands[Operation.DELETE].call_format is not CallFormat.XCALL
     needs_keys_alone = commands[Operation.UPDATE].call_format is CallFormat.NONE and is_deleting_by_key
-    if needs_keys_alone and request.where is None:
+    if needs_keys_alone and request.where is None and _has_identity(table):
         return request.before_images or BeforeImages.KEY
     return request.before_images or BeforeImages.FULL
 

@@ -143,7 +143,7 @@ class PublishedTableDropped(RowtideError):
     fact = "published table {table} was dropped at the publisher; the subscriber keeps its rows"
     hint = (
         "A new table of that name is not published: drop the article with `rowtide replication drop-article`, "
-        "and add it again."
+        "and add it again, with `--if-exists drop` or truncate for the table that the subscriber keeps."
     )
     table: str
 

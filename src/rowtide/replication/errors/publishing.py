@@ -220,12 +220,28 @@ class PartitionImagesVary(Invalid):
 
 
 @numbered
+class ImagesLackKey(Invalid):
+    """PostgreSQL refuses updates and deletes of a published table whose rows nothing identifies."""
+
+    number = 7293
+    fact = (
+        "no primary key identifies the rows of {table}: with --before-images key the server would refuse updates and "
+        "deletes there"
+    )
+    hint = "Omit --before-images, or give the table a primary key that is not deferrable."
+    table: str
+
+
+@numbered
 class VirtualColumnPublished(Invalid):
     """PostgreSQL refuses updates and deletes of a table with a virtual column under a full replica identity."""
 
     number = 7292
     fact = "{need} needs whole old rows of {table}, and the server would refuse its updates: column {column} is virtual"
-    hint = "Use SCALL or NONE for updates, CALL or NONE for deletes, and no row filter; or make the column `stored`."
+    hint = (
+        "Use SCALL or NONE for updates, CALL or NONE for deletes, and no row filter; or make the column `stored`. A table "
+        "without a primary key needs one."
+    )
     table: str
     column: str
     need: str

@@ -115,7 +115,10 @@ class SubscriberTableExists(AlreadyExists):
 
     number = 7132
     fact = "the subscriber already has a table {table}"
-    hint = "Choose --if-exists keep, delete, truncate or drop; or --sync-type replication-support-only."
+    hint = (
+        "Choose --if-exists keep, delete, truncate or drop; or --sync-type replication-support-only. For an article "
+        "that joins subscriptions: `rowtide replication drop-article`, then `add-article` with --if-exists."
+    )
     table: str
 
 
