@@ -239,8 +239,8 @@ class VirtualColumnPublished(Invalid):
     number = 7292
     fact = "{need} needs whole old rows of {table}, and the server would refuse its updates: column {column} is virtual"
     hint = (
-        "Use SCALL or NONE for updates, CALL or NONE for deletes, and no row filter; or make the column `stored`. A table "
-        "without a primary key needs one."
+        "Use SCALL or NONE for updates, CALL or NONE for deletes, and no row filter; or make the column `stored`. A "
+        "table without a primary key needs one."
     )
     table: str
     column: str
