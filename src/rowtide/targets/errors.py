@@ -66,8 +66,8 @@ class TargetPassed(DataLoss):
     number = 9005
     fact = "changes of {instance} that target {target} has not applied are gone: it has those up to {lsn}, {reason}"
     hint = "Run `rowtide cdc resnapshot` for the table: the target then follows from the copy."
-    target: str
     instance: str
+    target: str
     lsn: str
     reason: str
 
@@ -91,8 +91,8 @@ class KeyUnfit(RowtideError):
     number = 9007
     fact = "the table of {instance} in target {target} cannot identify rows: a value of the key does not fit its type"
     hint = "Remove the rows with infinite times or NaN in their key, or give them another key."
-    target: str
     instance: str
+    target: str
 
 
 @numbered

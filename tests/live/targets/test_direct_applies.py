@@ -212,6 +212,18 @@ def test_rows_that_others_changed_stop_a_table_without_copy(applied: AppliedTarg
     assert read(applied, "now", "public_item") == [(2,), (3,), (4,)]
 
 
+def test_a_key_that_its_type_cannot_hold_stops_a_table(applied: AppliedTargets) -> None:
+    captured = applied.captured
+    captured.execute("create table item (id timestamptz primary key)", "insert into item values ('infinity')")
+    captured.enable("item", snapshot=True)
+    captured.copy_tables()
+    applied.add("now", "public_item")
+    captured.capture()
+    applied.targets.apply()
+    note = applied.notes()["public_item"]
+    assert str(note).startswith("RT-9007: the table of public_item in target now cannot identify rows")
+
+
 @pytest.mark.exhaustive
 def test_many_small_files_become_one(applied: AppliedTargets) -> None:
     captured = applied.captured

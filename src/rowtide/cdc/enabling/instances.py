@@ -18,6 +18,7 @@ from rowtide.cdc.errors.enabling import (
     InstanceNameTooLong,
     KeyColumnMissing,
     KeyImagesDiffer,
+    NoColumns,
     PartitionCapturedToo,
     PartitionNotCapturable,
     SystemTable,
@@ -87,6 +88,8 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
     require_images(table, key, request.before_images)
     _require_loggable(table, request.before_images)
     columns = _choose_columns(table, request.columns, key)
+    if not columns:
+        raise NoColumns(table.qualified_name)
     _require_free_names(table, columns)
     ordinals = {name: ordinal for ordinal, name in enumerate(key.columns, 1)}
     reader_names = name_for_readers(column.name for column in columns)

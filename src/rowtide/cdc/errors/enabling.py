@@ -149,6 +149,16 @@ class ColumnNameReserved(Invalid):
 
 
 @numbered
+class NoColumns(Invalid):
+    """An instance would have no columns: PostgreSQL has tables without any."""
+
+    number = 4116
+    fact = "no column of {table} would be captured"
+    hint = "Name columns with --columns; a table without columns can be enabled once it has one."
+    table: str
+
+
+@numbered
 class TablePatternInvalid(Invalid):
     """A pattern of tables cannot be read."""
 

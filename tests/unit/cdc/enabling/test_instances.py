@@ -17,6 +17,7 @@ from rowtide.cdc.errors.enabling import (
     InstanceNameTaken,
     InstanceNameTooLong,
     KeyColumnMissing,
+    NoColumns,
     PartitionNotCapturable,
     SystemTable,
     TableNotCapturable,
@@ -51,6 +52,11 @@ def test_the_column_list_keeps_the_order_of_the_table() -> None:
     table = source_table([("id", "integer"), ("a", "text"), ("b", "text")])
 
     assert [column.name for column in instance(table=table, columns=["b", "id"]).columns] == ["id", "b"]
+
+
+def test_a_table_without_columns_is_refused() -> None:
+    with pytest.raises(NoColumns, match="RT-4116: no column of public.t1 would be captured"):
+        instance(table=source_table([], key=()))
 
 
 def test_the_column_list_must_hold_the_key() -> None:
