@@ -160,7 +160,8 @@ def require_usable(state: SlotState | None, name: str, position: int) -> SlotSta
 def verify_publication(connection: Connection, source: SourceDefinition) -> None:
     """Raise `PublicationAltered` unless publication and entries are the recorded ones.
 
-    A table that was dropped has left the publication by that, and has no changes that could be missing.
+    A table that was dropped has left the publication by that, and has no changes that could be missing; but for that of
+    the announcements.
     """
     parameters = {"name": source.publication}
     publication_id, option, lost, joined, is_another = connection.execute(text(_ALTERED), parameters).one()
@@ -207,7 +208,7 @@ select (select oid::bigint from pg_publication where pubname = :name),
        (select string_agg(distinct m.source_schema || '.' || m.source_name, ', ')
         from rowtide.members m
         where not exists (select from pg_publication_rel r where r.oid = m.publication_entry_id)
-          and exists (select from pg_class c where c.oid::bigint = m.source_table_id)),
+          and (m.feature = 'log' or exists (select from pg_class c where c.oid::bigint = m.source_table_id))),
        (select string_agg(distinct m.source_schema || '.' || m.source_name, ', ')
         from rowtide.members m, pg_partition_ancestors(m.source_table_id::oid::regclass) a, rowtide.members above
         where a.relid <> m.source_table_id::oid and above.source_table_id = a.relid::oid::bigint),
