@@ -107,6 +107,7 @@ def test_rows_that_go_stay_where_no_deletes_are_delivered(replicated: Replicated
 
 def test_moved_partitions_are_ignored_on_request(replicated: ReplicatedDatabase) -> None:
     begin(replicated, moved_partitions=MovedPartitions.IGNORE)
+    assert [one.moved_partitions for one in replicated.replication.list_articles()] == ["ignore"]
     replicated.publisher.execute("drop table low")
     assert list_told(replicated) == []
     assert replicated.subscriber.execute("select id from parts order by id") == [(1,), (11,)]

@@ -50,6 +50,7 @@ class ListedArticle:
     upd_cmd: str
     del_cmd: str
     key_updates: str
+    moved_partitions: str
     before_images: str
     type: str
     custom_script: str | None = None
@@ -177,6 +178,7 @@ def _article(row: RowMapping, scripts: Mapping[str, str]) -> ListedArticle:
         upd_cmd=_command(row["upd_cmd"], article.update_procedure),
         del_cmd=_command(row["del_cmd"], article.delete_procedure),
         key_updates=str(article.key_updates),
+        moved_partitions=str(article.moved_partitions),
         before_images=str(article.before_images),
         type=ArticleType.TABLE,
         custom_script=scripts.get(article.article_id),
@@ -188,7 +190,8 @@ def _list_schema_articles(connection: Connection, publication: str | None) -> It
     for name in names:
         publication_id = publication_records.get_publication(connection, name)
         for each in schema_articles.list_schema_articles(connection, publication_id):
-            commands = dict.fromkeys(("ins_cmd", "upd_cmd", "del_cmd", "key_updates", "before_images"), "")
+            of_rows = ("ins_cmd", "upd_cmd", "del_cmd", "key_updates", "moved_partitions", "before_images")
+            commands = dict.fromkeys(of_rows, "")
             yield ListedArticle(
                 name, each.name, each.schema, each.name, (), (), filter_clause=None, type=each.type, **commands
             )
