@@ -185,9 +185,9 @@ _IS_PUBLISHED = """join pg_publication_rel r on r.prrelid = c.oid
         join pg_database here on here.datname = current_database()
         where p.pubname = 'rowtide_' || here.oid"""
 
-_OF_NAMED = """whole.tgrelid in (
+_NAMED_TABLES = """
             select above.relid from pg_event_trigger_ddl_commands() d, pg_partition_ancestors(d.objid) above
-            where d.classid = 'pg_class'::regclass)"""
+            where d.classid = 'pg_class'::regclass"""
 
 _BRINGS_ROWS = f"""exists (
             select from pg_partition_tree(altered.oid) above join pg_inherits i on i.inhparent = above.relid
@@ -331,7 +331,7 @@ begin
     if exists (select from pg_event_trigger_ddl_commands() d join pg_class c on c.oid = d.objid
                where d.classid = 'pg_class'::regclass and (c.relkind = 'p' or c.relispartition))
     then
-        {partition_truncates.TAKE_IN.format(of_table=_OF_NAMED)}
+        {partition_truncates.TAKE_IN.format(tables=_NAMED_TABLES)}
     end if;
 """
 """Its trigger comes behind that of the announcement, which needs the marks of partitions as they were before."""

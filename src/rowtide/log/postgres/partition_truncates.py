@@ -119,23 +119,33 @@ order by 1
 """
 
 TAKE_IN = f"""
-    for found in {NEW_PARTITIONS} and {{of_table}}
+    for found in {NEW_PARTITIONS} and whole.tgrelid in ({{tables}})
     loop
-        execute format('create trigger %I before truncate on %I.%I for each statement '
-            'execute function rowtide.refuse_partition_truncate(%L, %L)',
-            found.trigger, found.schema, found.name,
-            coalesce(nullif(found.way_out, ''), 'drop what reads the table'), found.table_id::bigint);
+        begin
+            execute format('lock table %I.%I in share row exclusive mode nowait', found.schema, found.name);
+            execute format('create trigger %I before truncate on %I.%I for each statement '
+                'execute function rowtide.refuse_partition_truncate(%L, %L)',
+                found.trigger, found.schema, found.name,
+                coalesce(nullif(found.way_out, ''), 'drop what reads the table'), found.table_id::bigint);
+        exception when lock_not_available then
+            null; -- it is in use, so it came with an earlier statement
+        end;
     end loop;
     for found in
         select n.nspname as schema, c.relname as name, own.tgname as trigger
         from pg_trigger own join pg_class c on c.oid = own.tgrelid join pg_namespace n on n.oid = c.relnamespace
-        where {IS_STRAY.format(trigger="own")}
+        where {IS_STRAY.format(trigger="own")} and {HOLDING_TABLE.format(trigger="own")} in ({{tables}})
     loop
-        execute format('drop trigger %I on %I.%I', found.trigger, found.schema, found.name);
+        begin
+            execute format('lock table %I.%I in access exclusive mode nowait', found.schema, found.name);
+            execute format('drop trigger %I on %I.%I', found.trigger, found.schema, found.name);
+        exception when lock_not_available then
+            null;
+        end;
     end loop;
 """
-"""Statements in PL/pgSQL, with a record `found`, that let members know the partitions of some tables (`of_table`, a
-condition on the row `whole`), and forget detached ones.
+"""Statements in PL/pgSQL, with a record `found`, that let members know the partitions of some tables (`tables`, a query
+of oids or a list), and forget detached ones. What is in use waits for the next time.
 """
 
 _FUNCTIONS = (

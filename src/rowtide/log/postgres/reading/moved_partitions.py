@@ -42,7 +42,7 @@ do $$
 declare
     found record;
     brings_rows boolean := false;
-    takes_rows boolean;
+    takes_rows boolean := false;
 begin
     perform set_config('lock_timeout', '100ms', true);
     for found in {NEW_PARTITIONS} and {of_table} order by part.relid
@@ -57,17 +57,23 @@ begin
             into brings_rows;
         end if;
     end loop;
-    takes_rows := exists (
-        select from pg_trigger known
+    for found in
+        select n.nspname as schema, c.relname as name, pg_relation_size(c.oid) > 0 as has_rows
+        from pg_trigger known join pg_class c on c.oid = known.tgrelid join pg_namespace n on n.oid = c.relnamespace
         where {IS_STRAY.format(trigger="known")} and {HOLDING_TABLE.format(trigger="known")} = {table_id}
-            and pg_relation_size(known.tgrelid) > 0);
+        order by c.oid
+    loop
+        -- What is announced has to be forgotten at once: it would be announced again.
+        execute format('lock table %I.%I in access exclusive mode', found.schema, found.name);
+        takes_rows := takes_rows or found.has_rows;
+    end loop;
     if brings_rows or takes_rows then
         insert into rowtide.control (kind, content)
         select {quote_literal(Announcement.DDL.value)}, {content}
         from (select c.oid, n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
               where c.oid = {table_id}) altered;
     end if;
-    {TAKE_IN.format(of_table=of_table)}
+    {TAKE_IN.format(tables=table_id)}
 end $$
 """
 
