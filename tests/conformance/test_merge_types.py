@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -275,5 +276,30 @@ def test_a_server_hub_has_the_texts_of_other_classes(server: EmbeddedServer, tmp
             (b"7", float("inf")),
         ]
         device.execute("delete from thing where id = 3")
+        merge.settle()
+        require_equal_checksums(merge)
+
+
+def test_characters_that_the_hub_lacks_stay_at_the_device(server: EmbeddedServer, tmp_path: Path) -> None:
+    with ExitStack() as opened:
+        hub = opened.enter_context(open_server_member(opened.enter_context(fresh_database(server, encoding="LATIN1"))))
+        device = opened.enter_context(open_file_member(tmp_path / "a.db"))
+        merge = Merge(hub, [device])
+        hub.execute("set client_encoding to 'UTF8'")
+        created = "create table thing (id int primary key, note text)"
+        merge.begin(created, "insert into thing values (1, 'é'), (2, 'é')", thing={})
+        hub.execute("update thing set note = 'ü' where id = 1")
+        device.execute(
+            "update thing set note = '1 €' where id = 1",
+            "update thing set note = '2 €' where id = 2",
+            "insert into thing (id, note) values (3, '€'), (4, 'ö')",
+        )
+        merge.settle()
+
+        assert hub.execute("select id, note from thing order by id") == [(1, "ü"), (2, "é"), (4, "ö")]
+        assert device.execute("select note from thing order by id") == [("ü",), ("2 €",), ("€",), ("ö",)]
+        lost = [json.loads(each.losing_row or "") for each in merge.merge.list_conflicts()]
+        assert {row["note"] for row in lost} == {"1 €", "2 €", "€"}
+        device.execute("update thing set note = 'ä' where id in (2, 3)")
         merge.settle()
         require_equal_checksums(merge)

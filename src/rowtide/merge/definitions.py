@@ -31,6 +31,8 @@ from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable, Executable
 
 SCHEMA = "rowtide_merge"
 """The tables' schema, on databases that have schemas."""
+LACKS_CHARACTERS = "rowtide_lacks_characters"
+"""Key in a connection's `info`: whether the database's encoding lacks characters that rows of other nodes may have."""
 
 CONTENTS = "MSmerge_stored_contents"
 TOMBSTONE = "MSmerge_stored_tombstone"

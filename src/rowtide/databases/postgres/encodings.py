@@ -13,11 +13,16 @@ def server_encoding(session: psycopg.Connection) -> str:
     return session.info.parameter_status("server_encoding") or "UTF8"
 
 
+def lacks_characters(session: psycopg.Connection) -> bool:
+    """Return whether there are characters that the database's encoding does not have."""
+    return server_encoding(session) not in _NO_LIMIT
+
+
 def find_codec(session: psycopg.Connection) -> str | None:
     """Return Python's codec of the database's encoding; None if it has every character."""
-    encoding = server_encoding(session)
-    if encoding in _NO_LIMIT:
+    if not lacks_characters(session):
         return None
+    encoding = server_encoding(session)
     ours = session.info.parameter_status("client_encoding")
     session.execute("select set_config('client_encoding', %s, false)", [encoding])
     codec = session.info.encoding

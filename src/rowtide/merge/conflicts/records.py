@@ -13,7 +13,7 @@ from enum import IntEnum
 from sqlalchemy import Connection, delete, insert, literal, select, update
 
 from rowtide.merge.articles import Article
-from rowtide.merge.definitions import conflicts_info, retries
+from rowtide.merge.definitions import LACKS_CHARACTERS, conflicts_info, retries
 from rowtide.merge.versions.changes import Row, RowChange
 from rowtide.merge.versions.comparison import Conflict, ConflictKind
 
@@ -119,8 +119,8 @@ def record(connection: Connection, conflict: ConflictRecord) -> None:
         "origin_datasource_id": conflict.origin,
         "reason_code": conflict.reason_code,
         "reason_text": conflict.reason_text,
-        "losing_row": encode_row(conflict.article, conflict.losing_row),
-        "winning_row": encode_row(conflict.article, conflict.winning_row),
+        "losing_row": _encode_row(connection, conflict.article, conflict.losing_row),
+        "winning_row": _encode_row(connection, conflict.article, conflict.winning_row),
         "losing_lineage": conflict.losing_lineage,
         "parents": json.dumps(conflict.parents) if any(conflict.parents) else None,
     }
@@ -140,15 +140,15 @@ def forget_conflicts(connection: Connection, pubid: str, before: datetime) -> No
     connection.execute(delete(conflicts_info).where(is_old & ~select(retries.c.rowguid).where(is_asked).exists()))
 
 
-def encode_row(article: Article, row: Row | None) -> str | None:
+def _encode_row(connection: Connection, article: Article, row: Row | None) -> str | None:
     """Return a row as a JSON object of texts, by column name."""
     if row is None:
         return None
-    return _encode({column.name: value for column, value in zip(article.columns, row, strict=True)})
+    return _encode(connection, {column.name: value for column, value in zip(article.columns, row, strict=True)})
 
 
 def decode_row(article: Article, encoded: str) -> tuple[Article, Row]:
-    """Read what `encode_row` wrote; return the article with those of its columns alone that the row has."""
+    """Read what `record` wrote of a row; return the article with those of its columns alone that the row has."""
     values = json.loads(encoded)
     had = article.only([column.name for column in article.columns if column.name in values])
     return had, tuple(values[column.name] for column in had.columns)
@@ -159,16 +159,16 @@ def rename_columns(connection: Connection, pubid: str, nickname: int, renamed: M
     c = conflicts_info.c
     kept = select(c.conflict_id, c.losing_row, c.winning_row).where((c.pubid == pubid) & (c.tablenick == nickname))
     for conflict_id, *rows in connection.execute(kept).all() if renamed else ():
-        losing, winning = (None if row is None else _renamed(row, renamed) for row in rows)
+        losing, winning = (None if row is None else _renamed(connection, row, renamed) for row in rows)
         mine = update(conflicts_info).where(c.conflict_id == conflict_id)
         connection.execute(mine.values(losing_row=losing, winning_row=winning))
 
 
-def _renamed(row: str, renamed: Mapping[str, str]) -> str:
-    return _encode({renamed.get(name, name): value for name, value in json.loads(row).items()})
+def _renamed(connection: Connection, row: str, renamed: Mapping[str, str]) -> str:
+    return _encode(connection, {renamed.get(name, name): value for name, value in json.loads(row).items()})
 
 
-def _encode(values: Mapping[str, str | None]) -> str:
-    # What is not UTF-8 in a text is kept as JSON's own escape.
-    encoded = json.dumps(values, ensure_ascii=False)
+def _encode(connection: Connection, values: Mapping[str, str | None]) -> str:
+    """Return JSON, with its own escapes for characters that the database may not have, and for what is not UTF-8."""
+    encoded = json.dumps(values, ensure_ascii=bool(connection.info.get(LACKS_CHARACTERS)))
     return _INVALID.sub(lambda found: f"\\u{ord(found.group()):04x}", encoded)

@@ -18,12 +18,13 @@ from rowtide.databases.postgres.alterations import Committing, rehearsing_on
 from rowtide.databases.postgres.batching import open_batching_engine, session_of
 from rowtide.databases.postgres.clock import taking_anchors
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES, load_texts
+from rowtide.databases.postgres.encodings import lacks_characters
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import Article, Subscription
 from rowtide.merge.catalogue import list_merged, list_purged, read_nickname, select_articles
-from rowtide.merge.definitions import SCHEMA, articles, replinfo
+from rowtide.merge.definitions import LACKS_CHARACTERS, SCHEMA, articles, replinfo
 from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.postgres import links, rows
 from rowtide.merge.nodes.postgres.compiled import compile_query
@@ -107,6 +108,7 @@ class PostgresNode:
         with translated():
             self.connection = _map(engine.connect().execution_options(isolation_level="AUTOCOMMIT"))
         self._session = session_of(self.connection)
+        self.connection.info[LACKS_CHARACTERS] = lacks_characters(self._session)
         self._generations = Generations()
         self._own = 0
         self._is_ahead = False
