@@ -102,6 +102,51 @@ def test_a_subscriber_records_its_tables_from_the_beginning(replicated: Replicat
     assert names == [["id", "customer", "total"], ["id", "customer", "total", "note"]]
 
 
+OWN_COLUMNS = {
+    "same type": ("varchar(20)", "note varchar(20) default 'own'", True),
+    "no equality": ("json", "note json", True),
+    "wider type": ("varchar(20)", "note text not null default ''", True),
+    "another type": ("varchar(20)", "note int", False),
+    "narrower type": ("varchar(20)", "note varchar(2)", False),
+    "generated": ("varchar(20)", "note varchar(20) generated always as ('x') stored", False),
+}
+"""A column of the subscriber's own, where one of that name and the first type is published, and whether it is used."""
+
+
+@pytest.mark.parametrize("own", OWN_COLUMNS)
+def test_a_column_that_is_there_gets_first_values(replicated: ReplicatedDatabase, own: str) -> None:
+    kind, definition, is_used = OWN_COLUMNS[own]
+    replicated.begin(ORDERS, orders={})
+    replicated.publisher.execute(ROWS)
+    replicated.deliver()
+    replicated.subscriber.execute(f"alter table orders add column {definition}")
+    replicated.publisher.execute(f"alter table orders add column note {kind} default '{{}}'")
+    replicated.publisher.execute("insert into orders values (3, 'c', 30, '[1]')")
+    replicated.deliver()
+
+    assert [column.name for column in list_left_out(replicated)] == ([] if is_used else ["note"])
+    columns = "id, customer, total, note::text" if is_used else "id, customer, total"
+    query = f"select {columns} from orders order by id"
+    assert replicated.subscriber.execute(query) == replicated.publisher.execute(query)
+
+
+@pytest.mark.parametrize(("own", "is_used"), [("text default 'own'", True), ("numeric", False)])
+def test_a_column_that_a_file_has_gets_first_values(
+    replicated_file: ReplicatedFile, own: str, *, is_used: bool
+) -> None:
+    replicated_file.begin(ORDERS, orders={})
+    replicated_file.publisher.execute(ROWS)
+    replicated_file.deliver()
+    replicated_file.subscriber.execute(f"alter table orders add column note {own}")
+    replicated_file.publisher.execute("alter table orders add column note text default '1.10'")
+    replicated_file.publisher.execute("insert into orders values (3, 'c', 30, 'x')")
+    replicated_file.deliver()
+
+    columns = "id, note" if is_used else "id, total"
+    query = f"select {columns} from orders order by id"
+    assert replicated_file.subscriber.execute(query) == replicated_file.publisher.execute(query)
+
+
 def test_first_values_are_those_in_any_sessions_settings(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.publisher.execute(ROWS)

@@ -107,9 +107,7 @@ def alter(table: tuple[str, str], change: SchemaChange) -> Iterator[str]:
             if name != table[1]:
                 yield f"alter table {quote_qualified(schema, table[1])} rename to {quote(name)}"
         case ColumnAdded(column, value, collation):
-            yield f"{altering} add column if not exists {_definition(column, collation)}{_default(column, value)}"
-            if value is not None:
-                yield f"{altering} alter column {quote(column.name)} drop default"
+            yield _add(table, column, value, collation)
         case ColumnDropped(column):
             yield f"{altering} drop column if exists {quote(column.name)}"
         case ColumnRenamed(column, name):
@@ -127,6 +125,27 @@ def alter(table: tuple[str, str], change: SchemaChange) -> Iterator[str]:
             yield _where_generated(table, name, f"{altering} alter column {quote(name)} drop expression")
         case _:
             assert_never(change)
+
+
+def _add(table: tuple[str, str], column: PublishedColumn, value: str | None, collation: str | None) -> str:
+    """Return a statement that adds a column, or gives rows their first values where the subscriber has it already.
+
+    One of another type that does not take all values is refused.
+    """
+    name, altering = quote(column.name), f"alter table {quote_qualified(*table)}"
+    first = "null" if value is None else f"{quote_literal(value)}::{column.type_text}"
+    added = f"{altering} add column {_definition(column, collation)}{_default(column, value)}"
+    values = {
+        "table": quote_literal(quote_qualified(*table)),
+        "name": quote_literal(column.name),
+        "type": quote_literal(column.type_text),
+        "add": quote_literal(added if value is None else f"{added}; {altering} alter column {name} drop default"),
+        "fill": quote_literal(
+            # As text: not every type has an operator for it.
+            f"update {quote_qualified(*table)} set {name} = {first} where {name}::text is distinct from ({first})::text"
+        ),
+    }
+    return f"do {quote_literal(_ADD.format(**values))}"
 
 
 def _regenerate(table: tuple[str, str], before: GeneratedColumn | None, after: GeneratedColumn | None) -> str:
@@ -161,6 +180,27 @@ def _where_generated(table: tuple[str, str], name: str, altering: str) -> str:
     return f"do {quote_literal(f'begin if {condition} then execute {quote_literal(altering)}; end if; end')}"
 
 
+_ADD = """
+declare
+    present record;
+begin
+    select a.atttypid, a.atttypmod, a.attgenerated <> '' as is_generated,
+        pg_catalog.format_type(a.atttypid, a.atttypmod) as type_text
+    into present
+    from pg_catalog.pg_attribute a
+    where a.attrelid = to_regclass({table}) and a.attname = {name} and not a.attisdropped;
+    if not found then
+        execute {add};
+    elsif present.is_generated or present.type_text <> {type} and (present.atttypmod <> -1
+        or present.atttypid <> to_regtype({type}) and not exists (
+            select from pg_catalog.pg_cast
+            where castsource = to_regtype({type}) and casttarget = present.atttypid and castcontext = 'i'))
+    then
+        raise exception 'the subscriber has its own column % of type %', {name}, present.type_text;
+    else
+        execute {fill};
+    end if;
+end"""
 _IS_GENERATED = """exists (
         select from pg_catalog.pg_attribute
         where attrelid = to_regclass({table}) and attname = {name} and attgenerated <> '')"""

@@ -38,6 +38,9 @@ def alter(table: str, present: Mapping[str, Affinity], change: SchemaChange) -> 
         case ColumnAdded(column, value, _):
             if column.name.lower() not in present:
                 yield f"{altering} add column {_definition(column, value)}"
+            else:
+                name, first = quote(column.name), _first(column, value)
+                yield f"update {quote(table)} set {name} = {first} where {name} is not {first}"
         case ColumnDropped(column):
             if column.name.lower() in present:
                 yield f"{altering} drop column {quote(column.name)}"
@@ -71,7 +74,11 @@ def _definition(column: PublishedColumn, value: str | None) -> str:
         # Without a default SQLite adds no column that is not null, not even to an empty table.
         return definition
     is_required = "" if column.is_nullable else " not null"
-    return f"{definition}{is_required} default {_literal(stored.convert(value.encode()))}"
+    return f"{definition}{is_required} default {_first(column, value)}"
+
+
+def _first(column: PublishedColumn, value: str | None) -> str:
+    return _literal(None if value is None else stored_type(column.value_type_text).convert(value.encode()))
 
 
 def _literal(value: SqliteValue) -> str:

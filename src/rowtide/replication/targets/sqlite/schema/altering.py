@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 
 from rowtide.databases.sqlite.catalogue import find_table
-from rowtide.databases.sqlite.types import affinity
-from rowtide.replication.articles.schema_changes import Followed, SchemaChange, TableRenamed
+from rowtide.databases.sqlite.types import affinity, stored_type
+from rowtide.replication.articles.schema_changes import ColumnAdded, Followed, SchemaChange, TableRenamed
 from rowtide.replication.targets.sqlite import progress
 from rowtide.replication.targets.sqlite.schema import alterations
 
@@ -37,5 +37,9 @@ def _make(connection: sqlite3.Connection, name: str, change: SchemaChange) -> No
     columns = () if table is None else table.columns
     is_strict = table is not None and table.is_strict
     present = {column.name.lower(): affinity(column.type_text, is_strict=is_strict) for column in columns}
+    if isinstance(change, ColumnAdded):
+        own = present.get(change.column.name.lower())
+        if own is not None and own not in stored_type(change.column.value_type_text).keeping:
+            raise sqlite3.IntegrityError(f"the file has its own column {change.column.name}, which would alter values")
     for statement in alterations.alter(name, present, change):
         connection.execute(statement)
