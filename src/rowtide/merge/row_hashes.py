@@ -18,7 +18,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import row_hashes
-from rowtide.merge.nodes.untyped_values import as_stored_by_server
+from rowtide.merge.nodes.untyped_values import as_stored_by_server, untyped_places
 from rowtide.merge.versions.changes import Row
 
 GONE = bytes(8)
@@ -132,14 +132,19 @@ def _names(article: Article) -> str:
 
 
 def _texts(article: Article, rows: Sequence[Row | None]) -> list[bytes | None]:
-    # A PostgreSQL subscriber does not know the classes of untyped values.
-    rows = [None if row is None else as_stored_by_server(article, row) for row in rows]
-    return [
-        None
-        if row is None
-        else _BETWEEN.join([_NULL if value is None else value for value in row]).encode("utf-8", "surrogatepass")
-        for row in rows
-    ]
+    # A PostgreSQL subscriber does not know the classes that values have in files.
+    if untyped_places(article):
+        rows = [None if row is None else as_stored_by_server(article, row) for row in rows]
+    texts = [None if row is None else _joined(row) for row in rows]
+    for place, text in enumerate(texts):
+        row = rows[place]
+        if text is not None and row is not None and b"\0" in text:
+            texts[place] = _joined(as_stored_by_server(article, row))
+    return texts
+
+
+def _joined(row: Row) -> bytes:
+    return _BETWEEN.join([_NULL if value is None else value for value in row]).encode("utf-8", "surrogatepass")
 
 
 def _decode(entries: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -25,6 +25,8 @@ ANY = "any"
 
 They say which class a value is stored as: `5`, `5.0`, `'5'`, `X'35'`.
 """
+TEXT = "text"
+"""A type whose values are texts; all such types are converted alike."""
 OF_ANOTHER_CLASS = "\0"
 """First character of the text of a value that its column's type does not give back: SQLite's literal follows.
 
@@ -67,7 +69,7 @@ def to_text(value: SqliteValue, type_text: str) -> str | None:
     if type_text == ANY and value is not None:
         return literal_of(value)
     text = to_plain_text(value, type_text)
-    if text is None or _is_given_back(value, text, type_text):
+    if text is None or (isinstance(value, int) and type_text != "bytea") or _is_given_back(value, text, type_text):
         return text
     return f"{OF_ANOTHER_CLASS}{literal_of(value)}"
 
@@ -101,7 +103,7 @@ def _is_given_back(value: SqliteValue, text: str, type_text: str) -> bool:
         case bytes():
             return type_text == "bytea"
         case int():
-            return type_text != "bytea"
+            return False
         case float():
             return type_text != "bytea" and (math.isfinite(value) or is_numeric(type_text) or type_text in _PLAIN_BELOW)
         case str():
