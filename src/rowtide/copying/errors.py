@@ -5,6 +5,17 @@ from __future__ import annotations
 from rowtide.core.errors import Retryable, RowtideError, numbered
 
 
+class CopiedTableAltered(Exception):
+    """A table that is copied, or one of its columns, has another name than it had: what is read would be others'.
+
+    `error` is what to raise unless the alteration can be followed.
+    """
+
+    def __init__(self, error: RowtideError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 @numbered
 class CopiedTableUnreadable(RowtideError):
     """A table could not be read for a copy."""

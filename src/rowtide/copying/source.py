@@ -23,7 +23,7 @@ from rowtide.copying.chunk_statements import (
     sampling,
 )
 from rowtide.copying.chunks import Chunk, CopiedChunk, Key, OpenChunk
-from rowtide.copying.errors import CopiedTableDropped, CopiedTableLocked, CopiedTableUnreadable
+from rowtide.copying.errors import CopiedTableAltered, CopiedTableDropped, CopiedTableLocked, CopiedTableUnreadable
 from rowtide.copying.present_tables import PresentTable, find_present
 from rowtide.copying.refused_rows import PartialRow, RowRefused, find_partial_rows, limiting, refusal
 from rowtide.copying.tables import CopiedTable
@@ -32,6 +32,7 @@ from rowtide.core.errors import Remedy, RowtideError
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
 from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.errors import RowsHidden, translated
+from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import describe_holder
 
@@ -48,6 +49,13 @@ where c.relkind <> 'p' and (c.oid = %(table)s::oid or c.oid in (select relid fro
 """
 
 _SNAPSHOT = "select pg_current_snapshot()::text, current_setting('server_encoding')"
+
+_OPENED = """
+select pg_current_snapshot()::text, coalesce(pg_relation_filenode(%(table)s::oid), 0)::bigint,
+       (select jsonb_object_agg(attnum, attname) from pg_attribute
+        where attrelid = to_regclass(%(name)s) and attrelid = %(table)s::oid and attnum = any(%(numbers)s::int[])
+          and not attisdropped)
+"""
 
 _UNFINISHED = """
 select format('pid %%s (%%s, %%s, %%s)', pid, usename, application_name, coalesce(state, 'of another role'))
@@ -161,18 +169,20 @@ class PostgresCopySource:
 
     @contextmanager
     def open_chunk(self, table: CopiedTable, chunk: Chunk, form: CopyForm = CopyForm.TEXT) -> Iterator[OpenChunk]:
-        """Read a chunk. Raises the error for unreadable tables."""
+        """Read a chunk. Raises the error for unreadable tables, and `CopiedTableAltered`."""
         with self._connect() as connection:
             with naming(table, self._unreadable), translated():
                 connection.execute("begin isolation level repeatable read read only")
                 # Before the snapshot is taken: one from before a truncate would find the table empty all the same.
                 connection.execute(sql.SQL(locking(table)))
-                row = connection.execute(
-                    "select pg_current_snapshot()::text, coalesce(pg_relation_filenode(%s::oid), 0)::bigint",
-                    [table.source_id],
-                ).fetchone()
+                name = quote_qualified(table.schema, table.table)
+                wanted = {"table": table.source_id, "name": name, "numbers": list(table.numbers)}
+                row = connection.execute(_OPENED, wanted).fetchone()
             assert row is not None
-            yield OpenChunk(parse_snapshot(row[0]), row[1], self._read_copy(connection, table, chunk, form))
+            snapshot, generation, columns = row
+            if columns != dict(zip(map(str, table.numbers), table.columns, strict=True)):
+                raise CopiedTableAltered(self._unreadable(table.qualified_name, "it was altered meanwhile"))
+            yield OpenChunk(parse_snapshot(snapshot), generation, self._read_copy(connection, table, chunk, form))
 
     def find_present(self, source_id: int, numbers: Collection[int]) -> PresentTable | None:
         """Return a table as it is now, see `present_tables`."""

@@ -17,7 +17,8 @@ class KeyColumn:
 class CopiedTable:
     """A table to be copied: its member id in the log, the columns, the key in key order, and an SQL condition.
 
-    Without a key it is one chunk; without a condition all rows are copied. `source_id` is its id in the source.
+    Without a key it is one chunk; without a condition all rows are copied. `source_id` is its id in the source,
+    `numbers` are those of the columns there.
     """
 
     member_id: str
@@ -25,6 +26,7 @@ class CopiedTable:
     schema: str
     table: str
     columns: tuple[str, ...]
+    numbers: tuple[int, ...]
     key_columns: tuple[KeyColumn, ...]
     condition: str | None = None
     is_partitioned: bool = False

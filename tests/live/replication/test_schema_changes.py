@@ -310,6 +310,24 @@ def test_a_copy_of_an_altered_table_ends_in_runs_that_are_brief(replicated: Repl
     replicated.require_equal("orders")
 
 
+SWAP = ("alter table pairs rename a to c", "alter table pairs rename b to a", "alter table pairs rename c to b")
+
+
+def test_a_copy_of_a_table_that_was_altered_and_back(replicated: ReplicatedDatabase) -> None:
+    """At its end the table is as it was, but was not when it was read."""
+    replicated.publish("create table pairs (id int primary key, a int, b int)", pairs={})
+    replicated.publisher.execute("insert into pairs values (1, 10, 20)")
+    replicated.subscribe(SyncType.AUTOMATIC)
+    with replicated.open_agent() as agent:
+        replicated.publisher.execute(*SWAP)
+        while agent.step() and not replicated.subscriber.execute("select 1 from pairs"):
+            pass
+        replicated.publisher.execute(*SWAP)
+    replicated.deliver()
+
+    replicated.require_equal("pairs")
+
+
 def test_what_cannot_be_added_is_left_out_and_named(replicated: ReplicatedDatabase) -> None:
     replicated.begin(ORDERS, orders={})
     replicated.publisher.execute(

@@ -81,6 +81,7 @@ def as_copied(instance: Instance, present: PresentTable, condition: str | None) 
         schema=present.schema,
         table=present.table,
         columns=tuple(present.columns[number].name for number in _copied_numbers(instance, present)),
+        numbers=tuple(_copied_numbers(instance, present)),
         key_columns=tuple(KeyColumn(key.name, key.type_text) for key in keys if key is not None)
         if None not in keys
         else (),

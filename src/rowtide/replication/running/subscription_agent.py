@@ -13,7 +13,9 @@ from itertools import groupby
 
 from sqlalchemy import Connection
 
+from rowtide.copying.errors import CopiedTableAltered
 from rowtide.copying.source import PostgresCopySource
+from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.databases.postgres.catalogue import find_by_id
@@ -323,18 +325,27 @@ class SubscriptionAgent:
         self._snapshot = self._snapshot or self._open_snapshot()
         try:
             return self._snapshot.step()
-        except (CopyUnreadable, CopyRefused):
+        except CopiedTableAltered as found:
+            # It may be as it was by now.
+            return self._are_as_now() or self._follow_altered(found.error)
+        except (CopyUnreadable, CopyRefused) as error:
             if self._are_as_now():
                 raise
-            # A table was altered meanwhile: how, the log says once it is read up to here.
-            self._failed_at = self._failed_at or Position.of(self._manifest.state.epoch, self._source.mark())
-            is_read = self._manifest.refresh().position >= self._failed_at
-            if self._follow():
-                self._failed_at = None
-                return True
-            if is_read:
-                raise
-            return False
+            return self._follow_altered(error)
+
+    def _follow_altered(self, error: RowtideError) -> bool:
+        """Bring tables that were altered meanwhile through that; how, the log says once it is read up to here.
+
+        Returns whether it does already. Raises the error if it never will.
+        """
+        self._failed_at = self._failed_at or Position.of(self._manifest.state.epoch, self._source.mark())
+        is_read = self._manifest.refresh().position >= self._failed_at
+        if self._follow():
+            self._failed_at = None
+            return True
+        if is_read:
+            raise error
+        return False
 
     def _read_details(self, end: Position) -> Sequence[tuple[Article, TableDetails]] | None:
         """Return the tables' details if none was altered since its copy began.

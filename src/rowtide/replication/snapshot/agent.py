@@ -34,7 +34,7 @@ class SnapshotSource(Protocol):
         """Return the transactions of a snapshot that may be in the log as committed, but are still invisible."""
 
     def open_chunk(self, table: CopiedTable, chunk: Chunk, form: CopyForm) -> AbstractContextManager[OpenChunk]:
-        """Read a chunk. Raises `CopyUnreadable`."""
+        """Read a chunk. Raises `CopyUnreadable`, `CopiedTableAltered`."""
 
     def mark(self) -> int:
         """Return a log position after everything that a chunk read before can contain."""
