@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 
@@ -44,6 +45,11 @@ class Shown:
     rows: Rows
 
 
+def _connect(subscriber: At) -> psycopg.Connection[Any]:
+    # On a busy machine the agent looks for deadlocks too late for a program that looks after a second.
+    return psycopg.connect(subscriber.url, options="-c deadlock_timeout=20s")
+
+
 class Looks:
     """The states of the publisher, by the numbers of its transactions."""
 
@@ -75,7 +81,7 @@ class Looks:
                 file.execute("begin")
                 return self._compare(lambda query: file.execute(query).fetchall(), is_file=True)
         while True:
-            with psycopg.connect(subscriber.url) as holder, psycopg.connect(subscriber.url) as session:
+            with _connect(subscriber) as holder, _connect(subscriber) as session:
                 if is_divided:
                     holder.execute(_WHOLE.encode())
                 session.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
