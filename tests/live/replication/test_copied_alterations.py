@@ -150,6 +150,30 @@ def test_file_copies_an_altered_table_again(replicated_file: ReplicatedFile) -> 
 
 
 @pytest.mark.exhaustive
+def test_a_filters_column_may_become_wider(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ITEMS, *FILLED[:1], items={"where": "qty < 5 and note <> 'out'"})
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+    replicated.deliver()
+    with replicated.writer() as writer:
+        writer.execute("update items set qty = 3 where id = 9")
+        writer.execute("alter table items alter qty type bigint")
+        writer.execute("update items set qty = 3000000000 where id = 3")
+        writer.execute("alter table items alter note type varchar")
+        writer.execute("update items set note = 'out' where id = 4")
+    replicated.deliver()
+    replicated.replication.reinitialize("shop", article="items")
+    replicated.publisher.execute("alter table items alter qty type numeric", "update items set qty = 4.5 where id = 8")
+    replicated.deliver()
+
+    assert replicated.subscriber.execute(COLUMNS) == replicated.publisher.execute(COLUMNS)
+    rows = "select id, qty::text, note from items where qty < 5 and note <> 'out' order by id"
+    assert replicated.subscriber.execute("select id, qty::text, note from items order by id") == (
+        replicated.publisher.execute(rows)
+    )
+
+
+@pytest.mark.exhaustive
 def test_dropped_column_of_a_filter_stops_its_article_alone(replicated: ReplicatedDatabase) -> None:
     replicated.publish(ITEMS, OTHERS, *FILLED, items={"where": "qty < 5"}, others={})
     replicated.subscribe(SyncType.AUTOMATIC)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from rowtide.databases.postgres.types.widening import is_cast_alike, is_wider_number
+from rowtide.databases.postgres.types.widening import compares_alike, is_cast_alike, is_wider_number
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.alterations import Alteration, AlteredColumn, as_altered
 from rowtide.replication.articles.articles import (
@@ -362,9 +362,10 @@ def _require_followed(article: Article, now: Mapping[int, AlteredColumn]) -> Non
             raise Unfollowed(f"column {column.name} of its key was dropped")
         if altered is None and column.name in filtered:
             raise Unfollowed(f"column {column.name} of its row filter was dropped")
-        is_retyped = altered is not None and altered.type_text != column.type_text
-        if is_retyped and column.name in filtered:
-            raise Unfollowed(f"column {column.name} of its row filter became {now[column.number].type_text}")
+        if altered is None or column.name not in filtered:
+            continue
+        if not compares_alike(column.value_type_text, altered.base_type_text or altered.type_text):
+            raise Unfollowed(f"column {column.name} of its row filter became {altered.type_text}")
 
 
 def _require_values(alteration: Alteration, kept: Sequence[PublishedColumn], now: Mapping[int, AlteredColumn]) -> None:

@@ -26,6 +26,7 @@ from rowtide.replication.articles.schema_changes import (
     bound,
     follow,
 )
+from rowtide.replication.filters.conditions import columns_of
 
 TABLE = source_table([("id", "integer"), ("name", "text"), ("price", "numeric(10,2)")])
 ALL = article(TABLE)
@@ -163,11 +164,24 @@ def test_what_is_inferred_says_nothing_of_nulls() -> None:
             with_column(TABLE, "price", type_text="integer", type_code=23),
             "column price of its row filter became integer",
         ),
+        (
+            article(TABLE, where="id > 9"),
+            with_column(TABLE, "id", type_text="text", type_code=25),
+            "column id of its row filter became text",
+        ),
     ],
 )
 def test_what_an_article_cannot_do_without_stops_it(made: Article, now: SourceTable, reason: str) -> None:
     with pytest.raises(Unfollowed, match=reason):
         followed_by(made, now)
+
+
+def test_a_row_filter_goes_on_with_a_wider_type_of_its_column() -> None:
+    made = article(TABLE, where="id > 9")
+    now = followed_by(made, with_column(TABLE, "id", type_text="bigint", type_code=20)).article
+    assert now.filter_clause == made.filter_clause
+    assert now.condition is not None
+    assert [column.type_text for column in columns_of(now.condition)] == ["bigint"]
 
 
 def test_a_row_filter_has_the_new_name_of_its_column() -> None:

@@ -25,6 +25,11 @@ _WIDER = {
     "bit": ("bit varying",),
     "date": ("timestamp without time zone",),
 }
+_COMPARED_ALIKE = (
+    frozenset({"smallint", "integer", "bigint", "numeric"}),
+    frozenset({"character varying", "text"}),
+)
+"""Types whose values compare by what they are, whichever of them a column has."""
 _FIXED = ("character", "bit")
 """Types whose values are padded to their length."""
 _MODIFIER = re.compile(r" ?\((-?\d+)(?:,(-?\d+))?\)")
@@ -60,6 +65,14 @@ def can_hold(declared: str, published: str) -> bool:
     elif name in _FIXED:
         return False
     return _is_as_long(name, size, wanted_size)
+
+
+def compares_alike(old: str, new: str) -> bool:
+    """Return whether all values of a type, once they are of another, are what they were, and equal to and ordered with
+    literals as before; types as for `can_hold`.
+    """
+    names = {_parse(old)[0], _parse(new)[0]}
+    return can_hold(new, old) and (old == new or any(names <= family for family in _COMPARED_ALIKE))
 
 
 def _parse(type_text: str) -> tuple[str, tuple[int, int] | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowtide.databases.postgres.types.widening import can_hold
+from rowtide.databases.postgres.types.widening import can_hold, compares_alike
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,32 @@ def test_equal_and_wider_types_take_every_value(declared: str, published: str) -
 )
 def test_narrower_and_other_types_are_refused(declared: str, published: str) -> None:
     assert not can_hold(declared, published)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("integer", "bigint"),
+        ("smallint", "numeric"),
+        ("numeric(10,2)", "numeric(12,4)"),
+        ("character varying(10)", "character varying(20)"),
+        ("character varying(10)", "text"),
+        ("uuid", "uuid"),
+    ],
+)
+def test_conditions_hold_for_the_same_values_of_wider_types(old: str, new: str) -> None:
+    assert compares_alike(old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("bigint", "integer"),
+        ("real", "double precision"),
+        ("character(5)", "text"),
+        ("date", "timestamp without time zone"),
+        ("integer", "text"),
+    ],
+)
+def test_they_may_not_for_types_that_compare_otherwise(old: str, new: str) -> None:
+    assert not compares_alike(old, new)
