@@ -10,10 +10,12 @@ import pytest
 from builders.faults.cuts import acting_at
 from builders.replication.replicated_databases import ReplicatedDatabase, join_level, list_subscriptions
 from rowtide.databases.postgres.connect import open_engine
+from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 from rowtide.replication.subscribing import joining
 from rowtide.replication.sync_types import SyncType
+from rowtide.replication.targets.postgres import subscriber
 
 ITEMS = "create table items (id int primary key, qty int)"
 OTHERS = "create table others (id int primary key)"
@@ -50,6 +52,10 @@ def unaware(replicated: ReplicatedDatabase) -> Iterator[SubscriptionAgent]:
         yield agent
 
 
+def lose_answer() -> None:
+    raise ConnectionFailed("the server ended it")
+
+
 def step_all(agent: SubscriptionAgent) -> None:
     while agent.step():
         pass
@@ -66,6 +72,22 @@ def test_agent_copies_no_article_that_left(shop: ReplicatedDatabase, act: str) -
 
     shop.require_equal("others", *(["items"] if act == "article copied" else []))
     assert len(list_subscriptions(shop.publisher)) == 1
+
+
+@pytest.mark.exhaustive
+def test_a_preparation_whose_answer_is_lost_counts(shop: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The subscriber has committed it, and the agent sees its connection end."""
+    shop.replication.reinitialize("shop", article="items")
+    with shop.open_agent() as agent:
+        step_all(agent)
+    (article,) = (one for one in list_subscriptions(shop.publisher) if one.joins is not None)
+    monkeypatch.setattr(subscriber, "failpoint", acting_at("subscriber_preparation.after", lose_answer))
+    with pytest.raises(ConnectionFailed):
+        join_level(shop.publisher, article)
+    shop.publisher.execute("insert into items values (2, 2)")
+    shop.deliver()
+
+    shop.require_equal("items", "others")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from sqlalchemy import Connection, Engine
 
 from rowtide.copying.source import PostgresCopySource
-from rowtide.core.errors import RowtideError
+from rowtide.core.errors import Remedy, RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.catalogue import find_by_id, read_table
@@ -138,8 +138,10 @@ def _prepare(engine: Engine, database: str, wanted: Subscription, manifest: Mani
             return False
         try:
             kind.prepare(wanted.subscriber, new)
-        except RowtideError:
-            manifest.append(ReaderLeft(wanted.reader))
+        except RowtideError as error:
+            # After an outage the subscriber may be prepared all the same, which the next try finds.
+            if error.remedy is not Remedy.RETRY:
+                manifest.append(ReaderLeft(wanted.reader))
             raise
         failpoint("article_preparation.after")
         joining.mark_prepared(connection, wanted)
