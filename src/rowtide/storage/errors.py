@@ -28,6 +28,17 @@ class StorageUrlMalformed(Invalid):
 
 
 @numbered
+class StorageEndpointMalformed(Invalid):
+    """A variable of the environment is to name the server of an object store, and is no URL of one."""
+
+    number = 2209
+    fact = '{variable} is "{endpoint}", which is no URL of a server'
+    hint = "Write it with its scheme, as https://HOST:PORT, or http://HOST:PORT for requests that are not encrypted."
+    variable: str
+    endpoint: str
+
+
+@numbered
 class PutIfAbsentIgnored(RowtideError):
     """The store replaces a file that is put only if it is absent, or loses what a put says of itself."""
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rowtide.storage.errors import StorageSchemeUnsupported, StorageUrlMalformed
+from rowtide.storage.errors import StorageEndpointMalformed, StorageSchemeUnsupported, StorageUrlMalformed
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/]*)(?:/(?P<path>.*))?", re.IGNORECASE | re.DOTALL)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -71,6 +71,8 @@ VARIABLES = {
 What only one machine has is not among them: the paths of files, and the places where a role's credentials are fetched.
 """
 
+_ENDPOINTS = frozenset({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "GOOGLE_BASE_URL", "AZURE_STORAGE_ENDPOINT"})
+_ENDPOINT = re.compile(r"https?://[^\s/?#]+(?:/\S*)?", re.IGNORECASE)
 _TRUE = frozenset({"1", "true", "yes", "on", "y"})
 _ENCRYPTIONS = {"AES256": "SSE-S3", "aws:kms": "SSE-KMS", "aws:kms:dsse": "DSSE-KMS"}
 
@@ -119,15 +121,20 @@ def is_object_url(place: str) -> bool:
 
 
 def choose_settings(url: ObjectUrl, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of an environment by which a store is reached, also from another machine."""
-    names = VARIABLES[url.provider]
-    return {name: environment[name] for name in names if environment.get(name)}
+    """Return the variables of an environment by which a store is reached, also from another machine.
+
+    Raises `StorageEndpointMalformed`.
+    """
+    settings = {name: environment[name] for name in VARIABLES[url.provider] if environment.get(name)}
+    for name in _ENDPOINTS & settings.keys():
+        if not _ENDPOINT.fullmatch(settings[name]):
+            raise StorageEndpointMalformed(name, settings[name])
+    return settings
 
 
 def allows_http(settings: Mapping[str, str]) -> bool:
     """Return whether the store is reached without TLS: its endpoint says so."""
-    endpoints = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "GOOGLE_BASE_URL", "AZURE_STORAGE_ENDPOINT")
-    return any(settings.get(name, "").lower().startswith("http://") for name in endpoints) or _is_true(
+    return any(settings.get(name, "").lower().startswith("http://") for name in _ENDPOINTS) or _is_true(
         settings.get("AZURE_STORAGE_USE_EMULATOR")
     )
 

@@ -9,7 +9,7 @@ from obstore.exceptions import GenericError, UnknownConfigurationKeyError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from rowtide.core.secrets import redact
-from rowtide.storage.errors import StorageSchemeUnsupported, StorageUrlMalformed
+from rowtide.storage.errors import StorageEndpointMalformed, StorageSchemeUnsupported, StorageUrlMalformed
 from rowtide.storage.object_urls import (
     VARIABLES,
     ObjectUrl,
@@ -176,3 +176,11 @@ def test_the_client_knows_the_names_of_all_variables(url: str) -> None:
             continue
     assert names
     assert unknown == []
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:9000", "minio", "http://", "s3://bucket", "http:/host", "http://a b"])
+def test_an_endpoint_without_scheme_or_host_is_refused(endpoint: str) -> None:
+    environment = {"AWS_ENDPOINT_URL": endpoint}
+    with pytest.raises(StorageEndpointMalformed, match="RT-2209: AWS_ENDPOINT_URL is"):
+        choose_settings(parse_object_url("s3://bucket"), environment)
+    assert choose_settings(parse_object_url("gs://bucket"), environment) == {}
