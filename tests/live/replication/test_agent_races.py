@@ -12,6 +12,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase, join_l
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import ConnectionFailed
 from rowtide.replication.distribution.context import DeliveryContext
+from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 from rowtide.replication.subscribing import joining
 from rowtide.replication.sync_types import SyncType
@@ -72,6 +73,26 @@ def test_agent_copies_no_article_that_left(shop: ReplicatedDatabase, act: str) -
 
     shop.require_equal("others", *(["items"] if act == "article copied" else []))
     assert len(list_subscriptions(shop.publisher)) == 1
+
+
+@pytest.mark.exhaustive
+def test_an_article_that_is_not_prepared_waits_when_resumed(
+    shop: ReplicatedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What refers to it waits with it, though the log is kept for it already."""
+    shop.replication.reinitialize("shop", article="items")
+    with shop.open_agent() as agent:
+        step_all(agent)
+    (article,) = (one for one in list_subscriptions(shop.publisher) if one.joins is not None)
+    monkeypatch.setattr(joining, "failpoint", acting_at("article_preparation.before", lose_answer))
+    with pytest.raises(ConnectionFailed):
+        join_level(shop.publisher, article)
+    shop.replication.resume("shop", shop.subscriber.url)
+
+    states = {one.joins: one.state for one in list_subscriptions(shop.publisher)}
+    assert states == {None: SubscriptionState.ACTIVE, article.joins: SubscriptionState.WAITING}
+    shop.deliver()
+    shop.require_equal("items", "others")
 
 
 @pytest.mark.exhaustive

@@ -35,11 +35,11 @@ def resume(engine: Engine, database: str, publication: str, subscriber: str | No
     with translated(), engine.begin() as connection:
         manifest = open_own_manifest(read_source(connection, database))
         for subscription in _find(connection, publication, subscriber):
-            is_read = subscription.reader in manifest.state.readers
-            if not is_read and subscription.joins is None:
+            is_joining = subscription.joins is not None
+            if not is_joining and subscription.reader not in manifest.state.readers:
                 raise SubscriptionDeactivated(publication, subscription.subscriber)
-            # The agent of a joining article prepares the subscriber first, unless it has.
-            state = SubscriptionState.ACTIVE if is_read else SubscriptionState.WAITING
+            # The agent of a joining article finds out whether the subscriber is prepared.
+            state = SubscriptionState.WAITING if is_joining else SubscriptionState.ACTIVE
             subscription_records.count_resumption(connection, subscription.agent_id)
             subscription_records.set_status(connection, subscription.agent_id, state)
 
