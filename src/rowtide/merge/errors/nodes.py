@@ -10,8 +10,11 @@ class NodeBusy(Retryable):
     """Other sessions wrote the same rows, or held the database locked."""
 
     number = 8006
-    fact = "other sessions wrote to {node} at the same time: {reason}"
-    hint = "Run the synchronisation again; if the error persists, run it when there are fewer writes."
+    fact = "other sessions used {node} at the same time: {reason}"
+    hint = (
+        "Run the synchronisation again; if the error persists, run it when there are fewer writes, and look for a "
+        "program that leaves a transaction open."
+    )
     node: str
     reason: str
 
