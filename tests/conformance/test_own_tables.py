@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -102,3 +104,38 @@ def test_servers_give_applications_no_rights(make_role: Callable[[str], str], da
                 hub.execute(f'select * from rowtide_merge."{table}"')
         hub.execute("reset role")
         assert len(hub.execute('select * from rowtide_merge."MSmerge_contents"')) == 1
+
+
+@pytest.mark.parametrize("first", ["tracking", "merge"])
+def test_a_feature_that_ends_leaves_the_clock_to_the_other(tmp_path: Path, first: str) -> None:
+    path, device = tmp_path / "hub.db", f"sqlite:///{tmp_path}/device.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as program:
+        program.execute("create table item (id integer primary key, name text)")
+        merge, tracking = connect(f"sqlite:///{path}").merge, ChangeTracking(program)
+        merge.add_publication("shop")
+        merge.add_article("shop", "item")
+        merge.add_subscription("shop", device)
+        tracking.enable_tracking("item")
+        with tracking.changes(["item"]) as changes:
+            pass
+        if first == "tracking":
+            tracking.disable_tracking("item")
+        else:
+            merge.drop_subscription("shop", device)
+            merge.drop_publication("shop")
+        program.execute("insert into item (id, name) values (1, 'a')")
+        if first == "tracking":
+            assert merge.sync("shop", device).download.total.inserts == 1
+            merge.drop_subscription("shop", device)
+            merge.drop_publication("shop")
+        else:
+            with tracking.changes(["item"], changes.anchor) as since:
+                assert [change.operation for change in since] == ["insert"]
+            tracking.disable_tracking("item")
+        left = [
+            str(name)
+            for (name,) in program.execute("select name from sqlite_schema where name like 'MS%' or name like '%sys%'")
+        ]
+        # What tracking watched stays: the column, which merge had added, with its index.
+        assert [name for name in left if not name.startswith("MSmerge_rowguid")] == []
+        assert bool(left) == (first == "merge")

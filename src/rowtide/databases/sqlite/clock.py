@@ -22,6 +22,9 @@ CLOCK_TABLE = "__sysClock"
 ANCHORS_TABLE = "__sysAnchors"
 ALL_SEEN = 2**63 - 1
 
+_USERS = ("__sysOCSTrackedObjects", "MSmerge_log")
+"""A table of each feature that stamps with the clock; it drops its own before the clock."""
+
 BSN = f"(select __sysBsn from {CLOCK_TABLE})"
 """What a trigger stamps: the open epoch."""
 
@@ -45,9 +48,12 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def drop(connection: sqlite3.Connection) -> None:
-    """Drop the clock, if no trigger uses it any more, and all anchors, in the caller's transaction."""
-    readers = "select 1 from main.sqlite_schema where type = 'trigger' and instr(sql, ?) and tbl_name <> ?"
-    if connection.execute(readers, (CLOCK_TABLE, CLOCK_TABLE)).fetchone() is None:
+    """Drop the clock and all anchors, in the caller's transaction, if no feature and no trigger uses it any more."""
+    used = (
+        "select 1 from main.sqlite_schema where (type = 'trigger' and instr(sql, ?) and tbl_name <> ?) "
+        "or (type = 'table' and name in (?, ?))"
+    )
+    if connection.execute(used, (CLOCK_TABLE, CLOCK_TABLE, *_USERS)).fetchone() is None:
         connection.execute(f"drop table if exists {CLOCK_TABLE}")
         connection.execute(f"drop table if exists {ANCHORS_TABLE}")
         connection.execute(f"drop table if exists {WRITING}")

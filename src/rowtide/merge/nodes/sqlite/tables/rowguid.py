@@ -69,11 +69,19 @@ def add_rowguid(session: sqlite3.Connection, article: Article) -> None:
 
 
 def drop_rowguid(session: sqlite3.Connection, article: Article) -> None:
-    """Drop the column that `add_rowguid` added, in the caller's transaction."""
+    """Drop the column that `add_rowguid` added, in the caller's transaction; not if a trigger or a view names it."""
     found = find_table(session, article.file_table)
-    if found is not None and found.find_column(ROWGUID) is not None:
+    if found is None or found.find_column(ROWGUID) is None:
+        return
+    session.execute("savepoint rowtide_rowguid")
+    try:
         session.execute(f"drop index if exists {index_name(article)}")
         session.execute(f"alter table {quote(article.file_table)} drop column {ROWGUID}")
+    except sqlite3.OperationalError as error:
+        if "after drop column" not in str(error):
+            raise
+        session.execute("rollback to rowtide_rowguid")
+    session.execute("release rowtide_rowguid")
 
 
 def _give_default(session: sqlite3.Connection, article: Article) -> None:
