@@ -16,6 +16,7 @@ from builders.replication.replicated_databases import (
 from builders.replication.replicated_files import ReplicatedFile
 from builders.replication.replication_runs import running
 from rowtide.replication.distribution.watchers import DroppedTable, Watchers
+from rowtide.replication.distributor.definitions import SubscriptionState
 from rowtide.replication.errors.delivery import ArticleCopiedAgain, SubscriptionsFailed
 from rowtide.replication.errors.publishing import PublishedTableAltered
 from rowtide.replication.sync_types import SyncType
@@ -184,3 +185,28 @@ def test_dropped_column_of_a_filter_stops_its_article_alone(replicated: Replicat
         replicated.replication.run(once=True)
 
     replicated.require_equal("others")
+
+
+def test_a_filter_that_fits_another_type_is_copied(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ITEMS, *FILLED[:1], items={"where": "qty > 4 and note <> 'x'"})
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+    replicated.publisher.execute("alter table items alter qty type bigint", "insert into items values (60, 9, 'y')")
+    replicated.publisher.execute("update items set qty = 1 where id = 5")
+    replicated.deliver()
+
+    kept = "select id, qty, note from items where qty > 4 and note <> 'x' order by id"
+    assert replicated.subscriber.execute(kept) == replicated.publisher.execute(kept)
+    assert replicated.subscriber.execute("select count(*) from items where qty <= 4") == [(0,)]
+
+
+def test_what_cannot_be_copied_again_keeps_subscribed(replicated: ReplicatedDatabase) -> None:
+    replicated.publish(ITEMS, *FILLED[:1], items={"where": "qty > 4"})
+    replicated.subscribe(SyncType.AUTOMATIC)
+    replicated.deliver()
+    replicated.publisher.execute("alter table items alter qty type text")
+    with pytest.raises(PublishedTableAltered, match="its row filter does not fit its columns any more"):
+        replicated.replication.reinitialize("shop")
+
+    (subscription,) = list_subscriptions(replicated.publisher)
+    assert subscription.state is SubscriptionState.ACTIVE

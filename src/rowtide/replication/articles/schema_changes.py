@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
+from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.types.widening import compares_alike, is_cast_alike, is_wider_number
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.alterations import Alteration, AlteredColumn, as_altered
@@ -204,7 +205,7 @@ def follow(
     renamed = replace(
         article, schema=alteration.schema, table=alteration.table, columns=tuple(_as_now(each, now) for each in kept)
     )
-    _require_followed(article, now)
+    _require_followed(article, now, has_no_rows=has_no_rows)
     if not has_no_rows:
         _require_values(alteration, kept, now)
         _require_rows(article, alteration)
@@ -222,6 +223,7 @@ def follow(
         if before.is_nullable is not after.is_nullable:
             changes.append(NullsChanged(after))
     renamed = replace(renamed, filter_clause=_filter_after(article, now), left_out=_left_out_now(article, now))
+    _require_filter(renamed)
     if not alteration.is_unreported:
         names = tuple(column.name for column in alteration.columns if column.is_generated)
         renamed = replace(renamed, generated_columns=names, generated=_list_generated(alteration))
@@ -353,7 +355,7 @@ def _renames(kept: Sequence[PublishedColumn], now: Mapping[int, AlteredColumn]) 
         waiting[0] = replace(waiting[0], name=name)
 
 
-def _require_followed(article: Article, now: Mapping[int, AlteredColumn]) -> None:
+def _require_followed(article: Article, now: Mapping[int, AlteredColumn], *, has_no_rows: bool) -> None:
     condition = article.condition
     filtered = {column.name for column in columns_of(condition)} if condition is not None else set()
     for column in article.columns:
@@ -362,10 +364,19 @@ def _require_followed(article: Article, now: Mapping[int, AlteredColumn]) -> Non
             raise Unfollowed(f"column {column.name} of its key was dropped")
         if altered is None and column.name in filtered:
             raise Unfollowed(f"column {column.name} of its row filter was dropped")
-        if altered is None or column.name not in filtered:
+        if altered is None or column.name not in filtered or has_no_rows:
+            # Rows that are copied again are those that belong by the other type.
             continue
         if not compares_alike(column.value_type_text, altered.base_type_text or altered.type_text):
             raise Unfollowed(f"column {column.name} of its row filter became {altered.type_text}")
+
+
+def _require_filter(article: Article) -> None:
+    try:
+        # Read anew: its literals are of the columns' types.
+        _ = article.condition
+    except RowtideError as error:
+        raise Unfollowed(f"its row filter does not fit its columns any more ({error.filled_fact})") from error
 
 
 def _require_values(alteration: Alteration, kept: Sequence[PublishedColumn], now: Mapping[int, AlteredColumn]) -> None:

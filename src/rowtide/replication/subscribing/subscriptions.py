@@ -166,6 +166,14 @@ def renew(
     return tuple(renewed)
 
 
+def _require_renewable(connection: Connection, state: ManifestState, publication_id: int) -> None:
+    """Raise `PublishedTableAltered` before anything is dropped that could not be added again."""
+    for article in publication_records.list_articles(connection, publication_id):
+        table = find_by_id(connection, article.source_id)
+        if table is not None:
+            as_now(state, article, table)
+
+
 def as_now(state: ManifestState, article: Article, table: SourceTable) -> Article:
     """Return an article as its table is now, with the key that it has now. Raises `PublishedTableAltered`."""
     since = adds_none_since(state, article, replicates_ddl=True)
@@ -319,12 +327,13 @@ def reinitialize(
     dropped. Raises what dropping and adding raise.
     """
     with translated(), engine.connect() as connection:
-        read_source(connection, database)
-        publication_records.get_publication(connection, publication)
+        source = read_source(connection, database)
+        publication_id = publication_records.get_publication(connection, publication)
         known = subscription_records.list_subscriptions(connection, publication)
         wanted = None if subscriber is None else kind_of(subscriber).address(subscriber)
         if wanted is not None:
             subscription_records.get_subscription(connection, publication, wanted)
+        _require_renewable(connection, open_own_manifest(source).state, publication_id)
     chosen = [found for found in known if wanted in (None, found.subscriber) and found.joins is None]
     for found in chosen:
         usual = IfExists.TRUNCATE if found.settings.keeps_tables else IfExists.DROP
