@@ -10,6 +10,7 @@ from psycopg import sql
 from builders.replication.articles import commands
 from builders.replication.replicated_databases import ReplicatedDatabase, list_subscriptions
 from builders.replication.replicated_files import ReplicatedFile
+from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.replication.errors.delivery import BatchRefused, RowNotFound
 from rowtide.replication.errors.subscribers import ConstraintsFound, ConstraintsUnsupported, ReplicationRoleRefused
 from rowtide.replication.sync_types import Constraints, IfExists, SyncType
@@ -225,3 +226,16 @@ def test_a_file_takes_no_choice(replicated_file: ReplicatedFile) -> None:
     replicated_file.publish(PARENTS, parents={})
     with pytest.raises(ConstraintsUnsupported):
         replicated_file.subscribe(SyncType.AUTOMATIC, constraints=Constraints.ENFORCE)
+
+
+def test_policies_of_a_subscriber_are_named(replicated: ReplicatedDatabase, unprivileged: str) -> None:
+    table = "create table orders (id int primary key, note text)"
+    replicated.subscriber.execute(
+        table,
+        "alter table orders enable row level security",
+        f"grant all on orders to {unprivileged.split('user=')[1]}",
+    )
+    replicated.publish(table, "insert into orders values (1, 'a')", orders={})
+    replicated.replication.add_subscription("shop", unprivileged, if_exists=IfExists.KEEP)
+    with pytest.raises(RowsHidden, match="RT-1040: .* public.orders at the subscriber has policies.*bypassrls"):
+        replicated.deliver()

@@ -16,7 +16,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.copying import begin_copy_in, end_copy_in, put_copy_data
 from rowtide.databases.postgres.encodings import find_codec
-from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, find_outage, translated
+from rowtide.databases.postgres.errors import ConnectionFailed, RowsHidden, UnexpectedSqlError, find_outage, translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.databases.postgres.types.codes import SAME_IN_BINARY
 from rowtide.replication.articles.articles import Article
@@ -38,6 +38,7 @@ from rowtide.replication.targets.postgres.restorations import Until
 from rowtide.replication.targets.postgres.schema import alterations
 
 _CHARACTER_NOT_HELD = "22P05"
+_UNSUPPORTED = "0A000"
 _BINARY_FORM_TOO_SHORT = "08P01"
 _Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -262,6 +263,8 @@ def _require(article: Article, result: pq.abc.PGresult | None) -> None:
     is_of_rows = sqlstate == _BINARY_FORM_TOO_SHORT
     if not sqlstate or (sqlstate.startswith(("08", "57P")) and not is_of_rows):
         raise ConnectionFailed(reason)
+    if sqlstate == _UNSUPPORTED and "row-level security" in reason:
+        raise RowsHidden(f"{article.qualified_name} at the subscriber has policies")
     raise find_outage(sqlstate, reason) or CopyRefused(article.qualified_name, sqlstate, reason)
 
 
