@@ -419,3 +419,13 @@ def test_a_reinitialised_one_undoes_nothing_known_of_columns(merged: Merge) -> N
     assert [kind for kind, *_ in merged.conflicts()] == [ConflictType.COLUMN_UPDATE_CONFLICT]
     assert merged.hub.rows("customer", COLUMNS) == [(1, "hub", 5)]
     merged.require_equal("customer", columns=COLUMNS)
+
+
+def test_a_view_of_a_table_does_not_keep_its_publication(merged: Merge) -> None:
+    begin(merged)
+    merged.hub.execute("create view seen as select id, rowguid from customer")
+    for subscriber in merged.subscribers:
+        merged.merge.drop_subscription(PUBLICATION, subscriber.url)
+    merged.merge.drop_publication(PUBLICATION)
+    merged.hub.execute("insert into customer (id, name) values (2, 'second')")
+    assert len(set(merged.hub.execute("select rowguid from seen"))) == 2

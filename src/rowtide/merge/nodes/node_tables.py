@@ -229,7 +229,7 @@ class NodeTables(Protocol):
         """
 
     def drop_rowguid(self, article: Article) -> None:
-        """Drop the column that `add_rowguid` added, within a transaction."""
+        """Drop the column that `add_rowguid` added, within a transaction; not if a trigger or a view needs it."""
 
     def track(self, article: Article) -> None:
         """Create the triggers MSmerge_ins_, MSmerge_upd_, MSmerge_del_ of an article, within a transaction."""

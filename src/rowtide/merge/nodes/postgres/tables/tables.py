@@ -263,8 +263,16 @@ class PostgresTables:
             make_rowguid(self.alterations, table, MAKER)
 
     def drop_rowguid(self, article: Article) -> None:
-        if is_made_here(self._connection, self._find(article.qualified_name), MAKER):
-            self._run(f"alter table {table_of(article)} drop column {ROWGUID}")
+        if not is_made_here(self._connection, self._find(article.qualified_name), MAKER):
+            return
+        try:
+            with self._session.transaction():
+                self._run(f"alter table {table_of(article)} drop column {ROWGUID}")
+                self._session.flush()
+        except (DBAPIError, psycopg.Error) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            if not isinstance(cause, psycopg.errors.DependentObjectsStillExist):
+                raise
 
     def track(self, article: Article) -> None:
         # A table with checks to come cannot be altered.

@@ -69,7 +69,7 @@ def add_rowguid(session: sqlite3.Connection, article: Article) -> None:
 
 
 def drop_rowguid(session: sqlite3.Connection, article: Article) -> None:
-    """Drop the column that `add_rowguid` added, in the caller's transaction; not if a trigger or a view names it."""
+    """See `NodeTables.drop_rowguid`."""
     found = find_table(session, article.file_table)
     if found is None or found.find_column(ROWGUID) is None:
         return
