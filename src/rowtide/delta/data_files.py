@@ -13,6 +13,10 @@ import pyarrow.parquet as pq
 from rowtide.delta.schema import PARQUET_ID, Field, FieldType, ListOf, MapOf, Primitive, Struct
 
 _READ_BYTES = 1024 * 1024
+CALENDAR = {"org.apache.spark.version": "3.5.0"}
+"""What a file says of itself: Spark takes its dates as they are, whatever calendar a session says that files of others
+have, which would move days before 1582.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from builders.lakes.delta_values import VALUES, require_same
 from rowtide.delta.log_files import commit_path
 from rowtide.delta.writing.commits import Committer
 from rowtide.delta.writing.creation import create_table
+from rowtide.lake.column_types import schema_text
 from rowtide.lake.session import pinned
 
 if TYPE_CHECKING:
@@ -47,6 +49,23 @@ def test_spark_reads_every_type_that_we_wrote(spark: SparkSession, tmp_path: Pat
     assert plain.columns is not None
     assert append(committer, location, 8, rows.select(["text", "id"]))
     require_same(spark, path)
+
+
+@pytest.mark.parametrize("mode", ["LEGACY", "EXCEPTION"])
+def test_days_before_1582_are_the_same_in_any_session(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    days = [date(1, 1, 1), date(1582, 10, 10), date(2026, 1, 1)]
+    moments = [datetime.combine(day, time(2, 30), UTC) for day in days]
+    rows = pa.table({"day": days, "at": pa.array(moments, pa.timestamp("us", "UTC"))})
+    path = tmp_path / "table"
+    assert create_table(locate(path), schema_text([("day", "date"), ("at", "timestamp")]), {})
+    assert append(Committer(), locate(path), 1, rows)
+    session = spark.newSession()
+    session.conf.set("spark.sql.parquet.datetimeRebaseModeInRead", mode)
+    texts = session.read.format("delta").load(str(path)).selectExpr("cast(day as string)", "unix_micros(at)").collect()
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    assert sorted(map(tuple, texts)) == [
+        (day.isoformat(), (at - epoch) // timedelta(microseconds=1)) for day, at in zip(days, moments, strict=True)
+    ]
 
 
 @pytest.mark.exhaustive

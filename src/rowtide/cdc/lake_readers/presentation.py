@@ -19,6 +19,7 @@ from rowtide.cdc.lake_readers.exact_texts import EXACT, ExactTexts, read_exact_t
 from rowtide.cdc.lake_readers.ordering import BATCH_ROWS, gather
 from rowtide.cdc.lake_readers.value_texts import as_texts, kernels
 from rowtide.cdc.queries.table_changes import INSTANCE_COLUMN
+from rowtide.delta.data_files import CALENDAR
 
 _LARGEST_EXACT_INTEGER = 2**53
 _LSN = "__$start_lsn"
@@ -115,6 +116,7 @@ def write_parquet(changes: ArrowChanges, file: Path) -> None:
     names = {column.lake_name: column.name for column in changes.instance.columns}
     schema = pa.schema([field.with_name(names.get(field.name, field.name)) for field in changes.schema])
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        writer.add_key_value_metadata(CALENDAR)
         for batch in gather(changes.batches(), _GROUP_BYTES, most_rows=8 * BATCH_ROWS):
             writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
 

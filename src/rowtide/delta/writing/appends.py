@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from rowtide.core.failpoints import failpoint
 from rowtide.delta.actions import AddFile, Metadata
+from rowtide.delta.data_files import CALENDAR
 from rowtide.delta.errors import RowsUnfit
 from rowtide.delta.schema import Struct
 from rowtide.delta.snapshot import Location
@@ -64,6 +65,7 @@ def _write(
         dictionaries: Any = _find_repeating(first)
         options: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "store_schema": False}
         with pq.ParquetWriter(file, written.file_schema, use_dictionary=dictionaries, **options) as writer:
+            writer.add_key_value_metadata(CALENDAR)
             for rows in chain([first], renamed):
                 writer.write_table(rows)
 
