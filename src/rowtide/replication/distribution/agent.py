@@ -354,8 +354,9 @@ class DistributionAgent:
     def _alter(self, state: ManifestState, lsn: CommitLsn) -> None:
         """Deliver a transaction that alters published tables, in one with the schema changes.
 
-        A column that the subscriber cannot add is left out, one that it cannot drop is kept. Raises `IdentityLost`,
-        `SchemaChanged`, `CopyNeeded`, `LogNotRead`.
+        A column that the subscriber cannot add is left out, one that it cannot drop is kept; a table is copied whose
+        alteration fits into no place among the transaction's rows. Raises `IdentityLost`, `SchemaChanged`,
+        `CopyNeeded`, `LogNotRead`.
         """
         refused: dict[tuple[str, int], str] = {}
         late: set[str] = set()
@@ -374,11 +375,13 @@ class DistributionAgent:
             try:
                 self._deliver_altering(state, transaction)
             except AlterationRefused as error:
-                if transaction.is_estimated(error.article) and error.article.article_id not in late:
+                is_estimated = transaction.is_estimated(error.article)
+                if is_estimated and error.article.article_id not in late:
                     # Perhaps for keys of which the cascades are not delivered at the first possible place.
                     late.add(error.article.article_id)
                     continue
-                if not isinstance(error.change, ColumnAdded | ColumnDropped | GeneratedAltered):
+                fits_nowhere = is_estimated and error.is_of_rows
+                if fits_nowhere or not isinstance(error.change, ColumnAdded | ColumnDropped | GeneratedAltered):
                     raise self._explain(error, transaction) from error
                 refused[error.article.article_id, error.change.column.number] = error.reason
             except CallNotHeld as found:

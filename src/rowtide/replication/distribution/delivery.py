@@ -47,13 +47,17 @@ class CallNotHeld(Exception):
 
 
 class AlterationRefused(Exception):
-    """A subscriber cannot be given a schema change, or its procedures (None); the batch was rolled back."""
+    """A subscriber cannot be given a schema change, or its procedures (None); the batch was rolled back.
 
-    def __init__(self, article: Article, change: SchemaChange | None, reason: str) -> None:
+    `is_of_rows`: rows that are there at this place of the transaction are in the way, not the table.
+    """
+
+    def __init__(self, article: Article, change: SchemaChange | None, reason: str, *, is_of_rows: bool = False) -> None:
         super().__init__(reason)
         self.article = article
         self.change = change
         self.reason = reason
+        self.is_of_rows = is_of_rows
 
 
 class JoiningMoved(Exception):

@@ -267,7 +267,8 @@ class ConflictDelivery:
         try:
             self._run_alone(altering)
         except UnexpectedSqlError as error:
-            raise AlterationRefused(article, change, error.reason) from error
+            is_of_rows = error.sqlstate in alterations.OF_ROWS
+            raise AlterationRefused(article, change, error.reason, is_of_rows=is_of_rows) from error
 
     def _run_alone(self, altering: Sequence[str]) -> None:
         """Run statements that alter tables; one that is refused ends the batch. Raises `UnexpectedSqlError`."""

@@ -127,7 +127,8 @@ class PostgresDelivery:
     def _alter(self, article: Article, statements: Sequence[str], change: SchemaChange | None) -> None:
         refused = self._run_alone(statements)
         if refused is not None:
-            raise AlterationRefused(article, change, refused.message)
+            is_of_rows = refused.sqlstate in alterations.OF_ROWS
+            raise AlterationRefused(article, change, refused.message, is_of_rows=is_of_rows)
 
     def _run_script(self, article: Article, script: CustomSql) -> None:
         refused = self._run_alone([alterations.run_script((article.schema, article.table), script.text)])

@@ -29,6 +29,10 @@ from rowtide.replication.targets.postgres.calls import array_procedures, procedu
 from rowtide.replication.targets.postgres.schema.views import beside_views
 
 _KINDS = (procedures, array_procedures)
+OF_ROWS = ("55006", "23503")
+"""SQLSTATEs by which the server refuses to alter a table for rows of the transaction that are still to be checked, or
+fail the check. What else refuses it is there in every transaction.
+"""
 
 
 def within_batch(statements: Iterable[str]) -> Sequence[str]:
