@@ -12,6 +12,7 @@ import pytest
 from psycopg import sql
 
 from builders.merge.merged_databases import open_server_member
+from rowtide.databases.sqlite.errors import FileFailed
 from rowtide.databases.sqlite.guarding import WRITING
 from rowtide.handle import connect
 from rowtide.merge.nodes.sqlite.metadata.system_tables import AGENT
@@ -139,3 +140,17 @@ def test_a_feature_that_ends_leaves_the_clock_to_the_other(tmp_path: Path, first
         # What tracking watched stays: the column, which merge had added, with its index.
         assert [name for name in left if not name.startswith("MSmerge_rowguid")] == []
         assert bool(left) == (first == "merge")
+
+
+def test_metadata_that_a_program_dropped_are_no_refused_row(tmp_path: Path) -> None:
+    path, device = tmp_path / "hub.db", f"sqlite:///{tmp_path}/device.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as program:
+        program.execute("create table item (id integer primary key, name text)")
+        merge = connect(f"sqlite:///{path}").merge
+        merge.add_publication("shop")
+        merge.add_article("shop", "item")
+        merge.add_subscription("shop", device)
+        program.execute("drop index MSmerge_contents_stamp")
+        program.execute("insert into item (id, name) values (1, 'a')")
+        with pytest.raises(FileFailed, match=r"RT-1124: .*hub.db .* no such index: MSmerge_contents_stamp"):
+            merge.sync("shop", device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -71,6 +72,8 @@ _CACHE = "pragma cache_size = -65536"
 """Cache size in KiB: metadata and rows are read and written by rowguid, at random places of the file."""
 _OF_ROWS = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_ERROR)
 """SQLite's error codes about a row, not about the file."""
+_OWN_IS_GONE = re.compile(r"no such (table|index): (main\.)?(MSmerge_|sysmerge|__sys)")
+"""What SQLite says once a program has dropped a part of the metadata."""
 _FOREIGN_KEY = ("SQLITE_CONSTRAINT_FOREIGNKEY", "FOREIGN KEY constraint failed")
 """The name and the text of SQLite's error for a foreign key."""
 
@@ -473,7 +476,7 @@ class SqliteNode:
         if isinstance(error, UnicodeError):
             return RowsRefused(subject, *NOT_UTF_8)
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISMATCH)
-        if code & 0xFF in _OF_ROWS:
+        if code & 0xFF in _OF_ROWS and not _OWN_IS_GONE.match(str(error)):
             name, reason = getattr(error, "sqlite_errorname", type(error).__name__), " ".join(str(error).split())
             # `on delete restrict` is a trigger of SQLite's own.
             return RowsRefused(subject, _FOREIGN_KEY[0] if reason == _FOREIGN_KEY[1] else name, reason)
