@@ -251,3 +251,15 @@ def test_a_column_that_an_update_changed_is_reported(written: CapturedDatabase, 
     for column, changed in (("id", 0), ("name", 1), ("nothing", 0)):
         assert functions.has_column_changed("public_item", column, bytes(mask)) == changed
     assert functions.has_column_changed("nobody", "name", bytes(mask)) == 0
+
+
+@pytest.mark.exhaustive
+def test_times_are_moments_whatever_a_session_calls_timestamps(written: CapturedDatabase) -> None:
+    session = written.spark.newSession()
+    session.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    rowtide.register(session, str(written.lake))
+    last = "fn_cdc_map_lsn_to_time((select fn_cdc_get_max_lsn()))"
+    of_time = f"fn_cdc_map_time_to_lsn('largest less than or equal', (select {last}))"
+    found = session.sql(f"select unix_micros({last}) is not null, {of_time} = (select fn_cdc_get_max_lsn())").collect()
+    assert [tuple(row) for row in found] == [(True, True)]

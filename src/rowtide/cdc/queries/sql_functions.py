@@ -52,7 +52,7 @@ def _lsn_functions(visible: str, recorded: str) -> Iterator[SqlFunction]:
     yield SqlFunction("fn_cdc_increment_lsn", "(lsn bigint) returns bigint return lsn + 1")
     yield SqlFunction("fn_cdc_decrement_lsn", "(lsn bigint) returns bigint return lsn - 1")
     time = f"select max(tran_end_time) from {visible} where start_lsn = fn_cdc_map_lsn_to_time.lsn"
-    yield SqlFunction("fn_cdc_map_lsn_to_time", f"(lsn bigint) returns timestamp return ({time})")
+    yield SqlFunction("fn_cdc_map_lsn_to_time", f"(lsn bigint) returns timestamp_ltz return ({time})")
     found = " ".join(
         f"when {literal(words)} then (select {end}(start_lsn) from {visible} "
         f"where tran_end_time {comparison} fn_cdc_map_time_to_lsn.tracking_time)"
@@ -61,7 +61,7 @@ def _lsn_functions(visible: str, recorded: str) -> Iterator[SqlFunction]:
     refusal = _raise("RT-313: the relational operator is none of: " + ", ".join(TIME_OPERATORS))
     yield SqlFunction(
         "fn_cdc_map_time_to_lsn",
-        "(relational_operator string, tracking_time timestamp) returns bigint "
+        "(relational_operator string, tracking_time timestamp_ltz) returns bigint "
         f"return case lower(trim(relational_operator)) {found} else {refusal} end",
     )
 

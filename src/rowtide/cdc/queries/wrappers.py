@@ -108,7 +108,7 @@ def _rows(name: str, instance: Instance, request: WrapperRequest, *, check: str,
 
 _SCRIPT = """\
 create or replace temporary function {name}(
-    start_time timestamp default null, end_time timestamp default null, row_filter_option string default 'all')
+    start_time timestamp_ltz default null, end_time timestamp_ltz default null, row_filter_option string default 'all')
 returns table return
 select
     {selected}
