@@ -11,6 +11,7 @@ from builders.replication.replicated_databases import ReplicatedDatabase
 from builders.servers.ddl import forget_triggers
 from rowtide.findings.finding import Finding, Severity
 from rowtide.handle import connect
+from rowtide.replication.sync_types import SyncType
 
 BOTH_SERVERS = pytest.mark.parametrize("version", ["logged", "logged_16"])
 SWAP = (
@@ -117,6 +118,7 @@ def test_published_generated_column_made_ordinary_is_reported(
     replicated.replication.add_publication("shop", lake=str(publisher.lake))
     publisher.execute("create table item (id int primary key, twice int generated always as (id * 2) stored)")
     replicated.replication.add_article("shop", "item")
+    replicated.subscribe(SyncType.AUTOMATIC)
     publisher.read_log()
     assert matching(check(publisher), "is an ordinary column now") == []
     forget_triggers(publisher)

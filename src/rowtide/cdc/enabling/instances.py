@@ -88,6 +88,7 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
     require_images(table, key, request.before_images)
     _require_loggable(table, request.before_images)
     columns = _choose_columns(table, request.columns, key)
+    capture_instance = _choose_name(table, request.capture_instance)
     if not columns:
         raise NoColumns(table.qualified_name)
     _require_free_names(table, columns)
@@ -109,7 +110,7 @@ def define_instance(table: SourceTable, request: InstanceRequest, member_id: str
         for column, reader_name in zip(columns, reader_names, strict=True)
     )
     return Instance(
-        capture_instance=_choose_name(table, request.capture_instance),
+        capture_instance=capture_instance,
         member_id=member_id,
         database_kind="postgres",
         source_id=table.source_id,

@@ -222,13 +222,22 @@ def find_in_rules(rules: RuleFacts, capture: CaptureFacts) -> Iterator[Finding]:
         yield Finding(Severity.WARNS, subject, f"rule {table.rule_name} cannot enable it: {table.reason}", mend)
 
 
+def _mend_identity(table: SourceTable) -> Mend:
+    virtual = next((column.name for column in table.columns if column.is_virtual), None)
+    if virtual is None:
+        return Sql((f"alter table {quote_table(table)} replica identity full;",), AS_OWNER)
+    return Advice(
+        f"Disable the instance, and enable it with --before-images key: column {virtual} is virtual, and with a full "
+        "replica identity the server refuses updates and deletes of its table."
+    )
+
+
 def _judge_shape(instance: CapturedInstance, definition: Instance, table: SourceTable) -> Iterator[Finding]:
     subject = f"instance {instance.name}"
     misfit = find_misfit(definition, shape_of(table))
     if misfit is not None:
         fact = f"{misfit}; capture stops before the first change that was written since (RT-4105)"
-        mend = Sql((f"alter table {quote_table(table)} replica identity full;",), AS_OWNER)
-        yield Finding(Severity.STOPS, subject, fact, mend)
+        yield Finding(Severity.STOPS, subject, fact, _mend_identity(table))
     present = {column.number: column.name for column in table.columns}
     gone = tuple(column.name for column in definition.columns if column.column_id not in present)
     if gone:

@@ -12,6 +12,7 @@ from rowtide.cdc.errors.enabling import (
     ColumnNameReserved,
     InstanceNameInvalid,
     InstanceNameTooLong,
+    NoColumns,
     VirtualColumnUnloggable,
 )
 from rowtide.core.column_lists import write_column_list
@@ -48,7 +49,9 @@ def find_refusals(facts: TableFacts) -> Iterator[Finding]:
 
 def refuse_kind(table: SourceTable) -> RowtideError | None:
     """Return what a table would be refused with whatever its columns, None where it would not."""
-    return _refusal(replace(table, columns=()), InstanceRequest(_ANY_NAME))
+    refusal = _refusal(replace(table, columns=()), InstanceRequest(_ANY_NAME))
+    # Its columns were taken away here.
+    return None if isinstance(refusal, NoColumns) and table.columns else refusal
 
 
 def find_name_clashes(facts: DatabaseFacts) -> Iterator[Finding]:
