@@ -191,7 +191,7 @@ def test_a_lost_identity_stops_and_says_what_lacks() -> None:
         read_at(state, made)
     assert str(refused.value).startswith(
         "RT-7286: delivery stopped before LSN 0/1F4: its replica identity is no longer full in published table "
-        "public.t1. Run `alter table public.t1 replica identity full` at the publisher"
+        'public.t1. Run `alter table "public"."t1" replica identity full` at the publisher'
     )
 
 
