@@ -17,7 +17,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 class LossNotConfirmed(RowtideError):
     """The user has not confirmed that something is lost."""
 
-    number = 7288
+    number = 1016
     fact = "nothing was done: what would be lost was not confirmed"
     hint = "Run the command again and answer y, or run it with --yes."
 

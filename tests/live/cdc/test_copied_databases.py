@@ -166,7 +166,7 @@ def test_disabling_says_what_is_lost_and_asks(logged: LoggedDatabase, server: Em
         assert str(logged.lake) in ended.errors
         assert ("stay as they are" in ended.errors) is is_copy
         assert "Continue?" in ended.errors
-        assert ended.errors.splitlines()[-1].startswith("RT-7288: nothing was done")
+        assert ended.errors.splitlines()[-1].startswith("RT-1016: nothing was done")
         assert read_metadata(url) == before
     require_next_row_read(logged)
 
