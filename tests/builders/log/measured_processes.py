@@ -23,7 +23,7 @@ _DELIVER = """
 import sys
 from pathlib import Path
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication import subscription_records
+from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 engine = open_engine(sys.argv[1])

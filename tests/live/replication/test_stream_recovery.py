@@ -21,7 +21,7 @@ BALANCES = "select distinct balance from accounts"
 _DELIVERS = """
 import sys
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.replication import subscription_records
+from rowtide.replication.distributor import subscription_records
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.running.subscription_agent import SubscriptionAgent
 url = sys.argv[1]
