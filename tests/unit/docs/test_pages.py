@@ -67,6 +67,13 @@ def test_every_page_is_reached_from_the_index() -> None:
     assert {page for page in PAGES if page.is_relative_to(INDEX.parent)} - reached == set()
 
 
+def test_the_index_lists_each_decision() -> None:
+    decisions = {page for page in PAGES if page.parent.name == "decisions"}
+    listed = [target for target, _ in find_links(INDEX) if target.parent.name == "decisions"]
+
+    assert listed == sorted(decisions)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_to_a_page_and_a_heading(page: Path) -> None:
     broken = [
