@@ -11,7 +11,7 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 from psycopg import sql
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.engine import make_url
 
 from builders.capture.captured_databases import LoggedDatabase, wait_until
@@ -21,13 +21,21 @@ from builders.replication.replicated_databases import PUBLICATION, ReplicatedDat
 from builders.replication.replication_runs import running, wait_rows
 from builders.servers.copied_databases import moved
 from fixtures.servers import fresh_database
+from rowtide.core.errors import Remedy
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.embedded import EmbeddedServer
-from rowtide.databases.postgres.errors import ConnectionFailed, translated
+from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
 from rowtide.handle import connect
 from rowtide.replication.articles.articles import FEATURE
 from rowtide.replication.distributor import subscription_records
-from rowtide.replication.errors.distribution import DistributionElsewhere, DistributionMissing, DistributorUnreachable
+from rowtide.replication.distributor.definitions import agents
+from rowtide.replication.distributor.location import distributor, is_elsewhere, noticing_moves
+from rowtide.replication.errors.distribution import (
+    DistributionElsewhere,
+    DistributionMissing,
+    DistributionMoved,
+    DistributorUnreachable,
+)
 from rowtide.replication.errors.publishing import ArticleExists
 from rowtide.replication.errors.subscribing import PasswordGiven
 from rowtide.replication.sync_types import IfExists, SyncType
@@ -255,6 +263,21 @@ def test_a_run_follows_it_to_another_place(
                 replicated.publisher.execute(f"insert into orders values ({number}, 1)")
                 wait_rows(replicated.subscriber, replicated.publisher.execute("select * from orders order by 1"))
         replicated.replication.move_distribution(distribution.url)
+
+
+def test_a_statement_that_a_move_overtakes_is_retried(
+    replicated: ReplicatedDatabase, distribution: Distribution
+) -> None:
+    replicated.begin(ORDERS, orders={})
+    with open_engine(replicated.publisher.url).connect() as connection:
+        assert not is_elsewhere(connection)
+        replicated.replication.move_distribution(distribution.url)
+        with pytest.raises(DistributionMoved), noticing_moves(), translated():
+            distributor(connection).execute(select(agents))
+        connection.rollback()
+        with pytest.raises(UnexpectedSqlError), noticing_moves(), translated():
+            connection.execute(text("select 1 from nowhere"))
+    assert DistributionMoved("").remedy is Remedy.RETRY
 
 
 def test_distribution_database_leaves_the_publisher(replicated: ReplicatedDatabase, distribution: Distribution) -> None:

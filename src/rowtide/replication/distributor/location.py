@@ -7,8 +7,9 @@ back with it, and is closed with it. Its schema there is the publisher's alone, 
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from contextlib import suppress
+import re
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,10 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.catalogue import has_table, read_server_identity
 from rowtide.databases.postgres.connect import open_engine
-from rowtide.databases.postgres.errors import ConnectionFailed, translated
+from rowtide.databases.postgres.errors import ConnectionFailed, UnexpectedSqlError, translated
 from rowtide.databases.urls import parse_url
 from rowtide.log.catalogue import SCHEMA as LOG_SCHEMA
-from rowtide.replication.errors.distribution import DistributorUnreachable
+from rowtide.replication.errors.distribution import DistributionMoved, DistributorUnreachable
 from rowtide.replication.errors.subscribing import PasswordGiven
 
 SCHEMA = "distribution"
@@ -35,6 +36,8 @@ _places = Table(
 )
 _COMPANION, _IS_FOLLOWED = "rowtide_distributor", "rowtide_distributor_follows"
 _PLACE = "rowtide_distributor_place"
+_NO_TABLE = "42P01"
+_IN_SCHEMA = re.compile(rf'\b{SCHEMA}(_\d+_\d+)?\."?MS')
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,20 @@ def follow_move(connection: Connection) -> bool:
         return False
     forget_companion(connection)
     return True
+
+
+@contextmanager
+def noticing_moves() -> Iterator[None]:
+    """Raise `DistributionMoved` for a statement that has not found the distribution database where it was before.
+
+    For connections of one transaction each: the next one leads to the new place.
+    """
+    try:
+        yield
+    except UnexpectedSqlError as error:
+        if error.sqlstate == _NO_TABLE and _IN_SCHEMA.search(error.reason):
+            raise DistributionMoved(error.reason) from error
+        raise
 
 
 def _let_go(info: MutableMapping[Any, Any]) -> bool:

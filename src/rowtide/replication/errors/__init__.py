@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from rowtide.replication.errors.distribution import (
         DistributionElsewhere,
         DistributionMissing,
+        DistributionMoved,
         DistributionRetentionInvalid,
         DistributorUnreachable,
         NotADistributor,
@@ -175,6 +176,7 @@ __all__ = [
     "DatabaseNotPublished",
     "DistributionElsewhere",
     "DistributionMissing",
+    "DistributionMoved",
     "DistributionRetentionInvalid",
     "DistributorUnreachable",
     "ExecutionsNotLogged",
@@ -297,6 +299,7 @@ _HOMES = {
     "CustomScriptInvalid": "rowtide.replication.errors.publishing",
     "DistributionElsewhere": "rowtide.replication.errors.distribution",
     "DistributionMissing": "rowtide.replication.errors.distribution",
+    "DistributionMoved": "rowtide.replication.errors.distribution",
     "DistributionRetentionInvalid": "rowtide.replication.errors.distribution",
     "DistributorUnreachable": "rowtide.replication.errors.distribution",
     "ExecutionsNotLogged": "rowtide.replication.errors.publishing",

@@ -17,6 +17,16 @@ class DistributorUnreachable(Retryable):
 
 
 @numbered
+class DistributionMoved(Retryable):
+    """The distribution database was moved, or the last publication dropped, while a statement on it waited or ran."""
+
+    number = 7294
+    fact = "the distribution database left its place meanwhile: {reason}"
+    hint = "An agent goes on where it is now; repeat a command."
+    reason: str
+
+
+@numbered
 class DistributionElsewhere(AlreadyExists):
     """The database has its distribution database at another place."""
 

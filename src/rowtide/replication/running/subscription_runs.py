@@ -16,6 +16,7 @@ from rowtide.core.lsn import Position
 from rowtide.replication.distribution.context import DeliveryContext
 from rowtide.replication.distribution.watchers import DeliveryReport, DroppedTable, SkippedCommand, Trouble
 from rowtide.replication.distributor.definitions import SubscriptionState
+from rowtide.replication.distributor.location import noticing_moves
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import AgentReplaced
 from rowtide.replication.running.agent_history import AgentHistory
@@ -200,7 +201,8 @@ class SubscriptionRuns:
 
     @contextmanager
     def _open(self, subscription: Subscription, context: DeliveryContext) -> Iterator[Agent]:
-        with open_agent(context, subscription, lambda: self._present, self._has_failed) as agent:
+        opened = open_agent(context, subscription, lambda: self._present, self._has_failed)
+        with noticing_moves(), opened as agent:
             yield _UntilTarget(agent, context.stop, partial(self._has_all, subscription))
 
     def _has_failed(self, subscription: Subscription) -> bool:
