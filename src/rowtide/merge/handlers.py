@@ -8,7 +8,8 @@ exception from a handler ends the synchronisation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
 from functools import partial
@@ -107,6 +108,15 @@ class BusinessLogicHandler:
         """Called when all of the subscriber's changes are at the publisher."""
 
 
+@contextmanager
+def _calling(article: Article, method: str) -> Iterator[None]:
+    """Raise `HandlerFailed` for whatever a method of the user's raises."""
+    try:
+        yield
+    except Exception as error:
+        raise HandlerFailed(article.resolver, method, article.name, f"{type(error).__name__}: {error}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """Adapter that calls an article's handler with merge's own types."""
@@ -117,11 +127,8 @@ class Asked:
     @classmethod
     def begin(cls, article: Article, found: type[BusinessLogicHandler], publication: str, subscriber: str) -> Asked:
         """Create an article's handler, and tell it what is synchronised. Raises `HandlerFailed`."""
-        try:
+        with _calling(article, "__init__"):
             asked = cls(article, found())
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise HandlerFailed(article.resolver, "__init__", article.name, reason) from error
         asked._ask("initialize", partial(asked.handler.initialize, publication, subscriber, article.name))
         return asked
 
@@ -210,10 +217,8 @@ class Asked:
             raise self._failed(method, f"{action!r} is not of {actions.__name__}") from error
 
     def _ask(self, method: str, ask: Callable[[], Result]) -> Result:
-        try:
+        with _calling(self.article, method):
             return ask()
-        except Exception as error:
-            raise self._failed(method, f"{type(error).__name__}: {error}") from error
 
     def _failed(self, method: str, reason: str) -> HandlerFailed:
         return HandlerFailed(self.article.resolver, method, self.article.name, reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
@@ -18,7 +18,11 @@ from rowtide.log.store.state import ManifestState
 from rowtide.replication.articles.articles import FEATURE, Article
 from rowtide.replication.distribution.events import find_lost_identity
 from rowtide.replication.distributor import publication_records, subscription_records
+from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.errors.delivery import IdentityUnfit
+
+_Present = tuple[Article, SourceTable]
+"""An article, and its table as it is now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +53,27 @@ def read_articles_status(connection: Connection, state: ManifestState | None) ->
     met = {member.member_id for member in state.members} if state is not None else set()
     unread = [row.name for row in connection.execute(query) if row.member_id not in met]
     dropped = [f"{gone.schema}.{gone.table}" for gone in publication_records.list_dropped(connection)]
-    delivered = _read_delivered(connection)
+    published, subscribed = _read_published(connection), tuple(_list_subscribed(connection))
+    delivered = _with_tables(connection, [article for _, article in subscribed])
     return ArticlesStatus(
         tuple(unread) if state is not None else (),
         tuple(dropped),
         tuple(_find_stored(delivered)),
-        tuple(_find_left_out(connection, are_kept=False)),
-        tuple(_find_left_out(connection, are_kept=True)),
-        tuple(find_unidentified(connection).values()),
+        tuple(_find_left_out(subscribed, are_kept=False)),
+        tuple(_find_left_out(subscribed, are_kept=True)),
+        tuple(_judge_identities(published).values()),
         tuple(_find_rekeyed(delivered)),
-        tuple(_find_unwritable(connection)),
+        tuple(_find_unwritable(published)),
     )
 
 
 def find_unidentified(connection: Connection) -> dict[str, IdentityUnfit]:
     """Return which articles, by their ids, need old rows that the log does not get any more."""
-    articles = publication_records.list_all_articles(connection)
-    tables = {table.source_id: table for table in read_tables(connection, [article.source_id for article in articles])}
-    present = ((article, tables[article.source_id]) for article in articles if article.source_id in tables)
-    judged = ((article, table, find_lost_identity(article, shape_of(table))) for article, table in present)
+    return _judge_identities(_read_published(connection))
+
+
+def _judge_identities(published: Iterable[_Present]) -> dict[str, IdentityUnfit]:
+    judged = ((article, table, find_lost_identity(article, shape_of(table))) for article, table in published)
     return {
         article.article_id: IdentityUnfit(table.qualified_name, lost, quote_qualified(table.schema, table.name))
         for article, table, lost in judged
@@ -75,25 +81,32 @@ def find_unidentified(connection: Connection) -> dict[str, IdentityUnfit]:
     }
 
 
-def _find_left_out(connection: Connection, *, are_kept: bool) -> Iterator[str]:
+def _read_published(connection: Connection) -> tuple[_Present, ...]:
+    return _with_tables(connection, publication_records.list_all_articles(connection))
+
+
+def _list_subscribed(connection: Connection) -> Iterator[tuple[Subscription, Article]]:
+    """Yield articles as subscribers have them."""
     for subscription in subscription_records.list_subscriptions(connection):
         for article in subscription_records.list_subscribed(connection, subscription.agent_id):
-            for column in article.left_out:
-                if column.is_kept is not are_kept:
-                    continue
+            yield subscription, article
+
+
+def _with_tables(connection: Connection, articles: Sequence[Article]) -> tuple[_Present, ...]:
+    """Return articles with their tables as these are now, without those whose table is gone."""
+    tables = {table.source_id: table for table in read_tables(connection, [article.source_id for article in articles])}
+    return tuple((article, tables[article.source_id]) for article in articles if article.source_id in tables)
+
+
+def _find_left_out(subscribed: Iterable[tuple[Subscription, Article]], *, are_kept: bool) -> Iterator[str]:
+    for subscription, article in subscribed:
+        for column in article.left_out:
+            if column.is_kept is are_kept:
                 name = f"{article.qualified_name}.{column.name}"
                 yield f"{name} to {redact(subscription.subscriber)}: {column.reason}"
 
 
-def _read_delivered(connection: Connection) -> tuple[tuple[Article, SourceTable], ...]:
-    """Return articles as subscribers have them, with their tables as these are now."""
-    subscriptions = subscription_records.list_subscriptions(connection)
-    held = [one for each in subscriptions for one in subscription_records.list_subscribed(connection, each.agent_id)]
-    tables = {table.source_id: table for table in read_tables(connection, [article.source_id for article in held])}
-    return tuple((article, tables[article.source_id]) for article in held if article.source_id in tables)
-
-
-def _find_stored(delivered: Iterable[tuple[Article, SourceTable]]) -> Iterator[str]:
+def _find_stored(delivered: Iterable[_Present]) -> Iterator[str]:
     found = {
         f"{article.qualified_name}.{column.name}": None
         for article, table in delivered
@@ -103,7 +116,7 @@ def _find_stored(delivered: Iterable[tuple[Article, SourceTable]]) -> Iterator[s
     yield from found
 
 
-def _find_rekeyed(delivered: Iterable[tuple[Article, SourceTable]]) -> Iterator[str]:
+def _find_rekeyed(delivered: Iterable[_Present]) -> Iterator[str]:
     found = {
         article.qualified_name: None
         for article, table in delivered
@@ -114,10 +127,9 @@ def _find_rekeyed(delivered: Iterable[tuple[Article, SourceTable]]) -> Iterator[
     yield from found
 
 
-def _find_unwritable(connection: Connection) -> Iterator[tuple[str, str]]:
+def _find_unwritable(published: Iterable[_Present]) -> Iterator[tuple[str, str]]:
     """Yield what a virtual column made so that was added where no event trigger reports it."""
-    articles = publication_records.list_all_articles(connection)
-    for table in read_tables(connection, [article.source_id for article in articles]):
+    for table in {table.source_id: table for _, table in published}.values():
         virtual = next((column.name for column in table.columns if column.is_virtual), None)
         if virtual is not None and table.identity == FULL_IDENTITY:
             yield quote_qualified(table.schema, table.name), virtual
