@@ -12,6 +12,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.errors import NotFound, numbered
 from rowtide.databases.postgres import text_queries
+from rowtide.databases.postgres.connect import USERS_SCHEMAS
 from rowtide.databases.postgres.text_queries import Run
 from rowtide.databases.source_table import Partition, SourceColumn, SourceIndex, SourceTable, TableKind
 
@@ -217,20 +218,34 @@ from pg_control_system(), pg_control_checkpoint(), pg_database d
 where d.datname = current_database()
 """
 
-_SPELL_NAMES = """
+_SPELL_NAMES = f"""
 select case cardinality(parts) when 1 then schema || '.' || parts[1] else array_to_string(parts, '.') end
-from parse_ident(:as_sql) parts, unnest(current_schemas(false)) with ordinality path (schema, place)
+from parse_ident(:as_sql) parts, unnest({USERS_SCHEMAS}) with ordinality path (schema, place)
 where cardinality(parts) = 1 or place = 1
 order by place
 """
-_FIND_TABLE = """
+
+_RESOLVE = f"""
+(select r.oid from unnest({USERS_SCHEMAS}) with ordinality path (schema, place)
+ join pg_namespace m on m.nspname = path.schema join pg_class r on r.relnamespace = m.oid
+ where r.relname = {{name}} order by path.place limit 1)
+"""
+"""SQL expression of the relation that a name without a schema means to the role: the first in its search_path."""
+
+_FIND_TABLE = f"""
+with given (parts) as (select case when cast(:as_sql as text) is not null then parse_ident(:as_sql) end),
+meant (id) as (
+    select case cardinality(parts) when 1 then {_RESOLVE.format(name="parts[1]")}
+           else (select r.oid from pg_class r join pg_namespace m on m.oid = r.relnamespace
+                 where m.nspname = parts[1] and r.relname = parts[2]) end
+    from given)
 select c.oid::bigint
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p')
-  and (c.oid = to_regclass(:as_sql)
+  and (c.oid = (select id from meant)
        or n.nspname || '.' || c.relname = :name
-       or (c.relname = :name and pg_table_is_visible(c.oid)))
-order by (c.oid = to_regclass(:as_sql)) desc nulls last
+       or (c.relname = :name and c.oid = {_RESOLVE.format(name="c.relname")}))
+order by (c.oid = (select id from meant)) desc nulls last
 limit 1
 """
 
@@ -338,8 +353,8 @@ where a.attrelid = any(cast(:source_ids as oid[])) and a.attnum > 0 and not a.at
 order by a.attrelid, a.attnum
 """
 
-_APPLICATION_TABLES = """
-select c.oid::bigint, n.nspname::text, c.relname::text, pg_table_is_visible(c.oid),
+_APPLICATION_TABLES = f"""
+select c.oid::bigint, n.nspname::text, c.relname::text, c.oid is not distinct from {_RESOLVE.format(name="c.relname")},
        array(select relid::oid::bigint from pg_partition_ancestors(c.oid) where relid <> c.oid)
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p') and c.relpersistence <> 't'

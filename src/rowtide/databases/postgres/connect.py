@@ -60,11 +60,24 @@ They override those of role, database and server.
 WHOLE_TABLES = {"row_security": "off"}
 """With it, reading a table fails if a row-level security policy would hide rows."""
 
-STREAM_SETTINGS = PINNED_SETTINGS | {"search_path": "pg_catalog"}
-"""PINNED_SETTINGS for the log's stream, where names in values, such as a regclass, are schema-qualified.
+_PATH = "pg_catalog, pg_temp"
+"""The search_path of all sessions: no other schema's functions, operators, types or tables hide the server's."""
 
-Elsewhere, names that users write are resolved by the role's search_path.
+STREAM_SETTINGS = PINNED_SETTINGS | {"search_path": _PATH}
+"""PINNED_SETTINGS for the log's stream, which needs no path of the role's own."""
+
+OWN_PATH = f"set local search_path = {_PATH}"
+"""The statement that returns to the path of rowtide's sessions within a transaction."""
+
+USERS_PATH = "set local search_path to default"
+"""The statement that sets the role's own search_path for the rest of a transaction.
+
+It is the last one before a commit which may run deferred triggers: they find by it what they name without a schema.
+Other code of users runs in functions that have this path attached (see `owners`), never in a statement of rowtide's.
 """
+
+USERS_SCHEMAS = "pg_catalog.current_setting('rowtide.schemas')::pg_catalog.name[]"
+"""SQL expression of the schemas in the role's own search_path, in order; users' unqualified names are found in them."""
 
 DECODING_MEMORY = "256MB"
 """Of the one walsender of a database; the server's own setting if that is more."""
@@ -74,22 +87,26 @@ _DEAD_AFTER = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives
 _UNANSWERED_MS = "60000"
 
 _PINNED_IF = {
-    "session_replication_role": "{current} <> {value}",
-    "synchronous_commit": "{current} = 'off'",
-    "logical_decoding_work_mem": "pg_catalog.pg_size_bytes({current}) < pg_catalog.pg_size_bytes({value})",
+    "session_replication_role": "{current} operator(pg_catalog.<>) {value}",
+    "synchronous_commit": "{current} operator(pg_catalog.=) 'off'",
+    "logical_decoding_work_mem": (
+        "pg_catalog.pg_size_bytes({current}) operator(pg_catalog.<) pg_catalog.pg_size_bytes({value})"
+    ),
 }
 """When to set a setting; others are set if the server has them.
 
 Only superusers may set the first, so it is set only if it differs; of the second, every value but `off` is safe.
 """
 
-_CATALOGUE_FIRST = """
-case when 'pg_catalog' = any(pg_catalog.current_schemas(false)) then pg_catalog.set_config('search_path', coalesce(
-    (select pg_catalog.string_agg(pg_catalog.quote_ident(path.name), ', ' order by path.place)
-     from unnest(pg_catalog.current_schemas(false)) with ordinality path (name, place)
-     where path.name <> 'pg_catalog'), ''), false) end
+_PIN_PATH = f"""
+pg_catalog.set_config('rowtide.schemas',
+    pg_catalog.format('%s', pg_catalog.array_remove(pg_catalog.current_schemas(false), 'pg_catalog')), false),
+pg_catalog.set_config('search_path', '{_PATH}', false)
 """
-"""A search_path with pg_catalog last lets other schemas' functions hide the server's; unnamed, pg_catalog is first."""
+"""Keeps the schemas of the role's own path in a setting of rowtide's before it sets another.
+
+Until then the role's path holds: whatever is named here, and in `_PINNED_IF`, needs its schema.
+"""
 
 
 def libpq_url(url: str | DatabaseUrl) -> str:
@@ -244,6 +261,15 @@ def pin_settings(settings: Mapping[str, str]) -> str:
     return f"select {', '.join(_pinning(name, value) for name, value in settings.items())}"
 
 
+def pin_again(settings: Mapping[str, str]) -> str:
+    """Return the statement that sets a session's settings after code of other roles ran in it, under any of its own.
+
+    That code can change each setting of the session for longer than its own call: the path, so that names mean other
+    functions, or `standard_conforming_strings`, so that a literal ends elsewhere.
+    """
+    return pin_settings({"search_path": _PATH, **settings})
+
+
 def _pinning(name: str, value: str) -> str:
     current = f"pg_catalog.current_setting('{name}', true)"
     needed = _PINNED_IF.get(name, "{current} is not null").format(current=current, value=f"'{value}'")
@@ -292,7 +318,7 @@ def _pin_first(engine: Engine, settings: Mapping[str, str]) -> None:
 
 def _pin(connection: psycopg.Connection, settings: Mapping[str, str]) -> None:
     pinned = pin_settings(settings)
-    connection.execute((pinned if "search_path" in settings else f"{pinned}, {_CATALOGUE_FIRST}").encode())
+    connection.execute((pinned if "search_path" in settings else f"{pinned}, {_PIN_PATH}").encode())
 
 
 def _startup_parameters(url: DatabaseUrl) -> dict[str, str]:

@@ -1,0 +1,179 @@
+"""Functions that write into tables of other roles with the rights of the tables' owners.
+
+A table's triggers, defaults, checks, rules, policies and index expressions are its owner's code, which a statement runs
+with the rights of whoever executes it. `set role` does not protect the session: the code says `reset role`. A function
+that belongs to the owner and is `security definer` does: within it the role cannot be changed.
+
+The functions are in a schema that rowtide's role alone may use. An owner could otherwise make its function `security
+invoker` again; each function compares the current role for that case.
+
+An owner's code can change the settings of the session it runs in, for longer than its call. Therefore the statement
+that calls such a function names everything by schema and has its values as parameters, and before the next statement
+of rowtide's own the settings are pinned again (`connect.pin_again`).
+
+Up to PostgreSQL 17 deferred triggers run at commit with the rights of the session, even those whose events come from
+such a function. A transaction is therefore refused, before it commits, if the database has one that could run so
+(`deferred_check`). From 18 on they run as the role that caused them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rowtide.databases.postgres.connect import OWN_PATH, USERS_PATH
+from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.text_queries import Run
+
+SCHEMA = "rowtide_owners"
+LAST_WITH_OPEN_COMMIT = 17
+"""The last version that runs deferred triggers with the rights of the committing session."""
+DEFERRED = "RTD17"
+"""The SQLSTATE of a transaction that is refused for a deferred trigger of another role."""
+
+
+SETTINGS = "set search_path from current set standard_conforming_strings = on"
+"""The settings attached to a function in which users' code runs, created under `functions_path`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The owner of a table, as a session's role sees it.
+
+    `is_trusted`: what its code can do the session's role can do anyway, as it is the same role or the owner is a
+    superuser. `is_held`: the session's role may make functions of the owner's.
+    """
+
+    role_id: int
+    name: str
+    is_trusted: bool
+    is_held: bool
+
+    @property
+    def executing(self) -> str:
+        """The quoted name of the function that executes a statement as this role; see `creations`."""
+        return quote_qualified(SCHEMA, f"execute_{self.role_id}")
+
+    @property
+    def querying(self) -> str:
+        """The quoted name of the function that returns the rows of a statement executed as this role."""
+        return quote_qualified(SCHEMA, f"query_{self.role_id}")
+
+
+def read_owners(run: Run, tables: Sequence[str]) -> Mapping[str, Owner]:
+    """Return the owners of tables by their quoted names; those that do not exist are left out."""
+    return {
+        row.name: Owner(row.role_id, row.role, row.is_trusted, row.is_held) for row in run(_OWNERS, names=list(tables))
+    }
+
+
+def creations(owner: Owner) -> Sequence[str]:
+    """Return the statements, for one transaction, that create the two functions of an owner. Idempotent."""
+    executing = (
+        f"declare changed bigint; begin {guard(owner)} execute $1; get diagnostics changed = row_count; "
+        "return changed; end"
+    )
+    querying = f"begin {guard(owner)} return query execute $1; end"
+    return [
+        *schema_creation(),
+        *made_as(owner, f"function {owner.executing}(text)", f"returns bigint {_PLPGSQL} as {quote_body(executing)}"),
+        *made_as(
+            owner, f"function {owner.querying}(text)", f"returns setof record {_PLPGSQL} as {quote_body(querying)}"
+        ),
+    ]
+
+
+def schema_creation() -> Sequence[str]:
+    """Return the statements that create the schema of the owners' functions."""
+    return [f"create schema if not exists {SCHEMA}", f"revoke all on schema {SCHEMA} from public"]
+
+
+def made_as(owner: Owner, signature: str, rest: str, *, parameters: str | None = None) -> Sequence[str]:
+    """Return the statements, for one transaction, that create a function or procedure and give it to an owner.
+
+    `signature` is as in `alter`, with the types of the parameters; `parameters` what `create` has in place of them. The
+    right to create, which an owner needs to be given a function, is taken away before the transaction commits.
+    """
+    kind_and_name = signature[: signature.rindex("(")] if parameters is not None else signature
+    created = f"{kind_and_name}({parameters})" if parameters is not None else signature
+    role = quote(owner.name)
+    return [
+        f"grant create, usage on schema {SCHEMA} to {role}",
+        *functions_path(),
+        f"create or replace {created} {rest}",
+        f"alter {signature} owner to {role}",
+        f"revoke all on {signature} from public",
+        f"grant execute on {signature} to {_ROLE}",
+        f"revoke create, usage on schema {SCHEMA} from {role}",
+        OWN_PATH,
+    ]
+
+
+def functions_path() -> Sequence[str]:
+    """Return the statements that set the path of functions in which users' code runs, up to `OWN_PATH`.
+
+    It is the role's own with temporary tables last. What is created under it names each type with its schema.
+    """
+    return [USERS_PATH, _TEMPORARY_LAST]
+
+
+def guard(owner: Owner) -> str:
+    """Return the PL/pgSQL statement that refuses to go on as another role than the owner."""
+    message = f"the function no longer runs as {owner.name}"
+    return (
+        f"if current_user operator(pg_catalog.<>) {quote_literal(owner.name)}::pg_catalog.name "
+        f"then raise exception using message = {quote_literal(message)}; end if;"
+    )
+
+
+def find_deferred(run: Run) -> Sequence[str]:
+    """Return the deferred triggers and constraints, as texts, that would run with the session's rights at commit."""
+    return [row.deferred for row in run(_DEFERRED)]
+
+
+def deferred_check_creation(schema: str) -> str:
+    """Return the statement that creates the function which refuses a transaction for a deferred trigger."""
+    body = (
+        f"declare found text; begin {_DEFERRED.strip()} limit 1 into found; if found is not null then "
+        f"raise exception using errcode = '{DEFERRED}', message = found; end if; end"
+    )
+    return (
+        f"create or replace function {quote(schema)}.refuse_deferred() returns void language plpgsql "
+        f"set search_path = pg_catalog, pg_temp as {quote_body(body)}"
+    )
+
+
+def deferred_check(schema: str) -> str:
+    """Return the statement that refuses the transaction; it is the last one before the commit."""
+    return f"select {quote(schema)}.refuse_deferred()"
+
+
+_TEMPORARY_LAST = """
+select pg_catalog.set_config('search_path',
+    case when pg_catalog.current_setting('search_path') operator(pg_catalog.=) '' then 'pg_temp'
+         else pg_catalog.concat(pg_catalog.current_setting('search_path'), ', pg_temp') end, true)
+"""
+_ROLE = "current_user"
+_PLPGSQL = f"language plpgsql security definer {SETTINGS}"
+
+_OWNERS = """
+select given.name, o.oid::bigint as role_id, o.rolname::text as role,
+       o.rolname = current_user or o.rolsuper as is_trusted,
+       pg_has_role(current_user, o.oid, case when current_setting('server_version_num')::int < 160000 then 'member'
+                                             else 'set' end) as is_held
+from unnest(cast(:names as text[])) given (name)
+join pg_class c on c.oid = to_regclass(given.name)
+join pg_roles o on o.oid = c.relowner
+"""
+
+_DEFERRED = """
+select format('trigger %I of %I.%I, which belongs to %I', t.tgname, n.nspname, c.relname, o.rolname) as deferred
+from pg_trigger t
+join pg_class c on c.oid = t.tgrelid
+join pg_namespace n on n.oid = c.relnamespace
+join pg_roles o on o.oid = c.relowner
+join pg_proc p on p.oid = t.tgfoid
+left join pg_index i on i.indexrelid = t.tgconstrindid
+where t.tgdeferrable and o.rolname <> current_user and not o.rolsuper
+  and case when t.tgisinternal then i.indexprs is not null or i.indpred is not null else not p.prosecdef end
+"""
