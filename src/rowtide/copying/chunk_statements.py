@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from enum import Enum
 
 from rowtide.copying.chunks import Chunk, Key
-from rowtide.copying.tables import CopiedTable
+from rowtide.copying.tables import CopiedTable, KeyColumn
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 
 
@@ -27,12 +27,37 @@ def sampling(table: CopiedTable, percent: float, chunks: int) -> str:
     texts = ", ".join(f"{key}::text as {name}" for key, name in zip(keys, names, strict=True))
     return f"""
 select {", ".join(names)} from (
-    select {texts}, row_number() over (order by {", ".join(keys)}) as place, count(*) over () as total
+    select {texts}, row_number() over (order by {_order(table, keys)}) as place, count(*) over () as total
     from {_source_of(table)} tablesample system ({percent:.6f})
 ) as sampled
 where place * {chunks} / total > (place - 1) * {chunks} / total and place < total
 order by place
 """
+
+
+class Comparison(Enum):
+    """A comparison of keys; the value is the server's operator."""
+
+    GREATER = ">"
+    GREATER_OR_EQUAL = ">="
+    EQUAL = "="
+    LESS_OR_EQUAL = "<="
+    LESS = "<"
+
+    def operator_of(self, column: KeyColumn) -> str:
+        """Return the operator that compares a column so."""
+        return self.value if column.operators is None else getattr(column.operators, self.name.lower())
+
+    @property
+    def strict(self) -> Comparison:
+        """The same comparison without equality."""
+        return Comparison.GREATER if self in (Comparison.GREATER, Comparison.GREATER_OR_EQUAL) else Comparison.LESS
+
+    @property
+    def loose(self) -> Comparison:
+        """The same comparison with equality."""
+        is_up = self.strict is Comparison.GREATER
+        return Comparison.GREATER_OR_EQUAL if is_up else Comparison.LESS_OR_EQUAL
 
 
 class CopyForm(Enum):
@@ -53,7 +78,7 @@ def copying(table: CopiedTable, chunk: Chunk, form: CopyForm = CopyForm.TEXT, *,
 def copying_row(table: CopiedTable, key: Key, wanted: Collection[str], form: CopyForm = CopyForm.TEXT) -> str:
     """Return the COPY statement of the row of a key; of columns that are not wanted, it has nulls."""
     columns = ", ".join(quote(column) if column in wanted else "null" for column in table.columns)
-    conditions = [f"({_key_of(table)}) = {_values(table, key)}", *_condition(table)]
+    conditions = [_has_key(table, key), *_condition(table)]
     return f"copy (select {columns} from {_source_of(table)} where {' and '.join(conditions)}) to stdout{form.value}"
 
 
@@ -61,7 +86,7 @@ def halving(table: CopiedTable, chunk: Chunk) -> str:
     """Return the statement that counts a chunk's rows, and finds the key up to which there are half of them; no row if
     there is none.
     """
-    keys = _key_of(table)
+    keys = _order(table, [quote(column.name) for column in table.key_columns])
     names = [f"k{place}" for place in range(len(table.key_columns))]
     texts = ", ".join(
         f"{quote(column.name)}::text as {name}" for column, name in zip(table.key_columns, names, strict=True)
@@ -92,7 +117,7 @@ def locating(table: CopiedTable) -> str:
     return f"""
 select below from (
     select place, count(*) filter (where place is null) over (
-        order by {listed}, place is null rows unbounded preceding) as below
+        order by {_order(table, names)}, place is null rows unbounded preceding) as below
     from (
         select {own}, null::bigint as place from {_source_of(table)} where false
         union all select {cast}, null from unnest({bounds}) as bound ({listed})
@@ -103,10 +128,7 @@ select below from (
 
 
 def _where(table: CopiedTable, chunk: Chunk, but_for: Sequence[Key] = ()) -> str:
-    conditions = [*_range(table, chunk), *_condition(table)]
-    if but_for:
-        listed = ", ".join(_values(table, key) for key in but_for)
-        conditions.append(f"({_key_of(table)}) not in ({listed})")
+    conditions = [*_range(table, chunk), *_condition(table), *(f"not {_has_key(table, key)}" for key in but_for)]
     return f" where {' and '.join(conditions)}" if conditions else ""
 
 
@@ -116,18 +138,48 @@ def _condition(table: CopiedTable) -> Iterator[str]:
 
 
 def _range(table: CopiedTable, chunk: Chunk) -> Iterator[str]:
-    for comparator, bound in ((">", chunk.low), ("<=", chunk.high)):
+    for compared, bound in ((Comparison.GREATER, chunk.low), (Comparison.LESS_OR_EQUAL, chunk.high)):
         if bound is not None:
-            yield f"({_key_of(table)}) {comparator} {_values(table, bound)}"
+            yield _compared(table, compared, bound)
 
 
-def _key_of(table: CopiedTable) -> str:
-    return ", ".join(quote(column.name) for column in table.key_columns)
+def _compared(table: CopiedTable, comparison: Comparison, key: Key) -> str:
+    """Return the condition that a row's key is above, or up to, another, in the order of the key's index.
+
+    One operator compares keys as a whole where it is that of all columns; the index is used by either form.
+    """
+    columns, values = table.key_columns, _values(table, key)
+    operators = {comparison.operator_of(column) for column in columns}
+    if len(operators) == 1:
+        names = ", ".join(quote(column.name) for column in columns)
+        return f"({names}) {operators.pop()} ({', '.join(values)})"
+    *before, last = zip(columns, values, strict=True)
+    condition = f"{quote(last[0].name)} {comparison.operator_of(last[0])} {last[1]}"
+    for column, value in reversed(before):
+        name, strict = quote(column.name), comparison.strict
+        condition = (
+            f"({name} {comparison.loose.operator_of(column)} {value} "
+            f"and ({name} {strict.operator_of(column)} {value} or {condition}))"
+        )
+    return condition
 
 
-def _values(table: CopiedTable, key: Key) -> str:
+def _has_key(table: CopiedTable, key: Key) -> str:
+    pairs = zip(table.key_columns, _values(table, key), strict=True)
+    return f"({' and '.join(f'{quote(c.name)} {Comparison.EQUAL.operator_of(c)} {value}' for c, value in pairs)})"
+
+
+def _order(table: CopiedTable, expressions: Sequence[str]) -> str:
+    """Return an order by expressions for the key's columns that is the order of the key's index."""
+    pairs = zip(table.key_columns, expressions, strict=True)
+    return ", ".join(
+        one if column.operators is None else f"{one} using {column.operators.less}" for column, one in pairs
+    )
+
+
+def _values(table: CopiedTable, key: Key) -> Sequence[str]:
     pairs = zip(key, table.key_columns, strict=True)
-    return f"({', '.join(f'{_literal(value)}::{column.type_text}' for value, column in pairs)})"
+    return [f"{_literal(value)}::{column.type_text}" for value, column in pairs]
 
 
 def _literal(value: str) -> str:

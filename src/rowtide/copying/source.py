@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,9 @@ from rowtide.core.errors import Remedy, RowtideError
 from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
 from rowtide.databases.postgres.copying import copy_out
 from rowtide.databases.postgres.errors import RowsHidden, translated
+from rowtide.databases.postgres.operators import read_operators
 from rowtide.databases.postgres.quoting import quote_qualified
+from rowtide.databases.postgres.text_queries import running
 from rowtide.log.postgres.control import mark_log
 from rowtide.log.postgres.lease import describe_holder
 
@@ -85,13 +87,14 @@ class OpenTable:
 
         Raises `CopiedTableUnreadable`, and `RowRefused`: then the chunk has other rows that cannot be copied whole.
         """
-        statement = copying(table, chunk, CopyForm.CSV, but_for=[row.key for row in but_for])
+        ordered = with_operators(self.connection, table)
+        statement = copying(ordered, chunk, CopyForm.CSV, but_for=[row.key for row in but_for])
         yield from self._copy(table, statement, most_row_bytes)
 
     def read_partial(self, table: CopiedTable, row: PartialRow, most_row_bytes: int) -> Iterator[bytes]:
         """Yield a row without some of its values as CSV; nothing if it is gone. Raises as `read`."""
-        wanted = {*table.columns} - row.lacking
-        yield from self._copy(table, copying_row(table, row.key, wanted, CopyForm.CSV), most_row_bytes)
+        wanted, ordered = {*table.columns} - row.lacking, with_operators(self.connection, table)
+        yield from self._copy(table, copying_row(ordered, row.key, wanted, CopyForm.CSV), most_row_bytes)
 
     def find_partial_rows(self, table: CopiedTable, chunk: Chunk, most_row_bytes: int) -> Sequence[PartialRow]:
         """Return a chunk's rows that cannot be copied whole; the table has a key.
@@ -100,7 +103,8 @@ class OpenTable:
         """
         with naming(table, CopiedTableUnreadable), translated():
             try:
-                return find_partial_rows(self.connection, table, chunk, most_row_bytes)
+                ordered = with_operators(self.connection, table)
+                return find_partial_rows(self.connection, ordered, chunk, most_row_bytes)
             except RowRefused as refused:
                 raise CopiedTableUnreadable(table.qualified_name, str(refused)) from refused
 
@@ -164,7 +168,8 @@ class PostgresCopySource:
             if chunks < 2:
                 return []
             percent = min(100.0, 100.0 * _SAMPLED_PAGES / max(pages, 1))
-            rows = connection.execute(sql.SQL(sampling(table, percent, chunks))).fetchall()
+            ordered = with_operators(connection, table)
+            rows = connection.execute(sql.SQL(sampling(ordered, percent, chunks))).fetchall()
         return [tuple(row) for row in rows]
 
     @contextmanager
@@ -208,7 +213,8 @@ class PostgresCopySource:
             *([value.decode() for value in keys[:, column]] for column in columns),
         ]
         with self._connect() as connection, translated():
-            rows = psycopg.RawCursor(connection).execute(sql.SQL(locating(table)), parameters).fetchall()
+            statement = locating(with_operators(connection, table))
+            rows = psycopg.RawCursor(connection).execute(sql.SQL(statement), parameters).fetchall()
         return np.array([row[0] for row in rows], dtype=np.int64)
 
     @contextmanager
@@ -224,7 +230,22 @@ class PostgresCopySource:
     ) -> Iterator[bytes]:
         """Yield the rows of a chunk in blocks."""
         with naming(table, self._unreadable), translated():
-            yield from copy_out(connection, copying(table, chunk, form))
+            yield from copy_out(connection, copying(with_operators(connection, table), chunk, form))
+
+
+def with_operators(connection: psycopg.Connection[Any], table: CopiedTable) -> CopiedTable:
+    """Return a table with the operators of its key's index, where the key has types of users.
+
+    Under rowtide's search_path their operators would not be found, or others by a cast.
+    """
+    if all(column.is_built_in for column in table.key_columns):
+        return table
+    operators = read_operators(running(connection), quote_qualified(table.schema, table.table))
+    keys = (
+        column if column.is_built_in else replace(column, operators=operators.get(column.name))
+        for column in table.key_columns
+    )
+    return replace(table, key_columns=tuple(keys))
 
 
 def _lock_present(connection: psycopg.Connection[Any], source_id: int, numbers: Collection[int]) -> OpenTable:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rowtide.databases.postgres.operators import ColumnOperators
+
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A column of a table's key, with its type as SQL writes it."""
+    """A column of a table's key, with its type as SQL writes it.
+
+    `operators` are those of the key's index, None for a type of the server's own.
+    """
 
     name: str
     type_text: str
+    operators: ColumnOperators | None = None
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether the type is the server's own: the text of another has a schema."""
+        return "." not in self.type_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,26 +60,26 @@ def test_a_failing_statement_is_raised_with_steps(session: BatchingConnection) -
 
 
 def test_what_is_read_last_is_committed_with(session: BatchingConnection) -> None:
-    session.execute("create table t (n int)")
+    session.execute("create table public.t (n int)")
     session.begin("begin")
-    session.put("insert into t values (1)")
-    assert session.read_last(("select n from t", None), texts=True) == [[("1",)]]
+    session.put("insert into public.t values (1)")
+    assert session.read_last(("select n from public.t", None), texts=True) == [[("1",)]]
 
     assert not session.is_in_transaction
     session.roll_back()
-    assert session.read(("select n from t", None)) == [[(1,)]]
+    assert session.read(("select n from public.t", None)) == [[(1,)]]
 
 
 def test_a_deferred_error_undoes_what_is_read_last(session: BatchingConnection) -> None:
-    session.execute("create table t (n int unique deferrable initially deferred)")
+    session.execute("create table public.t (n int unique deferrable initially deferred)")
     session.begin("begin")
-    session.put("insert into t values (1), (1)")
+    session.put("insert into public.t values (1), (1)")
     with pytest.raises(psycopg.errors.UniqueViolation):
-        session.read_last(("select n from t", None))
+        session.read_last(("select n from public.t", None))
     session.roll_back()
 
     assert not session.is_in_transaction
-    assert session.read(("select n from t", None)) == [[]]
+    assert session.read(("select n from public.t", None)) == [[]]
 
 
 def test_statements_after_a_failed_one_are_prepared_again(database: str) -> None:

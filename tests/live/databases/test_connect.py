@@ -127,9 +127,12 @@ def test_errors_show_neither_passwords_nor_statement_values(database: str) -> No
     assert "a value" not in "".join(format_exception(raised.value))
     assert "secret" not in repr(open_engine("postgresql://me:secret@localhost/shop"))
     with translated(), engine.begin() as connection:
-        connection.execute(text("create table people (ssn text primary key, n int check (n > 0), d date)"))
-        connection.execute(text("insert into people values ('a value', 1)"))
-    refused = ("insert into people values ('a value', 1)", "insert into people values ('another value', -1)")
+        connection.execute(text("create table public.people (ssn text primary key, n int check (n > 0), d date)"))
+        connection.execute(text("insert into public.people values ('a value', 1)"))
+    refused = (
+        "insert into public.people values ('a value', 1)",
+        "insert into public.people values ('another value', -1)",
+    )
     for statement in refused:
         with (
             pytest.raises(UnexpectedSqlError, match="(unique|check) constraint") as refusal,

@@ -13,6 +13,7 @@ from builders.capture.captured_databases import wait_until
 from builders.servers.odd_settings import MEANINGS, TIME_LIMITS, open_program, set_for_database
 from fixtures.servers import fresh_database
 from rowtide.core.errors import Remedy
+from rowtide.databases.postgres.catalogue import find_table, find_table_id, list_tables, spell_names
 from rowtide.databases.postgres.connect import (
     PINNED_SETTINGS,
     STREAM_SETTINGS,
@@ -141,14 +142,32 @@ def test_a_database_for_reading_only_is_no_standby(database: str) -> None:
         session.execute("create table t ()")
 
 
-def test_functions_of_a_role_do_not_hide_the_servers(database: str) -> None:
+def test_no_schema_of_a_role_hides_the_servers_names(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as session:
         session.execute("create schema oracle; create function oracle.lower(text) returns text return 'x'")
-        session.execute("create table oracle.item (id int primary key)")
+        session.execute("create function oracle.is_never(text, text) returns boolean return false")
+        session.execute("create operator oracle.= (leftarg = text, rightarg = text, function = oracle.is_never)")
         set_for_database(session, {"search_path": "oracle, pg_catalog, public"})
     with by_engine(database) as ask:
-        assert ask("show search_path") == [("oracle, public",)]
-        assert ask("select lower('A'), to_regclass('item')::text") == [("a", "item")]
+        assert ask("show search_path") == [("pg_catalog, pg_temp",)]
+        assert ask("select lower('A'), 'a'::text = 'a'::text") == [("a", True)]
+
+
+def test_tables_are_found_by_the_search_path_of_the_role(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as session:
+        session.execute("create schema oracle; create schema other")
+        session.execute("create table oracle.item (); create table other.item (); create table other.rest ()")
+        session.execute("create table public.item (); create view oracle.rest as select 1")
+        set_for_database(session, {"search_path": '"$user", oracle, pg_catalog, other, absent'})
+    with open_engine(database).connect() as connection:
+        assert spell_names(connection, "Item") == ["Item", "oracle.item", "other.item"]
+        assert find_table(connection, "item").qualified_name == "oracle.item"
+        assert find_table(connection, "OTHER.item").qualified_name == "other.item"
+        assert find_table_id(connection, "rest") is None
+        named = {(table.schema, table.name): table.is_visible for table in list_tables(connection)}
+    assert named == {
+        ("oracle", "item"): True, ("other", "item"): False, ("other", "rest"): False, ("public", "item"): False,
+    }  # fmt: skip
 
 
 def test_rows_that_are_hidden_are_an_error_of_their_own(make_role: Callable[[str], str], database: str) -> None:
@@ -158,7 +177,7 @@ def test_rows_that_are_hidden_are_an_error_of_their_own(make_role: Callable[[str
         session.execute(f'grant select on t to "{role}"'.encode())
     opened = open_url(as_role(database, role), settings=PINNED_SETTINGS | WHOLE_TABLES)
     with closing(opened) as reader, pytest.raises(RowsHidden, match="bypassrls"), translated():
-        reader.execute("select * from t")
+        reader.execute("select * from public.t")
 
 
 def as_role(url: str, role: str) -> str:

@@ -13,7 +13,8 @@ from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres import partition_truncates
 
 REFUSE = statement("""
-create or replace function cdc.refuse_truncate() returns trigger language plpgsql as $$
+create or replace function cdc.refuse_truncate() returns trigger language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 begin
     raise exception using
         errcode = 'feature_not_supported',

@@ -150,7 +150,8 @@ of oids or a list), and forget detached ones. What is in use waits for the next 
 
 _FUNCTIONS = (
     statement("""
-create or replace function rowtide.announce_truncate() returns trigger language plpgsql as $$
+create or replace function rowtide.announce_truncate() returns trigger language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 declare
     others text := current_setting('rowtide.truncating', true);
 begin
@@ -160,7 +161,8 @@ begin
 end $$
 """),
     statement("""
-create or replace function rowtide.refuse_partition_truncate() returns trigger language plpgsql as $$
+create or replace function rowtide.refuse_partition_truncate() returns trigger language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 begin
     if exists (select from pg_partition_ancestors(tg_relid) where relid = tg_argv[1]::oid)
        and not tg_argv[1] = any(string_to_array(coalesce(current_setting('rowtide.truncating', true), ''), ' '))

@@ -50,10 +50,10 @@ copy (select "id", "customer", "note" from only "sales"."orders") to stdout
 copy (select "line", "it's 100%", "of_order", "with_order" from only "sales"."lines" where ("of_order", "line") > ('5'::bigint, e'it''s \\ 1'::integer) and ("of_order", "line") <= ('9'::bigint, '2'::integer)) to stdout
 
 -- copy, but for rows
-copy (select "line", "it's 100%", "of_order", "with_order" from only "sales"."lines" where ("of_order", "line") > ('5'::bigint, e'it''s \\ 1'::integer) and ("of_order", "line") <= ('9'::bigint, '2'::integer) and ("of_order", "line") not in (('6'::bigint, '1'::integer), ('6'::bigint, 'it''s'::integer))) to stdout with (format csv)
+copy (select "line", "it's 100%", "of_order", "with_order" from only "sales"."lines" where ("of_order", "line") > ('5'::bigint, e'it''s \\ 1'::integer) and ("of_order", "line") <= ('9'::bigint, '2'::integer) and not ("of_order" = '6'::bigint and "line" = '1'::integer) and not ("of_order" = '6'::bigint and "line" = 'it''s'::integer)) to stdout with (format csv)
 
 -- copy, one row
-copy (select "line", null, "of_order", null from only "sales"."lines" where ("of_order", "line") = ('6'::bigint, 'it''s'::integer)) to stdout with (format csv)
+copy (select "line", null, "of_order", null from only "sales"."lines" where ("of_order" = '6'::bigint and "line" = 'it''s'::integer)) to stdout with (format csv)
 
 -- copy, half
 select total, k0, k1 from (
