@@ -1,4 +1,4 @@
-"""Overloads in users' schemas of all functions and operators that rowtide's statements name: none of them may be called.
+"""Overloads, in users' schemas, of all functions and operators that rowtide's statements name: none may be called.
 
 A session whose search_path has a schema in which others may create prefers their functions to the server's where the
 types of the arguments are closer, or where the path has `pg_catalog` last. Each overload here notes that a session of
@@ -125,7 +125,8 @@ begin
     execute 'select pg_catalog.format_type(pg_catalog.pg_typeof(x), null) from (select ' || called || ' as x limit 1) t'
     into found;
     if found is null then  -- a set without rows
-        execute 'select pg_catalog.format_type(pg_catalog.pg_typeof((select ' || called || ' limit 1)), null)' into found;
+        execute 'select pg_catalog.format_type(pg_catalog.pg_typeof((select ' || called || ' limit 1)), null)'
+        into found;
     end if;
     return found;
 exception when others then

@@ -63,8 +63,11 @@ WHOLE_TABLES = {"row_security": "off"}
 _PATH = "pg_catalog, pg_temp"
 """The search_path of all sessions: no other schema's functions, operators, types or tables hide the server's."""
 
-STREAM_SETTINGS = PINNED_SETTINGS | {"search_path": _PATH}
-"""PINNED_SETTINGS for the log's stream, which needs no path of the role's own."""
+STREAM_SETTINGS = PINNED_SETTINGS | {"search_path": _PATH, "restrict_nonsystem_relation_kind": "view"}
+"""PINNED_SETTINGS for sessions that read the log or copy tables: they need no path of the role's own, and no view.
+
+The owner of a table could put a view in its place, whose functions would be called with the rights of the reader.
+"""
 
 OWN_PATH = f"set local search_path = {_PATH}"
 """The statement that returns to the path of rowtide's sessions within a transaction."""
