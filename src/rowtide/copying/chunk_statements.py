@@ -7,6 +7,7 @@ from enum import Enum
 
 from rowtide.copying.chunks import Chunk, Key
 from rowtide.copying.tables import CopiedTable, KeyColumn
+from rowtide.databases.postgres.owners import read_by
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 
 
@@ -25,7 +26,7 @@ def sampling(table: CopiedTable, percent: float, chunks: int) -> str:
     keys = [quote(column.name) for column in table.key_columns]
     names = [f"k{place}" for place in range(len(keys))]
     texts = ", ".join(f"{key}::text as {name}" for key, name in zip(keys, names, strict=True))
-    return f"""
+    query = f"""
 select {", ".join(names)} from (
     select {texts}, row_number() over (order by {_order(table, keys)}) as place, count(*) over () as total
     from {_source_of(table)} tablesample system ({percent:.6f})
@@ -33,6 +34,7 @@ select {", ".join(names)} from (
 where place * {chunks} / total > (place - 1) * {chunks} / total and place < total
 order by place
 """
+    return _by_owner(table, query, [(name, "text") for name in names])
 
 
 class Comparison(Enum):
@@ -72,14 +74,20 @@ class CopyForm(Enum):
 def copying(table: CopiedTable, chunk: Chunk, form: CopyForm = CopyForm.TEXT, *, but_for: Sequence[Key] = ()) -> str:
     """Return the COPY statement of a chunk of a table's rows, but for those of some keys."""
     columns = ", ".join(map(quote, table.columns))
-    return f"copy (select {columns} from {_source_of(table)}{_where(table, chunk, but_for)}) to stdout{form.value}"
+    query = f"select {columns} from {_source_of(table)}{_where(table, chunk, but_for)}"
+    return f"copy ({_rows_by_owner(table, query)}) to stdout{form.value}"
 
 
 def copying_row(table: CopiedTable, key: Key, wanted: Collection[str], form: CopyForm = CopyForm.TEXT) -> str:
     """Return the COPY statement of the row of a key; of columns that are not wanted, it has nulls."""
-    columns = ", ".join(quote(column) if column in wanted else "null" for column in table.columns)
+    types = [""] * len(table.columns) if table.owner is None else [f"::{one}" for one in table.owner.types]
+    columns = ", ".join(
+        quote(column) if column in wanted else f"null{type_text}"
+        for column, type_text in zip(table.columns, types, strict=True)
+    )
     conditions = [_has_key(table, key), *_condition(table)]
-    return f"copy (select {columns} from {_source_of(table)} where {' and '.join(conditions)}) to stdout{form.value}"
+    query = f"select {columns} from {_source_of(table)} where {' and '.join(conditions)}"
+    return f"copy ({_rows_by_owner(table, query)}) to stdout{form.value}"
 
 
 def halving(table: CopiedTable, chunk: Chunk) -> str:
@@ -91,13 +99,14 @@ def halving(table: CopiedTable, chunk: Chunk) -> str:
     texts = ", ".join(
         f"{quote(column.name)}::text as {name}" for column, name in zip(table.key_columns, names, strict=True)
     )
-    return f"""
+    query = f"""
 select total, {", ".join(names)} from (
     select {texts}, row_number() over (order by {keys}) as place, count(*) over () as total
     from {_source_of(table)}{_where(table, chunk)}
 ) as ordered
 where place = (total + 1) / 2
 """
+    return _by_owner(table, query, [("total", "bigint"), *((name, "text") for name in names)])
 
 
 def locating(table: CopiedTable) -> str:
@@ -111,10 +120,9 @@ def locating(table: CopiedTable) -> str:
     own = ", ".join(f"{quote(key)} as {name}" for key, name in zip(keys, names, strict=True))
     cast = ", ".join(f"{name}::{column.type_text}" for name, column in zip(names, table.key_columns, strict=True))
     listed = ", ".join(names)
-    bounds, values = (
-        ", ".join(f"${first + place}::text[]" for place in range(len(keys))) for first in (1, 1 + len(keys))
-    )
-    return f"""
+    given = [f"${place}" if table.owner is None else f"($1)[{place}]" for place in range(1, 1 + 2 * len(keys))]
+    bounds, values = (", ".join(f"{one}::text[]" for one in some) for some in (given[: len(keys)], given[len(keys) :]))
+    query = f"""
 select below from (
     select place, count(*) filter (where place is null) over (
         order by {_order(table, names)}, place is null rows unbounded preceding) as below
@@ -125,6 +133,17 @@ select below from (
     ) as ordered
 ) as counted where place is not null order by place
 """
+    passed = ", ".join(f"${place}::text[]::text" for place in range(1, 1 + 2 * len(keys)))
+    return _by_owner(table, query, [("below", "bigint")], f"array[{passed}]")
+
+
+def _rows_by_owner(table: CopiedTable, query: str) -> str:
+    columns = () if table.owner is None else tuple(zip(table.columns, table.owner.types, strict=True))
+    return _by_owner(table, query, columns)
+
+
+def _by_owner(table: CopiedTable, query: str, columns: Sequence[tuple[str, str]], values: str = "") -> str:
+    return read_by(None if table.owner is None else table.owner.reading, query, columns, values)
 
 
 def _where(table: CopiedTable, chunk: Chunk, but_for: Sequence[Key] = ()) -> str:

@@ -45,3 +45,17 @@ class CopiedTableLocked(Retryable):
     fact = "the table with oid {source_id} is locked by a session that alters or truncates it, or waits to"
     hint = "It is copied once that session has committed."
     source_id: int
+
+
+@numbered
+class CopiedTableNotOwned(RowtideError):
+    """A table cannot be read without calling code of its owner's with the rights of rowtide's role."""
+
+    number = 4205
+    fact = "to plan a query of table {table} calls {called}, which belongs to {author}, with the rights of {role}"
+    hint = "Run `grant {owner} to {role}`: the table is then read as its owner. Or let rowtide connect as the owner."
+    table: str
+    owner: str
+    called: str
+    author: str
+    role: str

@@ -24,6 +24,7 @@ from rowtide.copying.chunk_statements import (
 )
 from rowtide.copying.chunks import Chunk, CopiedChunk, Key, OpenChunk
 from rowtide.copying.errors import CopiedTableAltered, CopiedTableDropped, CopiedTableLocked, CopiedTableUnreadable
+from rowtide.copying.owned_tables import find_reader, with_reader
 from rowtide.copying.present_tables import PresentTable, find_present
 from rowtide.copying.refused_rows import PartialRow, RowRefused, find_partial_rows, limiting, refusal
 from rowtide.copying.tables import CopiedTable
@@ -79,6 +80,8 @@ class OpenTable:
     snapshot: TransactionSnapshot
     is_utf8: bool
     """Whether texts are UTF-8; otherwise of no known encoding."""
+    reader: str | None = None
+    """The function that reads it as its owner, see `owned_tables`."""
 
     def read(
         self, table: CopiedTable, chunk: Chunk, most_row_bytes: int, but_for: Sequence[PartialRow] = ()
@@ -87,13 +90,13 @@ class OpenTable:
 
         Raises `CopiedTableUnreadable`, and `RowRefused`: then the chunk has other rows that cannot be copied whole.
         """
-        ordered = with_operators(self.connection, table)
+        ordered = _as_read(self.connection, table, self.reader)
         statement = copying(ordered, chunk, CopyForm.CSV, but_for=[row.key for row in but_for])
         yield from self._copy(table, statement, most_row_bytes)
 
     def read_partial(self, table: CopiedTable, row: PartialRow, most_row_bytes: int) -> Iterator[bytes]:
         """Yield a row without some of its values as CSV; nothing if it is gone. Raises as `read`."""
-        wanted, ordered = {*table.columns} - row.lacking, with_operators(self.connection, table)
+        wanted, ordered = {*table.columns} - row.lacking, _as_read(self.connection, table, self.reader)
         yield from self._copy(table, copying_row(ordered, row.key, wanted, CopyForm.CSV), most_row_bytes)
 
     def find_partial_rows(self, table: CopiedTable, chunk: Chunk, most_row_bytes: int) -> Sequence[PartialRow]:
@@ -103,7 +106,7 @@ class OpenTable:
         """
         with naming(table, CopiedTableUnreadable), translated():
             try:
-                ordered = with_operators(self.connection, table)
+                ordered = _as_read(self.connection, table, self.reader)
                 return find_partial_rows(self.connection, ordered, chunk, most_row_bytes)
             except RowRefused as refused:
                 raise CopiedTableUnreadable(table.qualified_name, str(refused)) from refused
@@ -168,7 +171,7 @@ class PostgresCopySource:
             if chunks < 2:
                 return []
             percent = min(100.0, 100.0 * _SAMPLED_PAGES / max(pages, 1))
-            ordered = with_operators(connection, table)
+            ordered = _as_read(connection, table, find_reader(connection, table.source_id))
             rows = connection.execute(sql.SQL(sampling(ordered, percent, chunks))).fetchall()
         return [tuple(row) for row in rows]
 
@@ -177,6 +180,7 @@ class PostgresCopySource:
         """Read a chunk. Raises the error for unreadable tables, and `CopiedTableAltered`."""
         with self._connect() as connection:
             with naming(table, self._unreadable), translated():
+                reader = find_reader(connection, table.source_id)
                 connection.execute("begin isolation level repeatable read read only")
                 # Before the snapshot is taken: one from before a truncate would find the table empty all the same.
                 connection.execute(sql.SQL(locking(table)))
@@ -187,7 +191,8 @@ class PostgresCopySource:
             snapshot, generation, columns = row
             if columns != dict(zip(map(str, table.numbers), table.columns, strict=True)):
                 raise CopiedTableAltered(self._unreadable(table.qualified_name, "it was altered meanwhile"))
-            yield OpenChunk(parse_snapshot(snapshot), generation, self._read_copy(connection, table, chunk, form))
+            rows = self._read_copy(connection, _as_read(connection, table, reader), chunk, form)
+            yield OpenChunk(parse_snapshot(snapshot), generation, rows)
 
     def find_present(self, source_id: int, numbers: Collection[int]) -> PresentTable | None:
         """Return a table as it is now, see `present_tables`."""
@@ -213,7 +218,7 @@ class PostgresCopySource:
             *([value.decode() for value in keys[:, column]] for column in columns),
         ]
         with self._connect() as connection, translated():
-            statement = locating(with_operators(connection, table))
+            statement = locating(_as_read(connection, table, find_reader(connection, table.source_id)))
             rows = psycopg.RawCursor(connection).execute(sql.SQL(statement), parameters).fetchall()
         return np.array([row[0] for row in rows], dtype=np.int64)
 
@@ -230,14 +235,15 @@ class PostgresCopySource:
     ) -> Iterator[bytes]:
         """Yield the rows of a chunk in blocks."""
         with naming(table, self._unreadable), translated():
-            yield from copy_out(connection, copying(with_operators(connection, table), chunk, form))
+            yield from copy_out(connection, copying(table, chunk, form))
 
 
-def with_operators(connection: psycopg.Connection[Any], table: CopiedTable) -> CopiedTable:
-    """Return a table with the operators of its key's index, where the key has types of users.
+def _as_read(connection: psycopg.Connection[Any], table: CopiedTable, reader: str | None) -> CopiedTable:
+    """Return a table with its reader, and with the operators of its key's index where the key has types of users.
 
     Under rowtide's search_path their operators would not be found, or others by a cast.
     """
+    table = with_reader(connection, table, reader)
     if all(column.is_built_in for column in table.key_columns):
         return table
     operators = read_operators(running(connection), quote_qualified(table.schema, table.table))
@@ -250,6 +256,7 @@ def with_operators(connection: psycopg.Connection[Any], table: CopiedTable) -> C
 
 def _lock_present(connection: psycopg.Connection[Any], source_id: int, numbers: Collection[int]) -> OpenTable:
     """Lock a table by its oid: its name may change until it is locked."""
+    reader = find_reader(connection, source_id)
     while (named := find_present(connection, source_id, ())) is not None:
         connection.execute("begin isolation level repeatable read read only")
         try:
@@ -264,7 +271,7 @@ def _lock_present(connection: psycopg.Connection[Any], source_id: int, numbers: 
             if not (is_utf8 := row[1] != "SQL_ASCII"):
                 # Otherwise the server refuses what is not UTF-8.
                 connection.execute("set local client_encoding to sql_ascii")
-            return OpenTable(connection, present, parse_snapshot(row[0]), is_utf8)
+            return OpenTable(connection, present, parse_snapshot(row[0]), is_utf8, reader)
         connection.execute("rollback")
     raise CopiedTableDropped(source_id)
 

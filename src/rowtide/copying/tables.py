@@ -25,11 +25,19 @@ class KeyColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class TableOwner:
+    """The function that reads a table as its owner, and the types of the copied columns, which it has to be told."""
+
+    reading: str
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CopiedTable:
     """A table to be copied: its member id in the log, the columns, the key in key order, and an SQL condition.
 
     Without a key it is one chunk; without a condition all rows are copied. `source_id` is its id in the source,
-    `numbers` are those of the columns there.
+    `numbers` are those of the columns there. `owner`: it is read as this role, see `owned_tables`.
     """
 
     member_id: str
@@ -41,6 +49,7 @@ class CopiedTable:
     key_columns: tuple[KeyColumn, ...]
     condition: str | None = None
     is_partitioned: bool = False
+    owner: TableOwner | None = None
 
     @property
     def qualified_name(self) -> str:

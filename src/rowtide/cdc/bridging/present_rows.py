@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from rowtide.cdc.snapshots.chunk_copies import as_copied, captured_numbers
 from rowtide.copying.chunk_statements import CopyForm, copying, locking_name
 from rowtide.copying.chunks import cut
 from rowtide.copying.errors import CopiedTableUnreadable
+from rowtide.copying.owned_tables import find_reader, with_reader
 from rowtide.copying.present_tables import find_present
 from rowtide.copying.source import naming
 from rowtide.core.lsn import CommitLsn
@@ -32,9 +33,16 @@ from rowtide.log.postgres.lease import describe_holder
 class LockedTables:
     """A session that keeps tables from being altered and truncated, then reads them in another session's snapshot."""
 
-    def __init__(self, connection: psycopg.Connection[Any], tables: Sequence[SourceTable]) -> None:
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        tables: Sequence[SourceTable],
+        readers: Mapping[int, str | None],
+    ) -> None:
+        """`readers` are the functions that read tables as their owners, by the tables' ids."""
         self._connection = connection
         self._tables = {table.source_id: table for table in tables}
+        self._readers = readers
         self._is_utf8 = True
 
     def import_snapshot(self, snapshot: str) -> None:
@@ -59,7 +67,7 @@ class LockedTables:
             present = find_present(self._connection, instance.source_id, captured_numbers(instance))
         if present is None or (present.schema, present.table) != (locked.schema, locked.name):
             raise TableRenamed(locked.qualified_name)
-        copied = as_copied(instance, present, None)
+        copied = with_reader(self._connection, as_copied(instance, present, None), self._readers[instance.source_id])
         columns = [column for column in instance.columns if not column.is_computed]
         rows = BaseRows(instance, columns, CommitLsn(0), is_utf8=self._is_utf8)
         (whole,) = cut(instance.member_id, ())
@@ -77,10 +85,11 @@ def lock_tables(engine: Engine, url: str, source_ids: Sequence[int]) -> Iterator
     name, settings = f"rowtide difference on {describe_holder()}", STREAM_SETTINGS | WHOLE_TABLES
     with closing(open_url(url, application_name=name, settings=settings)) as session:
         with translated():
+            readers = {table.source_id: find_reader(session, table.source_id) for table in tables}
             session.execute("begin isolation level repeatable read read only")
             for table in tables:
                 is_partitioned = table.kind is TableKind.PARTITIONED
                 # Before the snapshot is imported, and in the same session: behind another's lock that waits for this
                 # one a later request would wait, too.
                 session.execute(sql.SQL(locking_name(table.schema, table.name, is_partitioned=is_partitioned)))
-        yield LockedTables(session, tables)
+        yield LockedTables(session, tables, readers)

@@ -69,6 +69,9 @@ STREAM_SETTINGS = PINNED_SETTINGS | {"search_path": _PATH, "restrict_nonsystem_r
 The owner of a table could put a view in its place, whose functions would be called with the rights of the reader.
 """
 
+PIN_PATH = f"set search_path = {_PATH}"
+"""The statement that sets the path of rowtide's sessions, under whatever path holds."""
+
 OWN_PATH = f"set local search_path = {_PATH}"
 """The statement that returns to the path of rowtide's sessions within a transaction."""
 
@@ -101,7 +104,7 @@ _PINNED_IF = {
 Only superusers may set the first, so it is set only if it differs; of the second, every value but `off` is safe.
 """
 
-_PIN_PATH = f"""
+_KEEP_SCHEMAS = f"""
 pg_catalog.set_config('rowtide.schemas',
     pg_catalog.format('%s', pg_catalog.array_remove(pg_catalog.current_schemas(false), 'pg_catalog')), false),
 pg_catalog.set_config('search_path', '{_PATH}', false)
@@ -321,7 +324,7 @@ def _pin_first(engine: Engine, settings: Mapping[str, str]) -> None:
 
 def _pin(connection: psycopg.Connection, settings: Mapping[str, str]) -> None:
     pinned = pin_settings(settings)
-    connection.execute((pinned if "search_path" in settings else f"{pinned}, {_PIN_PATH}").encode())
+    connection.execute((pinned if "search_path" in settings else f"{pinned}, {_KEEP_SCHEMAS}").encode())
 
 
 def _startup_parameters(url: DatabaseUrl) -> dict[str, str]:

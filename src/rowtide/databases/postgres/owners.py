@@ -67,6 +67,19 @@ def read_owners(run: Run, tables: Sequence[str]) -> Mapping[str, Owner]:
     }
 
 
+def read_by(reader: str | None, query: str, columns: Sequence[tuple[str, str]], values: str = "") -> str:
+    """Return the query that has another run by the function of an owner; None: the query itself.
+
+    `columns` are the names and types of its result, `values` an array that it has as `$1`.
+    """
+    if reader is None:
+        return query
+    listed = ", ".join(f"{quote(name)} {type_text}" for name, type_text in columns)
+    # The same text under every setting of the session, which an owner's code may have changed.
+    text = "e" + quote_literal(query).replace("\\", "\\\\")
+    return f"select * from {reader}({text}{f', {values}' if values else ''}) as ({listed})"  # noqa: S608 - quoted
+
+
 def creations(owner: Owner) -> Sequence[str]:
     """Return the statements, for one transaction, that create the two functions of an owner. Idempotent."""
     executing = (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from rowtide.databases.postgres.owners import read_by
 from rowtide.databases.postgres.quoting import quote
 from rowtide.replication.targets.divisions import SAMPLED, Division, Hashed, Order, Ranges, runs_of
 from rowtide.replication.targets.fingerprints import NULL, SEPARATOR, TextForm
@@ -21,7 +22,8 @@ def fingerprints(table: ReadTable, division: Division, *, with_checksum: bool) -
     """Return the statement that counts rows and sums their hashes by bucket."""
     bucket = _bucket(table, division)
     checksum = f"sum({_hash(table.columns)})::text" if with_checksum else "null"
-    return f"select {bucket}, count(*), {checksum} from {table.source}{_where(table)} group by 1"
+    query = f"select ({bucket})::bigint, count(*), {checksum}::text from {table.source}{_where(table)} group by 1"
+    return read_by(table.reader, query, [("bucket", "bigint"), ("rows", "bigint"), ("checksum", "text")])
 
 
 def sampled(table: ReadTable, column: ReadColumn, percent: float) -> str:
@@ -29,7 +31,8 @@ def sampled(table: ReadTable, column: ReadColumn, percent: float) -> str:
     sample = f"select {column.value} as v from {table.source} tablesample system ({percent}){_where(table)}"
     placed = f"select v, row_number() over (order by v) as n, count(*) over () as of from ({sample}) as sample"
     is_bound = f"n in (1, of) or n % greatest(of / {SAMPLED}, 1) = 0"
-    return f"select v::text from ({placed}) as placed where v is not null and ({is_bound})"
+    query = f"select v::text from ({placed}) as placed where v is not null and ({is_bound})"
+    return read_by(table.reader, query, [("v", "text")])
 
 
 def hashed_rows(table: ReadTable, division: Division, chosen: Collection[int]) -> str:
@@ -40,7 +43,8 @@ def hashed_rows(table: ReadTable, division: Division, chosen: Collection[int]) -
     key_hash = _hash(table.key)
     keys = "".join(f", {_text(column)}" for column in table.key)
     condition = _where(table, _is_chosen(table, division, chosen))
-    return f"select {key_hash}, {_hash(table.columns)}{keys} from {table.source}{condition} order by 1"
+    query = f"select {key_hash}, {_hash(table.columns)}{keys} from {table.source}{condition} order by 1"
+    return read_by(table.reader, query, [("key", "bigint"), ("row", "bigint"), *_texts("k", table.key)])
 
 
 def rows_by_key(table: ReadTable, *, is_locked: bool) -> str:
@@ -49,12 +53,15 @@ def rows_by_key(table: ReadTable, *, is_locked: bool) -> str:
     `is_locked`: nobody else writes them until the transaction ends.
     """
     values = ", ".join(map(_text, table.columns))
-    arrays = ", ".join(f"${place}::text[]" for place in range(1, len(table.key) + 1))
+    places = range(1, len(table.key) + 1)
+    arrays = ", ".join(f"${place}::text[]" if table.reader is None else f"($1)[{place}]::text[]" for place in places)
     names = ", ".join(f"k{place}" for place in range(len(table.key)))
     given = ", ".join(f"k{place}::{column.type_text}" for place, column in enumerate(table.key))
     key = ", ".join(quote(column.name) for column in table.key)
     wanted = f"({key}) in (select {given} from unnest({arrays}) as wanted({names}))"
-    return f"select {values} from {table.source}{_where(table, wanted)}{' for update' if is_locked else ''}"
+    query = f"select {values} from {table.source}{_where(table, wanted)}{' for update' if is_locked else ''}"
+    passed = ", ".join(f"${place}::text[]::text" for place in places)
+    return read_by(table.reader, query, _texts("v", table.columns), f"array[{passed}]")
 
 
 PAGES = """
@@ -62,6 +69,11 @@ select greatest(pg_relation_size(%s::oid::regclass), (
   select sum(pg_relation_size(relid)) from pg_partition_tree(%s::oid::regclass)
 ))::bigint / current_setting('block_size')::int
 """
+
+
+def _texts(name: str, columns: Sequence[ReadColumn]) -> list[tuple[str, str]]:
+    """Return names and types of a query's results that are the texts of columns."""
+    return [(f"{name}{place}", "text") for place in range(len(columns))]
 
 
 def _where(table: ReadTable, *others: str) -> str:

@@ -41,13 +41,17 @@ class ReadColumn:
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """A table's published columns and those of its key, in key order; `condition` chooses the rows, None for all."""
+    """A table's published columns and those of its key, in key order; `condition` chooses the rows, None for all.
+
+    `reader` is the function that reads it as its owner, see `copying.owned_tables`.
+    """
 
     oid: int
     source: str
     columns: tuple[ReadColumn, ...]
     key: tuple[ReadColumn, ...]
     condition: str | None = None
+    reader: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ import psycopg
 from psycopg import sql
 
 from rowtide.copying.chunk_statements import locking_name
+from rowtide.copying.owned_tables import find_reader
 from rowtide.copying.visibility import TransactionSnapshot, parse_snapshot
-from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
+from rowtide.databases.postgres.connect import PIN_PATH, STREAM_SETTINGS, WHOLE_TABLES, open_url
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
 from rowtide.replication.articles.articles import Article
@@ -52,14 +53,14 @@ class PostgresRows:
     def read_buckets(self, article: Article, division: Division, *, with_checksum: bool) -> Buckets:
         """See `ComparedRows`."""
         statement = fingerprints.fingerprints(self.tables[article.article_id], division, with_checksum=with_checksum)
-        with translated():
+        with self._reading(article):
             rows = self.connection.execute(sql.SQL(statement)).fetchall()
         return {int(row[0]): Fingerprint(int(row[1]), None if row[2] is None else int(row[2])) for row in rows}
 
     def list_rows(self, article: Article, division: Division, chosen: Collection[int]) -> Iterator[HashedRow]:
         """See `ComparedRows`."""
         statement = fingerprints.hashed_rows(self.tables[article.article_id], division, chosen)
-        with translated(), self.connection.cursor(name="listed") as cursor:
+        with self._reading(article), self.connection.cursor(name="listed") as cursor:
             cursor.itersize = _ROWS_FETCHED
             for key_hash, row_hash, *key in cursor.execute(sql.SQL(statement)):
                 yield HashedRow(key_hash, row_hash, _as_row(key))
@@ -68,7 +69,7 @@ class PostgresRows:
         """See `ComparedRows`."""
         statement = fingerprints.rows_by_key(self.tables[article.article_id], is_locked=self.is_locked)
         arrays = [[_as_text(value) for value in values] for values in zip(*keys, strict=True)]
-        with translated():
+        with self._reading(article):
             rows = psycopg.RawCursor(self.connection).execute(sql.SQL(statement), arrays).fetchall()
         return [_as_row(row) for row in rows]
 
@@ -91,14 +92,23 @@ class PostgresRows:
             return BY_HASH
         with translated():
             (pages,) = self.connection.execute(sql.SQL(fingerprints.PAGES), (table.oid, table.oid)).fetchone() or (0,)
-            percent = min(100.0, 100.0 * _PAGES_SAMPLED / max(pages, 1))
-            possible: list[Ranges] = []
+        percent = min(100.0, 100.0 * _PAGES_SAMPLED / max(pages, 1))
+        possible: list[Ranges] = []
+        with self._reading(article):
             for column in table.key:
                 if column.order is not None:
                     statement = fingerprints.sampled(table, column, percent)
                     texts = (str(text).encode() for (text,) in self.connection.execute(sql.SQL(statement)))
                     possible.append(make_ranges(column.published, column.order, texts))
         return divide(possible)
+
+    @contextmanager
+    def _reading(self, article: Article) -> Iterator[None]:
+        """Read a table; then return to rowtide's path, if the owner's code ran and may have set another."""
+        with translated():
+            yield
+            if self.tables[article.article_id].reader is not None:
+                self.connection.execute(PIN_PATH)
 
     def unfiltered(self) -> PostgresRows:
         """Return all rows of the tables, also those that a filter leaves out."""
@@ -144,6 +154,10 @@ def _read_between_batches(
     while True:
         with _holding_off(subscription) if has_streams else nullcontext():
             with translated():
+                for article in articles:
+                    if (present := find_by_name(connection, article.schema, article.table)) is not None:
+                        # It creates a function, which the transaction may not.
+                        find_reader(connection, present.oid)
                 connection.execute("begin isolation level repeatable read read only")
             subscribed = read_subscribed(connection, subscription, articles)
         if has_streams or not progress.has_streams(connection, subscription.guid):
@@ -175,7 +189,7 @@ def read_subscribed(
         for article in held:
             present = find_by_name(connection, article.schema, article.table)
             read = "the subscriber has no such table" if present is None else as_subscribed(article, present)
-            _sort(article, read, tables, obstacles)
+            _sort(article, _with_reader(connection, read), tables, obstacles)
     return SubscribedRows(PostgresRows(connection, tables, is_locked=for_update), known, status, held, obstacles)
 
 
@@ -197,9 +211,14 @@ def open_published(url: str, articles: Sequence[Article]) -> Iterator[PublishedR
             since = connection.execute(_UNSEEN_SINCE, {"xids": running}).fetchone()
         for article in articles:
             if article.article_id not in obstacles:
-                _sort(article, as_published(article, found[article.article_id]), tables, obstacles)
+                read = as_published(article, found[article.article_id])
+                _sort(article, _with_reader(connection, read), tables, obstacles)
         unseen_since = since[0] if since is not None else None
         yield PublishedRows(PostgresRows(connection, tables), int(begin[0]), snapshot, unseen_since, obstacles)
+
+
+def _with_reader(connection: _Connection, read: ReadTable | str) -> ReadTable | str:
+    return read if isinstance(read, str) else replace(read, reader=find_reader(connection, read.oid))
 
 
 def _sort(article: Article, read: ReadTable | str, tables: dict[str, ReadTable], obstacles: dict[str, str]) -> None:
@@ -218,6 +237,8 @@ def _lock(
     """
     while True:
         found = _find(connection, articles, obstacles)
+        for present in found.values():
+            find_reader(connection, present.oid)
         connection.execute("begin isolation level repeatable read read only")
         if _try_locks(connection, found, obstacles) and _find(connection, articles, obstacles) == found:
             return found

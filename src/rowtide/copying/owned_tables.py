@@ -1,0 +1,99 @@
+"""Tables that are read with the rights of their owner.
+
+To plan a query of a table, the server evaluates what is constant in the expressions of its indexes, checks and
+statistics, and a partitioned table's bounds: functions that a role defined are called with the rights of whoever reads.
+Where they are another, less privileged role's, the table is read through a function of the owner's (see
+`databases.postgres.owners`), whose rows COPY passes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from rowtide.copying.errors import CopiedTableNotOwned
+from rowtide.copying.tables import CopiedTable, TableOwner
+from rowtide.databases.postgres import owners
+from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
+from rowtide.databases.postgres.connect import PIN_PATH
+from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.postgres.text_queries import running
+
+
+def find_reader(connection: psycopg.Connection[Any], source_id: int) -> str | None:
+    """Return the function by which a table is to be read as its owner; None: it is read directly.
+
+    The function is created where it is not there, which a read-only transaction cannot. Raises `CopiedTableNotOwned`.
+    """
+    found = connection.execute(sql.SQL(_READ_BY), {"table": source_id}).fetchone()
+    if found is None:
+        return None
+    name, author, called = found
+    owner = owners.read_owners(running(connection), [name])[name]
+    if not owner.is_held:
+        raise CopiedTableNotOwned(name, quote(owner.name), called, author, quote(connection.info.user))
+    wanted = {"function": owner.querying, "owner": owner.name}
+    if connection.execute(sql.SQL(_IS_MADE), wanted).fetchone() is not None:
+        return owner.querying
+    with connection.transaction():
+        connection.execute(sql.SQL("select pg_advisory_xact_lock({})").format(_LOCK))
+        for statement in owners.creations(owner):
+            connection.execute(statement.encode())
+    return owner.querying
+
+
+def with_reader(connection: psycopg.Connection[Any], table: CopiedTable, reader: str | None) -> CopiedTable:
+    """Return a table that is read by a function of `find_reader`."""
+    if reader is None:
+        return table
+    # An owner's code that ran in the session before may have set another.
+    connection.execute(PIN_PATH)
+    types = {row.name: row.type_text for row in running(connection)(_TYPES, table=table.source_id)}
+    return replace(table, owner=TableOwner(reader, tuple(types.get(column, "text") for column in table.columns)))
+
+
+_LOCK = int.from_bytes(b"rtowner\0")
+"""Key of the advisory lock under which the owners' functions are created: two sessions at once would fail."""
+
+_READ_BY = """
+with held as (
+    select c.oid from pg_class c
+    where c.oid = %(table)s::oid or c.oid in (select relid from pg_partition_tree(%(table)s::oid))),
+planned (classid, objid) as (
+    select 'pg_class'::regclass::oid, oid from held
+    union all select 'pg_class'::regclass, i.indexrelid from pg_index i join held on held.oid = i.indrelid
+    union all select 'pg_constraint'::regclass, k.oid from pg_constraint k join held on held.oid = k.conrelid
+        where k.contype = 'c'
+    union all select 'pg_statistic_ext'::regclass, s.oid from pg_statistic_ext s join held on held.oid = s.stxrelid)
+select format('%%I.%%I', n.nspname, c.relname), author.rolname::text,
+       coalesce(p.oid::regprocedure::text, o.oid::regoperator::text, format_type(t.oid, null))
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+join pg_roles owner on owner.oid = c.relowner and owner.rolname <> current_user and not owner.rolsuper
+cross join planned
+join pg_depend d on d.classid = planned.classid and d.objid = planned.objid and d.objsubid = 0
+left join pg_proc p on d.refclassid = 'pg_proc'::regclass and p.oid = d.refobjid
+left join pg_operator o on d.refclassid = 'pg_operator'::regclass and o.oid = d.refobjid
+left join pg_type t on d.refclassid = 'pg_type'::regclass and t.oid = d.refobjid and t.typtype = 'd'
+join pg_roles author on author.oid = coalesce(p.proowner, o.oprowner, t.typowner)
+where c.oid = %(table)s::oid and not author.rolsuper and author.rolname <> current_user
+order by 3 limit 1
+"""
+"""What a plan for another role's table calls that a role without its rights made: a function, an operator, or a
+domain's checks.
+"""
+
+_IS_MADE = """
+select from pg_proc p join pg_roles o on o.oid = p.proowner
+join pg_namespace n on n.oid = p.pronamespace
+where format('%%I.%%I', n.nspname, p.proname) in (%(function)s, replace(%(function)s, '"', ''))
+  and p.prosecdef and o.rolname = %(owner)s
+"""
+
+_TYPES = f"""
+select a.attname::text as name, {COLUMN_TYPE_TEXT} as type_text
+from pg_attribute a where a.attrelid = :table and a.attnum > 0 and not a.attisdropped
+"""  # noqa: S608 - of constants
