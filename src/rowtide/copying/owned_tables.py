@@ -19,6 +19,7 @@ from rowtide.copying.tables import CopiedTable, TableOwner
 from rowtide.databases.postgres import owners
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.connect import PIN_PATH
+from rowtide.databases.postgres.owners import called_by_plans
 from rowtide.databases.postgres.quoting import quote
 from rowtide.databases.postgres.text_queries import running
 
@@ -35,7 +36,7 @@ def find_reader(connection: psycopg.Connection[Any], source_id: int) -> str | No
     owner = owners.read_owners(running(connection), [name])[name]
     if not owner.is_held:
         raise CopiedTableNotOwned(name, quote(owner.name), called, author, quote(connection.info.user))
-    wanted = {"function": owner.querying, "owner": owner.name}
+    wanted = {"function": owner.querying, "owner": owner.role_id}
     if connection.execute(sql.SQL(_IS_MADE), wanted).fetchone() is not None:
         return owner.querying
     with connection.transaction():
@@ -58,39 +59,16 @@ def with_reader(connection: psycopg.Connection[Any], table: CopiedTable, reader:
 _LOCK = int.from_bytes(b"rtowner\0")
 """Key of the advisory lock under which the owners' functions are created: two sessions at once would fail."""
 
-_READ_BY = """
-with held as (
-    select c.oid from pg_class c
-    where c.oid = %(table)s::oid or c.oid in (select relid from pg_partition_tree(%(table)s::oid))),
-planned (classid, objid) as (
-    select 'pg_class'::regclass::oid, oid from held
-    union all select 'pg_class'::regclass, i.indexrelid from pg_index i join held on held.oid = i.indrelid
-    union all select 'pg_constraint'::regclass, k.oid from pg_constraint k join held on held.oid = k.conrelid
-        where k.contype = 'c'
-    union all select 'pg_statistic_ext'::regclass, s.oid from pg_statistic_ext s join held on held.oid = s.stxrelid)
-select format('%%I.%%I', n.nspname, c.relname), author.rolname::text,
-       coalesce(p.oid::regprocedure::text, o.oid::regoperator::text, format_type(t.oid, null))
-from pg_class c
-join pg_namespace n on n.oid = c.relnamespace
-join pg_roles owner on owner.oid = c.relowner and owner.rolname <> current_user and not owner.rolsuper
-cross join planned
-join pg_depend d on d.classid = planned.classid and d.objid = planned.objid and d.objsubid = 0
-left join pg_proc p on d.refclassid = 'pg_proc'::regclass and p.oid = d.refobjid
-left join pg_operator o on d.refclassid = 'pg_operator'::regclass and o.oid = d.refobjid
-left join pg_type t on d.refclassid = 'pg_type'::regclass and t.oid = d.refobjid and t.typtype = 'd'
-join pg_roles author on author.oid = coalesce(p.proowner, o.oprowner, t.typowner)
-where c.oid = %(table)s::oid and not author.rolsuper and author.rolname <> current_user
-order by 3 limit 1
-"""
-"""What a plan for another role's table calls that a role without its rights made: a function, an operator, or a
-domain's checks.
-"""
-
+_READ_BY = f"""
+select format('%%I.%%I', n.nspname, c.relname), called.author, called.what
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+cross join lateral ({called_by_plans("c.oid").replace("%", "%%")} limit 1) called
+where c.oid = %(table)s::oid
+"""  # noqa: S608 - of constants
 _IS_MADE = """
-select from pg_proc p join pg_roles o on o.oid = p.proowner
-join pg_namespace n on n.oid = p.pronamespace
-where format('%%I.%%I', n.nspname, p.proname) in (%(function)s, replace(%(function)s, '"', ''))
-  and p.prosecdef and o.rolname = %(owner)s
+select from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+where format('%%I.%%I', n.nspname, p.proname) = replace(%(function)s, '"', '')
+  and p.prosecdef and p.proowner = %(owner)s::oid
 """
 
 _TYPES = f"""

@@ -144,6 +144,16 @@ def find_deferred(run: Run) -> Sequence[str]:
     return [row.deferred for row in run(_DEFERRED)]
 
 
+def called_by_plans(table: str) -> str:
+    """Return the query of what a plan for a table calls that a role without the session's rights made.
+
+    These are functions, operators, and domains with their checks, in expressions of indexes, checks and statistics, of
+    which the server evaluates what is constant with the rights of whoever plans. `table` is an expression of its oid;
+    a table of the session's role, or of a superuser, is left out.
+    """
+    return _CALLED_BY_PLANS.replace("{table}", table)
+
+
 def deferred_check_creation(schema: str) -> str:
     """Return the statement that creates the function which refuses a transaction for a deferred trigger."""
     body = (
@@ -165,6 +175,32 @@ _TEMPORARY_LAST = """
 select pg_catalog.set_config('search_path',
     case when pg_catalog.current_setting('search_path') operator(pg_catalog.=) '' then 'pg_temp'
          else pg_catalog.concat(pg_catalog.current_setting('search_path'), ', pg_temp') end, true)
+"""
+_CALLED_BY_PLANS = """
+select author.rolname::text as author,
+       coalesce(p.oid::regprocedure::text, o.oid::regoperator::text, format_type(t.oid, null)) as what
+from pg_class planned_table
+join pg_roles owner
+    on owner.oid = planned_table.relowner and owner.rolname <> current_user and not owner.rolsuper
+cross join lateral (
+    select 'pg_class'::regclass::oid as classid, held.oid as objid
+    from (select planned_table.oid union select relid from pg_partition_tree(planned_table.oid)) held (oid)
+    union all
+    select more.classid, more.objid
+    from (select planned_table.oid union select relid from pg_partition_tree(planned_table.oid)) held (oid)
+    cross join lateral (
+        select 'pg_class'::regclass::oid, i.indexrelid from pg_index i where i.indrelid = held.oid
+        union all select 'pg_constraint'::regclass, k.oid from pg_constraint k
+            where k.conrelid = held.oid and k.contype = 'c'
+        union all select 'pg_statistic_ext'::regclass, s.oid from pg_statistic_ext s where s.stxrelid = held.oid
+    ) more (classid, objid)
+) planned
+join pg_depend d on d.classid = planned.classid and d.objid = planned.objid and d.objsubid = 0
+left join pg_proc p on d.refclassid = 'pg_proc'::regclass and p.oid = d.refobjid
+left join pg_operator o on d.refclassid = 'pg_operator'::regclass and o.oid = d.refobjid
+left join pg_type t on d.refclassid = 'pg_type'::regclass and t.oid = d.refobjid and t.typtype = 'd'
+join pg_roles author on author.oid = coalesce(p.proowner, o.oprowner, t.typowner)
+where planned_table.oid = {table} and not author.rolsuper and author.rolname <> current_user
 """
 _ROLE = "current_user"
 _PLPGSQL = f"language plpgsql security definer {SETTINGS}"
