@@ -99,6 +99,7 @@ def test_tracking_is_lost_by_a_restore_and_resumed(either: EmbeddedServer, share
     anchor = Anchor.parse(shared_recording.contents["tracked anchor"])
     with shared_recording.restore(either, "tracked") as url, psycopg.connect(url, autocommit=True) as session:
         tracking = ChangeTracking(session)
+        assert set(tracking.upgrade_public_tracking()) == set(tables)
         assert [str(table.storage) for table in tracking.list_tracked()] == ["row", "side"]
         with pytest.raises(UnknownAnchor), tracking.changes(tables, anchor):
             pass

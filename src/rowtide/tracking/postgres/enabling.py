@@ -31,11 +31,12 @@ from rowtide.tracking.postgres.subjects import (
 from rowtide.tracking.postgres.system_tables import (
     get_tracked,
     list_tracked,
+    note_loss,
     remove_tracked,
     set_form,
 )
 from rowtide.tracking.postgres.trigger_text import PREFIX
-from rowtide.tracking.postgres.verification import put_as_it_is, require_sound
+from rowtide.tracking.postgres.verification import put_as_it_is, read_now, require_sound
 
 MAKER = "rowtide change tracking"
 """Comment on a column `rowguid` that tracking added, and drops again."""
@@ -149,9 +150,14 @@ def _begin_again(connection: Connection, *, name: str) -> tuple[TrackedTable, Su
 def _upgrade(connection: Connection, *, name: str) -> None:
     set_form(connection, name)
     tracked = get_tracked(connection, name)
-    subject = subject_of(connection, tracked)
-    _remove_triggers(connection, subject.table.source_id, subject.table)
-    _set_up(connection, tracked, subject)
+    source_id, table = find_present(connection, tracked)
+    _remove_triggers(connection, source_id, table)
+    is_same = table is not None and table.source_id == source_id
+    if is_same:
+        _set_up(connection, tracked, subject_of(connection, tracked))
+    if not is_same or tracked.lost_time is not None or clock.is_of_other_history(connection):
+        # New triggers do not make up for what was lost before, nor for the stamps of a restored copy.
+        note_loss(connection, name, tracked.lost_time or read_now(connection))
 
 
 def _end(connection: Connection, *, name: str) -> None:

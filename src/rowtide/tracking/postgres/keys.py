@@ -8,6 +8,8 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from rowtide.databases.postgres.quoting import quote_literal
+from rowtide.databases.postgres.values import is_of_server, text_of
+from rowtide.databases.source_table import SourceColumn
 from rowtide.tracking.errors import InvalidTombstoneKey
 from rowtide.tracking.postgres.subject import Subject
 from rowtide.tracking.postgres.subjects import subject_of
@@ -17,10 +19,8 @@ from rowtide.tracking.postgres.system_tables import get_tracked
 def pack_texts(connection: Connection, table: str, key: Sequence[object]) -> list[str]:
     """Return the texts of a key's values, in key order. Raises `NotTracked`, `InvalidTombstoneKey`."""
     subject = _checked(connection, table, key, str(tuple(key)))
-    values = ", ".join(
-        f"cast(cast(:k{place} as {column.type_text}) as text)" for place, column in enumerate(subject.key)
-    )
-    parameters = {f"k{place}": value for place, value in enumerate(key)}
+    values = ", ".join(_text_of(column, place, key[place]) for place, column in enumerate(subject.key))
+    parameters = {f"k{place}": value for place, value in enumerate(key) if _is_parameter(subject.key[place], value)}
     return [str(value) for value in _ask(connection, f"select {values}", parameters, table, str(tuple(key)))]
 
 
@@ -36,7 +36,8 @@ def unpack_key(connection: Connection, table: str, packed: str) -> tuple[object,
     assert isinstance(texts, list)
     subject = _checked(connection, table, texts, packed)
     values = ", ".join(
-        f"cast({quote_literal(value)} as {column.type_text})" for value, column in zip(texts, subject.key, strict=True)
+        f"cast({quote_literal(value)} as {column.value_type_text if is_of_server(column.value_type_text) else 'text'})"
+        for value, column in zip(texts, subject.key, strict=True)
     )
     return tuple(_ask(connection, f"select {values}".replace(":", "\\:"), {}, table, packed))
 
@@ -47,6 +48,18 @@ def _checked(connection: Connection, table: str, values: Sequence[object], given
         reason = f"it has {len(values)} values, the key has {len(subject.key)}"
         raise InvalidTombstoneKey(table, given, reason)
     return subject
+
+
+def _text_of(column: SourceColumn, place: int, value: object) -> str:
+    """Return the SQL of a value's text. Only a literal is read by a user's type itself, and not cast to it."""
+    type_text = column.value_type_text
+    if _is_parameter(column, value):
+        return text_of(f"cast(:k{place} as {type_text})", type_text)
+    return text_of(f"cast({quote_literal(str(value))} as {type_text})".replace(":", "\\:"), type_text)
+
+
+def _is_parameter(column: SourceColumn, value: object) -> bool:
+    return value is None or is_of_server(column.value_type_text)
 
 
 def _ask(

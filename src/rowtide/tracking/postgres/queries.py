@@ -8,6 +8,8 @@ from uuid import UUID
 
 from rowtide.databases.postgres.clock import Taken, unseen
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.databases.postgres.values import is_of_server, value_of
+from rowtide.databases.source_table import SourceColumn
 from rowtide.tracking.changes import Change, Operation
 from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, Subject
@@ -66,7 +68,7 @@ def deleted(subject: Subject, window: AnchorWindow) -> Query:
     context, the reader itself may have inserted them.
     """
     columns = tuple(column.name for column in subject.key)
-    values = ", ".join(f"packed[{place}]::{column.type_text}" for place, column in enumerate(subject.key, 1))
+    values = ", ".join(_from_text(f"packed[{place}]", column) for place, column in enumerate(subject.key, 1))
     is_known = "was_there" if window.context is None else "is_of_others"
     sql = (
         f"{_gone(subject, window)} select {values} from gone where {is_known} "
@@ -133,6 +135,11 @@ def _gone(subject: Subject, window: AnchorWindow) -> str:
 
 def _of_others(context: str, window: AnchorWindow) -> str:
     return "true" if window.context is None else f"{context} is distinct from '{window.context}'::uuid"
+
+
+def _from_text(text: str, column: SourceColumn) -> str:
+    """Return a column's value of a text; of a type of a user's the text, as which the client gets it in any case."""
+    return value_of(text, column.value_type_text) if is_of_server(column.value_type_text) else text
 
 
 def _written_change(table: str, columns: tuple[str, ...]) -> Callable[[Row], Change]:

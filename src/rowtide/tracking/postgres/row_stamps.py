@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 
 from rowtide.databases.postgres.clock import BSN, CONTEXT_SETTING, SCHEMA, SEEN_SETTING
 from rowtide.databases.postgres.quoting import quote, quote_body
+from rowtide.databases.postgres.values import text_of, value_of
 from rowtide.tracking.options import TrackingOptions
 from rowtide.tracking.postgres.subject import CHANGE_BSN, CONTEXT, INSERT_BSN, STAMPS, Subject
 from rowtide.tracking.postgres.trigger_text import (
@@ -115,24 +116,24 @@ class RowStamps:
         """Return the triggers that write tombstones: per statement, and per row for partitions and changed keys."""
         subject = self.subject
         whole = self._burial("gone", "from gone")
-        bodies = {
-            "bury": f"begin {whole}; return null; end",
-            "bury_row": f"begin {self._burial('old')}; return null; end",
-            "truncate": truncating(subject, AroundRelation(self._burial("gone", "from "), " gone")),
-        }
+        burying_row = f"begin {self._burial('old')}; return null; end"
         bury, bury_row = (function_name(subject, what) for what in ("bury", "bury_row"))
         by_row = f"for each row execute function {bury_row}()"
         at_once = f"referencing old table as gone for each statement execute function {bury}()"
         changed = f"for each row when ({subject.key_differs()}) execute function {bury_row}()"
         return [
-            *(function(subject, what, body) for what, body in bodies.items()),
+            *function(subject, "bury", f"begin {whole}; return null; end"),
+            *function(subject, "bury_row", burying_row, is_cloned=subject.is_partitioned),
+            *truncating(subject, AroundRelation(self._burial("gone", "from "), " gone")),
             *trigger("delete", "after delete", subject.quoted, by_row if subject.is_partitioned else at_once),
             *trigger("key", "after update", subject.quoted, changed),
             *truncate_triggers(subject),
         ]
 
     def _burial(self, row: str, source: str = "") -> str:
-        return burial(self.subject, row, f"{row}.{quote(INSERT_BSN)}", source)
+        # The table's owner could have altered the type of the stamps, and defined a cast of it.
+        inserted = value_of(f"({text_of(f'{row}.{quote(INSERT_BSN)}', 'bigint')})", "bigint")
+        return burial(self.subject, row, inserted, source)
 
 
 def _shared_functions() -> list[str]:

@@ -69,7 +69,9 @@ class SideStamps:
             bodies["insert"], events["insert"] = self._stamp_new(), "after insert"
         if TrackingOptions.UPDATE in options:
             bodies["update"], events["update"] = self._stamp_changed(), "after update"
-        statements = [function(subject, what, f"begin {body} return null; end") for what, body in bodies.items()]
+        statements = [
+            made for what, body in bodies.items() for made in function(subject, what, f"begin {body} return null; end")
+        ]
         for what, event in events.items():
             call = f"for each row {conditions.get(what, '')} execute function {function_name(subject, what)}()"
             statements += trigger(what, event, subject.quoted, call)
@@ -77,8 +79,7 @@ class SideStamps:
         forgetting = AroundRelation(
             f"delete from {self._rows} s using ", f" t where s.{_KEY} = {subject.packed_key('t')}"
         )
-        truncate = function(subject, "truncate", truncating(subject, burying, forgetting))
-        return [*statements, truncate, *truncate_triggers(subject)]
+        return [*statements, *truncating(subject, burying, forgetting), *truncate_triggers(subject)]
 
     def _bury(self) -> str:
         if TrackingOptions.DELETE not in self.subject.options:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.databases.postgres.values import is_of_server, text_of, value_of
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.tracking.changes import DeclaredColumn, DeclaredTable
 from rowtide.tracking.options import Storage, TrackingOptions
@@ -17,12 +20,17 @@ STAMPS = {CHANGE_BSN: "bigint", INSERT_BSN: "bigint", CONTEXT: "uuid"}
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A table, its key for tracking, the tracked operations, and where stamps are stored."""
+    """A table, its key for tracking, the tracked operations, and where stamps are stored.
+
+    `equals` are the operators by which rows are found by columns of the key whose types are not the server's; a column
+    without one is compared by its text alone.
+    """
 
     table: SourceTable
     key: tuple[SourceColumn, ...]
     options: TrackingOptions
     storage: Storage
+    equals: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -71,7 +79,8 @@ class Subject:
 
     def packed_key(self, row: str) -> str:
         """Return the expression of a row's key in tombstones' form: the texts of its values."""
-        return "array[" + ", ".join(f"{row}.{name}::text" for name in self.key_names) + "]"
+        texts = (text_of(f"{row}.{quote(column.name)}", column.value_type_text) for column in self.key)
+        return f"array[{', '.join(texts)}]"
 
     def key_differs(self) -> str:
         """Return the condition that an update changed the key's text, even if only from 1.0 to 1.00."""
@@ -79,11 +88,15 @@ class Subject:
 
     def has_key(self, row: str, packed: str) -> str:
         """Return the condition that a row has a packed key: found by its values, then compared by text."""
-        same = (
-            f"{row}.{quote(column.name)} = {packed}[{place}]::{column.type_text}"
+        same = [
+            f"{row}.{quote(column.name)} {equals} {value_of(f'{packed}[{place}]', column.value_type_text)}"
             for place, column in enumerate(self.key, 1)
-        )
-        return f"{' and '.join(same)} and {self.packed_key(row)} = {packed}"
+            if (equals := self._equality(column)) is not None
+        ]
+        return " and ".join([*same, f"{self.packed_key(row)} {EQUALS} {packed}"])
+
+    def _equality(self, column: SourceColumn) -> str | None:
+        return EQUALS if is_of_server(column.value_type_text) else self.equals.get(column.name)
 
 
 def _image_differs(column: SourceColumn) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from rowtide.databases.postgres import clock
-from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table, read_tables
+from rowtide.databases.postgres.catalogue import TableNotFound, find_table, read_table, read_tables, running_through
+from rowtide.databases.postgres.operators import read_operators
 from rowtide.databases.postgres.rowguid import ROWGUID, rowguid_key
+from rowtide.databases.postgres.values import is_of_server
 from rowtide.databases.source_table import SourceColumn, SourceTable, TableKind
 from rowtide.tracking.errors import TableToTrackNotFound, TrackingKeyMissing, TrackingOutdated
 from rowtide.tracking.options import TrackedTable, TrackingKeyType
@@ -74,7 +77,22 @@ def list_outdated(connection: Connection) -> tuple[str, ...]:
 
 def subject_of(connection: Connection, tracked: TrackedTable) -> Subject:
     """Return a tracked table as it is now. Raises `TableNotFound`, `TrackingKeyMissing`."""
-    return with_key(read_table(connection, read_as_made(connection, tracked.name).source_id), tracked)
+    table = read_table(connection, read_as_made(connection, tracked.name).source_id)
+    return with_operators(connection, with_key(table, tracked))
+
+
+def with_operators(connection: Connection, subject: Subject) -> Subject:
+    """Return a table with the operators of its key's columns of users' types, by which rows are found.
+
+    The parts of a composite, range or array may be domains, whose checks run when a text is read: their columns get no
+    operator.
+    """
+    if all(is_of_server(column.value_type_text) for column in subject.key):
+        return subject
+    named = {"source_id": subject.table.source_id, "names": [column.name for column in subject.key]}
+    whole = set(connection.execute(text(_WHOLE_VALUES), named).scalars())
+    operators = read_operators(running_through(connection), subject.quoted)
+    return replace(subject, equals={name: found.equal for name, found in operators.items() if name in whole})
 
 
 def with_key(table: SourceTable, tracked: TrackedTable) -> Subject:
@@ -83,3 +101,13 @@ def with_key(table: SourceTable, tracked: TrackedTable) -> Subject:
     if not key:
         raise TrackingKeyMissing(table.qualified_name, _KEY_WORDS[tracked.key_type])
     return Subject(table, key, tracked.options, tracked.storage)
+
+
+_WHOLE_VALUES = """
+with recursive types (column_name, type_id) as (
+    select a.attname, a.atttypid from pg_attribute a where a.attrelid = :source_id and a.attname = any(:names)
+    union all
+    select types.column_name, t.typbasetype from types join pg_type t on t.oid = types.type_id where t.typtype = 'd')
+select types.column_name::text from types join pg_type t on t.oid = types.type_id
+where t.typtype in ('b', 'e') and t.typelem = 0
+"""

@@ -15,7 +15,7 @@ from rowtide.tracking.options import StampIndex, Storage, TrackedTable, Tracking
 TOMBSTONES = f'{clock.SCHEMA}."__sysOCSDeletedRows"'
 TRUNCATIONS = f'{clock.SCHEMA}."__sysTruncations"'
 TRACKED_OBJECTS = f'{clock.SCHEMA}."__sysOCSTrackedObjects"'
-FORM = 1
+FORM = 2
 """The version of the triggers' form that this version writes."""
 
 _TOMBSTONE_COLUMNS = (

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from rowtide.databases.postgres.clock import BSN, CONTEXT_SETTING, SCHEMA
 from rowtide.databases.postgres.connect import PINNED_SETTINGS
+from rowtide.databases.postgres.functions import ALL_ROWS, DEFINER, close_function
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.tracking.postgres.subject import Subject
 from rowtide.tracking.postgres.system_tables import TOMBSTONES, TRUNCATIONS
@@ -56,15 +57,20 @@ def function_name(subject: Subject, what: str) -> str:
     return f"{SCHEMA}.{quote(f'{what}_{subject.table.source_id}')}"
 
 
-def function(subject: Subject, what: str, body: str) -> str:
-    """Return the statement that creates a table's function, with the rights of the role that enables tracking."""
+def function(subject: Subject, what: str, body: str, *, attributes: str = "", is_cloned: bool = False) -> list[str]:
+    """Return the statements that create a table's function, with the rights of the role that enables tracking.
+
+    See `close_function`.
+    """
     has_one_text = all(column.type_code in _OF_ONE_TEXT for column in subject.key)
     settings = () if has_one_text else _TEXT_SETTINGS
     pinned = " ".join(f"set {setting} = {quote_literal(PINNED_SETTINGS[setting])}" for setting in settings)
-    return (
-        f"create or replace function {function_name(subject, what)}() returns trigger language plpgsql "
-        f"security definer set search_path = pg_catalog, pg_temp {pinned} as {quote_body(body)}"
-    )
+    signature = f"{function_name(subject, what)}()"
+    created = f"create or replace function {signature} returns trigger language plpgsql"
+    return [
+        f"{created} {DEFINER} {attributes} {pinned} as {quote_body(body)}",
+        close_function(signature, is_cloned=is_cloned),
+    ]
 
 
 def burial(subject: Subject, row: str, insert_bsn: str, source: str = "") -> str:
@@ -89,8 +95,9 @@ class AroundRelation:
         return f"execute {quote_literal(self.before)} || rows || {quote_literal(self.after)}"
 
 
-def truncating(subject: Subject, burial: AroundRelation | None, forgetting: AroundRelation | None = None) -> str:
-    """Return the function body that writes tombstones for a few rows, or records a larger truncate, and removes stamps.
+def truncating(subject: Subject, burial: AroundRelation | None, forgetting: AroundRelation | None = None) -> list[str]:
+    """Return the statements that create the function `truncate`: it writes tombstones for a few rows, or records a
+    larger truncate, and removes stamps.
 
     A truncate removes rows committed after its transaction's snapshot: if that is older than the statement, they are
     invisible to it.
@@ -108,10 +115,11 @@ def truncating(subject: Subject, burial: AroundRelation | None, forgetting: Arou
         ]
     if forgetting is not None:
         statements.append(forgetting.execution)
-    return (
+    body = (
         "declare few boolean; rows text := pg_catalog.format('%I.%I', tg_table_schema, tg_table_name); "
         f"begin {''.join(f'{one}; ' for one in statements)}return null; end"
     )
+    return function(subject, "truncate", body, attributes=ALL_ROWS)
 
 
 def truncate_triggers(subject: Subject) -> list[str]:

@@ -12,7 +12,7 @@ from rowtide.tracking.errors import TrackedTableGone, TrackingKeyMissing, Tracki
 from rowtide.tracking.options import TrackedTable
 from rowtide.tracking.postgres.stamps import stamps_of
 from rowtide.tracking.postgres.subject import Subject
-from rowtide.tracking.postgres.subjects import with_key
+from rowtide.tracking.postgres.subjects import with_key, with_operators
 from rowtide.tracking.postgres.system_tables import AsMade, put_tracked, read_as_made
 
 
@@ -58,7 +58,7 @@ def _lost(connection: Connection, tracked: TrackedTable, what: str) -> TrackingL
     """A table of its name, or the table under another name, can be resumed."""
     source_id = read_as_made(connection, tracked.name).source_id
     is_gone = find_by_id(connection, source_id) is None and find_table_id(connection, tracked.name) is None
-    lost_time = tracked.lost_time or _read_now(connection)
+    lost_time = tracked.lost_time or read_now(connection)
     if is_gone:
         return TrackedTableGone(tracked.name, lost_time, "the table was dropped")
     return TrackingLost(tracked.name, lost_time, what)
@@ -70,7 +70,8 @@ def find_damage(connection: Connection, tracked: TrackedTable) -> str | None:
     return None if isinstance(found, Subject) else found
 
 
-def _read_now(connection: Connection) -> str:
+def read_now(connection: Connection) -> str:
+    """Return the server's time, in UTC, as losses have it."""
     return str(connection.execute(text(_NOW)).scalar_one())
 
 
@@ -82,7 +83,7 @@ def _compare(connection: Connection, tracked: TrackedTable, made: AsMade) -> Sub
     if table.qualified_name != tracked.name:
         return f"the table is called {table.qualified_name} now"
     try:
-        subject = with_key(table, tracked)
+        subject = with_operators(connection, with_key(table, tracked))
     except TrackingKeyMissing:
         return f"it has no {tracked.key_type} any more"
     if not stamps_of(subject).is_there(connection):

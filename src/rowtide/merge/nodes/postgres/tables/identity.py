@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rowtide.databases.postgres.functions import DEFINER, close_function
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import SCHEMA, identity_ranges
@@ -59,8 +60,8 @@ def unbounding(article: Article) -> str:
     return f"do {quote_body(body)}"
 
 
-def trigger_statements(article: Article, name: str, condition: str) -> Iterator[str]:
-    """Yield the statements that create the trigger that goes on to the secondary range, and its function."""
+def function_statements(article: Article, name: str) -> Iterator[str]:
+    """Yield the statements that create the function of the trigger that goes on to the secondary range."""
     (column,) = article.key_columns
     # The function's search path does not find the table, but names it so that it is found.
     sequence = f"pg_get_serial_sequence(tg_relid::regclass::text, {quote_literal(column.name)})::regclass"
@@ -81,9 +82,13 @@ def trigger_statements(article: Article, name: str, condition: str) -> Iterator[
         f"{sequence}, r.next_range_begin, r.next_range_end); end if; return null; end"
     )
     yield (
-        f"create or replace function {SCHEMA}.{name}() returns trigger language plpgsql "
-        f"security definer set search_path = pg_catalog, pg_temp as {quote_body(body)}"
+        f"create or replace function {SCHEMA}.{name}() returns trigger language plpgsql {DEFINER} as {quote_body(body)}"
     )
+    yield close_function(f"{SCHEMA}.{name}()")
+
+
+def trigger_statements(article: Article, name: str, condition: str) -> Iterator[str]:
+    """Yield the statements that create the trigger."""
     yield (
         f"create trigger {name} before insert on {table_of(article)} for each statement when ({condition}) "
         f"execute function {SCHEMA}.{name}()"

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, text, true
 from sqlalchemy.exc import DBAPIError
 
 from rowtide.databases.kinds import DatabaseKind
@@ -20,6 +20,7 @@ from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_made_here, is_uuid, make_rowguid
 from rowtide.databases.source_table import SourceTable
 from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
+from rowtide.merge.catalogue import select_articles
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors.nodes import NodeOutdated
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
@@ -41,6 +42,8 @@ from rowtide.merge.nodes.postgres.tables.parts import (
     read_parts,
 )
 from rowtide.merge.nodes.postgres.tables.triggers import (
+    function_name,
+    function_statements,
     partition_trigger_names,
     removal_statements,
     trigger_names,
@@ -75,17 +78,27 @@ class PostgresTables:
     def prepare(self) -> None:
         with self._session.transaction():
             if self._connection.execute(text(completing.FORM)).scalar() != completing.form():
-                completing.complete(self._connection)
+                self._complete()
 
     def complete(self) -> None:
         """Add what the metadata of an earlier build lack. Raises `NodeOutdated` if the role or the server may not."""
         try:
             with self._session.transaction():
-                completing.complete(self._connection)
+                self._complete()
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) in completing.OUTDATED:
                 raise NodeOutdated(self._session.info.dbname, " ".join(str(error.orig).split())) from error
             raise
+
+    def _complete(self) -> None:
+        completing.complete(self._connection)
+        for row in self._connection.execute(select_articles(true())).mappings().all():
+            article = Article.decode(row["definition"])
+            named = {"function": function_name(article), "table": table_of(article)}
+            has_functions, is_partitioned = self._connection.execute(text(_FUNCTIONS), named).one()
+            if has_functions:
+                for each in function_statements(article, is_partitioned=is_partitioned):
+                    self._connection.execute(statement(each))
 
     def read_documented(
         self, name: str, rowguids: Sequence[str] | None = None
@@ -448,6 +461,10 @@ select (select array_agg(attname::text) from pg_attribute where attrelid = t.oid
              and attgenerated = '' and attname <> 'rowguid' and attname not like '\_\_sys%%') as unpublished
 from (select to_regclass(%s)::oid as oid) t
 """.replace("{fingerprint}", _FINGERPRINT.replace(":table", "t.oid").replace("%", "%%"))
+_FUNCTIONS = """
+select to_regproc(:function) is not null,
+       coalesce((select relkind = 'p' from pg_class where oid = to_regclass(:table)), false)
+"""
 _UNIQUE = f"""
 select {_columns("c.conrelid", "c.conkey")} as columns
 from pg_constraint c where c.conrelid = :table and c.contype = 'u' order by c.conname

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from rowtide.databases.postgres.clock import BSN
+from rowtide.databases.postgres.functions import ALL_ROWS, DEFINER, close_function
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
-from rowtide.databases.source_table import Partition, SourceTable
+from rowtide.databases.postgres.values import text_of
+from rowtide.databases.source_table import Partition, SourceTable, TableKind
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors.nodes import ChangeProhibited
@@ -35,9 +37,15 @@ _PROHIBITIONS = {
     "prohibit": "before insert or update or delete on {table} for each row",
     "prohibit_trunc": "before truncate on {table} for each statement",
 }
+_UUID = 2950
+_LOGGED_ROWGUID = (
+    f"case when pg_typeof(n.{ROWGUID}) = {_UUID} then n.{ROWGUID}::uuid else format('%s', n.{ROWGUID})::uuid end"
+)
+"""A row's rowguid. Its column may be given another type, which has a cast of the table's owner."""
 _ALL_EVENTS = _EVENTS | _PROHIBITIONS
 _IDENTITY = "identity"
 """The kind of the trigger that keeps to identity ranges."""
+_OF_ROWS = ("rowguid", "prohibit")
 _OF_STATEMENTS = tuple(kind for kind in _EVENTS if kind != "rowguid")
 _CONDITIONS = {
     "rowguid": f"old.{ROWGUID} is distinct from new.{ROWGUID}",
@@ -47,18 +55,32 @@ _CONDITIONS = {
 
 def trigger_statements(article: Article, table: SourceTable) -> Iterator[str]:
     """Yield the statements that create a table's functions and triggers, and those of its partitions."""
-    bodies, events = _bodies(article), _events(article)
-    for kind in events:
-        body = bodies[kind]
-        yield (
-            f"create or replace function {SCHEMA}.{quote(_name(article, kind))}() returns trigger language plpgsql "
-            f"security definer set search_path = pg_catalog, pg_temp as {quote_body(body)}"
-        )
-    yield from _triggers(article, table, events)
+    yield from function_statements(article, is_partitioned=table.kind is TableKind.PARTITIONED)
+    yield from _triggers(article, table, _events(article))
     if _has_ranges(article):
         yield from identity.trigger_statements(article, quote(_name(article, _IDENTITY)), _IS_OF_USER)
     for part in table.row_holders if article.is_tracked else ():
         yield from track_partition(article, part)
+
+
+def function_statements(article: Article, *, is_partitioned: bool) -> Iterator[str]:
+    """Yield the statements that create the functions of a table's triggers, or replace those of an earlier build."""
+    bodies = _bodies(article)
+    for kind in _events(article):
+        signature = f"{SCHEMA}.{quote(_name(article, kind))}()"
+        reading = f" {ALL_ROWS}" if kind == "trunc" else ""
+        yield (
+            f"create or replace function {signature} returns trigger language plpgsql "
+            f"{DEFINER}{reading} as {quote_body(bodies[kind])}"
+        )
+        yield close_function(signature, is_cloned=is_partitioned and kind in _OF_ROWS)
+    if _has_ranges(article):
+        yield from identity.function_statements(article, quote(_name(article, _IDENTITY)))
+
+
+def function_name(article: Article) -> str:
+    """Return the qualified name of one of an article's functions, which exists if its table has triggers."""
+    return f"{SCHEMA}.{quote(_name(article, next(iter(_events(article)))))}"
 
 
 def track_partition(article: Article, part: Partition) -> Iterator[str]:
@@ -110,7 +132,7 @@ def _triggers(article: Article, relation: SourceTable | Partition, kinds: Iterab
 
 
 def _bodies(article: Article) -> dict[str, str]:
-    truncated = _append(article, Logged.DELETED, "%1$s n")
+    truncated = _append(article, Logged.DELETED, "{} n").replace("%", "%%").replace("{}", "%1$s")
     refusal = str(ChangeProhibited(article.table))
     return {
         "ins": _function(_append(article, Logged.INSERTED, "new_rows n")),
@@ -130,7 +152,7 @@ def _append(article: Article, kind: Logged, source: str, *, names: str = "", val
     """Return the statement that logs the rows of a source; it calls `pg_current_xact_id` once for all of them."""
     return (
         f"insert into {LOG} (tablenick, rowguid, kind, stamp{names}) "
-        f"select {article.nickname}, n.{ROWGUID}, {kind.value}, (select {BSN}){values} from {source}"
+        f"select {article.nickname}, {_LOGGED_ROWGUID}, {kind.value}, (select {BSN}){values} from {source}"
     )
 
 
@@ -162,7 +184,8 @@ def _fine_update(article: Article) -> str:
         names, values = ", columns", f", array[{changed}]"
     if article.additive_column is not None:
         names += ", base, ordinal"
-        values += f", (o.{quote(article.additive_column.name)})::text, nextval('{LOG_ORDER}')"
+        base = text_of(f"o.{quote(article.additive_column.name)}", article.additive_column.type_text)
+        values += f", {base}, nextval('{LOG_ORDER}')"
     where = ""
     if article.vertical_partition:
         old, new = (f"row({', '.join(f'{row}.{quote(column.name)}' for column in article.columns)})" for row in "on")

@@ -1,0 +1,24 @@
+"""Functions that rowtide leaves in users' databases: whose names they look up, and who may execute them.
+
+A function with its creator's rights (`security definer`) must not find what a session made: `pg_temp` is last in its
+path, unnamed it would be first for tables and types.
+"""
+
+from __future__ import annotations
+
+DEFINER = "security definer set search_path = pg_catalog, pg_temp"
+"""The attributes of a function that runs with its creator's rights."""
+
+ALL_ROWS = "set row_security = off"
+"""The attribute of one that reads a user's table: a policy is the owner's code, and would hide rows."""
+
+
+def close_function(signature: str, *, is_cloned: bool = False) -> str:
+    """Return the statement after which a function fires by its triggers alone.
+
+    To fire needs no right to execute, to create a trigger does: `is_cloned` functions are those of row triggers of
+    partitioned tables, which the server clones with the rights of whoever adds a partition.
+    """
+    if is_cloned:
+        return f"grant execute on function {signature} to public"
+    return f"revoke all on function {signature} from public"
