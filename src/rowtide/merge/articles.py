@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import IntEnum
 from typing import Any
@@ -167,7 +167,8 @@ class Article:
     logical records that it is the top of. `references` are its foreign keys to articles of the same
     publication; with `renumber` a row that loses its key gets a new one. `identity_range` is the number of keys in each
     of a node's ranges, 0 without ranges, `publisher_identity_range` the same for a subscriber's own subscribers; a node
-    gets new ranges once it has used `threshold` percent.
+    gets new ranges once it has used `threshold` percent. `place` is the schema in which a PostgreSQL node has the table
+    of an article that names none; it is not part of the definition.
     """
 
     name: str
@@ -199,6 +200,7 @@ class Article:
     identity_range: int = 0
     publisher_identity_range: int = 0
     threshold: int = 100
+    place: str = field(default="", compare=False)
 
     @property
     def file_table(self) -> str:
@@ -325,7 +327,7 @@ class Article:
 
     def encode(self) -> str:
         """Return it as JSON."""
-        return json.dumps(asdict(self))
+        return json.dumps({name: value for name, value in asdict(self).items() if name != "place"})
 
     @classmethod
     def decode(cls, encoded: str) -> Article:

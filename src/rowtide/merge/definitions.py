@@ -67,6 +67,13 @@ publications = Table(
         comment="0: rows that leave a partition stay at its subscribers",
     ),
     Column("conflict_retention", Integer, nullable=False, server_default="0", comment="days; 0: for ever"),
+    Column(
+        "run_as",
+        Text,
+        nullable=False,
+        server_default="owner",
+        comment="with whose rights the code of tables runs that this node writes: owner, agent",
+    ),
 )
 
 articles = Table(

@@ -24,6 +24,7 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from rowtide.databases.postgres.connect import PINNED_SETTINGS, open_engine
+from rowtide.databases.postgres.owners import functions_path
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -32,19 +33,27 @@ if TYPE_CHECKING:
     from rowtide.databases.urls import DatabaseUrl
 
 _END = "set constraints all immediate"
-"""What a transaction runs at its end: what is checked there is checked while it can still be said of a row."""
+"""What a transaction runs at its end: what is checked there is checked while it can still be said of a row.
+
+Users' deferred triggers run there, and those that they defer again at the commit: under the path of the role's own.
+"""
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 Rows = list[tuple[Any, ...]]
 
 
 class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
-    """In autocommit mode; `begin` opens a transaction, in which `put` makes statements wait."""
+    """In autocommit mode; `begin` opens a transaction, in which `put` makes statements wait.
+
+    Where code of roles that are not trusted may run in its transactions, `distrust` says what is run at their ends.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._waiting: list[tuple[str, Parameters]] = []
         self._is_open = False
         self._step: Callable[[], bool] | None = None
+        self._checks: Sequence[str] = ()
+        self._repairs: Sequence[str] = ()
         self.cursor_factory = _FlushingCursor
 
     @property
@@ -61,6 +70,15 @@ class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
         """Open a transaction by these statements, which are sent with the first that needs an answer."""
         self._waiting = [(each, None) for each in statements]
         self._is_open = True
+
+    def distrust(self, checks: Sequence[str], repairs: Sequence[str]) -> None:
+        """Run statements before the end of each transaction of `begin`, which may fail, and others behind it."""
+        self._checks, self._repairs = checks, repairs
+
+    @property
+    def _ends(self) -> list[tuple[str, Parameters]]:
+        listed = (*self._checks, *functions_path(), _END, *self._checks, "commit", *self._repairs)
+        return [(each, None) for each in listed]
 
     def put(self, statement: str, parameters: Parameters = None) -> None:
         """Run a statement without an answer: in a transaction of `begin` with the next that has one."""
@@ -88,8 +106,7 @@ class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def read_last(self, *statements: tuple[str, Parameters], texts: bool = False) -> list[Rows]:
         """Return the rows of statements, and commit the transaction of `begin` behind them, in one round trip."""
-        ends = [(each, None) for each in (_END, "commit")]
-        answers = self.read(*statements, *ends, texts=texts)
+        answers = self.read(*statements, *self._ends, texts=texts)
         self._is_open = False
         return answers[: len(statements)]
 
@@ -112,7 +129,7 @@ class BatchingConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def commit_open(self) -> None:
         """Commit a transaction of `begin`."""
-        self._waiting += [(each, None) for each in (_END, "commit")]
+        self._waiting += self._ends
         self.flush()
         self._is_open = False
 

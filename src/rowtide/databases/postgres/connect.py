@@ -85,6 +85,12 @@ Other code of users runs in functions that have this path attached (see `owners`
 USERS_SCHEMAS = "pg_catalog.current_setting('rowtide.schemas')::pg_catalog.name[]"
 """SQL expression of the schemas in the role's own search_path, in order; users' unqualified names are found in them."""
 
+SCHEMAS_FOUND = "rowtide_schemas"
+"""Key in the `info` of an engine's connections: the value of `USERS_SCHEMAS` as the session began.
+
+Code of other roles that runs in a session can change the setting, but not this.
+"""
+
 DECODING_MEMORY = "256MB"
 """Of the one walsender of a database; the server's own setting if that is more."""
 
@@ -314,17 +320,22 @@ def _pin_first(engine: Engine, settings: Mapping[str, str]) -> None:
     """Pin the settings of an engine's connections before SQLAlchemy's own queries."""
     from sqlalchemy import event
 
-    def pin(connection: psycopg.Connection, _record: object) -> None:
+    def pin(connection: psycopg.Connection, record: Any) -> None:
         connection.autocommit = True
-        _pin(connection, settings)
+        record.info[SCHEMAS_FOUND] = _pin(connection, settings)
         connection.autocommit = False
 
     event.listen(engine, "connect", pin, insert=True)
 
 
-def _pin(connection: psycopg.Connection, settings: Mapping[str, str]) -> None:
+def _pin(connection: psycopg.Connection, settings: Mapping[str, str]) -> str | None:
+    """Pin a session's settings; return the schemas of the role's own path, as `USERS_SCHEMAS` has them."""
     pinned = pin_settings(settings)
-    connection.execute((pinned if "search_path" in settings else f"{pinned}, {_KEEP_SCHEMAS}").encode())
+    if "search_path" in settings:
+        connection.execute(pinned.encode())
+        return None
+    found = connection.execute(f"{pinned}, {_KEEP_SCHEMAS}".encode()).fetchone()
+    return None if found is None else str(found[len(settings)])
 
 
 def _startup_parameters(url: DatabaseUrl) -> dict[str, str]:

@@ -32,13 +32,18 @@ def read_operators(run: Run, table: str) -> Mapping[str, ColumnOperators]:
 
     `table` is a quoted name with its schema; a table that does not exist has none.
     """
-    rows = run(_OPERATORS, name=table)
+    rows = run(operators_query(":name"), name=table)
     return {row.column_name: ColumnOperators(*row.operators) for row in rows}
+
+
+def operators_query(name: str) -> str:
+    """Return the query of `read_operators`; `name` is the expression of the table's quoted name."""
+    return _OPERATORS.replace("{name}", name)
 
 
 _OPERATORS = """
 select distinct on (a.attname) a.attname::text as column_name, array(
-    select format('operator(%I.%s)', n.nspname, o.oprname)
+    select concat('operator(', quote_ident(n.nspname), '.', o.oprname, ')')
     from pg_amop m join pg_operator o on o.oid = m.amopopr join pg_namespace n on n.oid = o.oprnamespace
     where m.amopfamily = class.opcfamily and m.amoppurpose = 's'
       and m.amoplefttype = class.opcintype and m.amoprighttype = class.opcintype
@@ -48,6 +53,6 @@ cross join generate_series(0, i.indnkeyatts - 1) place
 join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[place]
 join pg_opclass class on class.oid = i.indclass[place]
 join pg_am method on method.oid = class.opcmethod and method.amname = 'btree'
-where i.indrelid = to_regclass(:name) and i.indisunique and i.indisvalid and a.attnum > 0
+where i.indrelid = to_regclass({name}) and i.indisunique and i.indisvalid and a.attnum > 0
 order by a.attname, i.indisprimary desc, i.indexrelid
 """

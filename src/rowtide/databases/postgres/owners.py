@@ -41,13 +41,16 @@ class Owner:
     """The owner of a table, as a session's role sees it.
 
     `is_trusted`: what its code can do the session's role can do anyway, as it is the same role or the owner is a
-    superuser. `is_held`: the session's role may make functions of the owner's.
+    superuser. `is_held`: the session's role may make functions of the owner's. `is_ready`: those of `creations` are
+    there. `others` are the owners of the table's partitions and descendants who are neither it nor trusted.
     """
 
     role_id: int
     name: str
     is_trusted: bool
     is_held: bool
+    is_ready: bool = False
+    others: Sequence[str] = ()
 
     @property
     def executing(self) -> str:
@@ -62,8 +65,10 @@ class Owner:
 
 def read_owners(run: Run, tables: Sequence[str]) -> Mapping[str, Owner]:
     """Return the owners of tables by their quoted names; those that do not exist are left out."""
+    rows = run(owners_query("cast(:names as text[])"), names=list(tables))
     return {
-        row.name: Owner(row.role_id, row.role, row.is_trusted, row.is_held) for row in run(_OWNERS, names=list(tables))
+        row.name: Owner(row.role_id, row.role, row.is_trusted, row.is_held, row.is_ready, tuple(row.others))
+        for row in rows
     }
 
 
@@ -78,6 +83,11 @@ def read_by(reader: str | None, query: str, columns: Sequence[tuple[str, str]], 
     # The same text under every setting of the session, which an owner's code may have changed.
     text = "e" + quote_literal(query).replace("\\", "\\\\")
     return f"select * from {reader}({text}{f', {values}' if values else ''}) as ({listed})"  # noqa: S608 - quoted
+
+
+def owners_query(names: str) -> str:
+    """Return the query of the owners of tables; `names` is the expression of an array of their quoted names."""
+    return _OWNERS.replace("{names}", names)
 
 
 def creations(owner: Owner) -> Sequence[str]:
@@ -209,11 +219,20 @@ _OWNERS = """
 select given.name, o.oid::bigint as role_id, o.rolname::text as role,
        o.rolname = current_user or o.rolsuper as is_trusted,
        pg_has_role(current_user, o.oid, case when current_setting('server_version_num')::int < 160000 then 'member'
-                                             else 'set' end) as is_held
-from unnest(cast(:names as text[])) given (name)
+                                             else 'set' end) as is_held,
+       (select count(*) = 2 from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+        where n.nspname = '{schema}' and p.proname in (concat('execute_', o.oid), concat('query_', o.oid))
+          and p.proowner = o.oid and p.prosecdef and has_schema_privilege(n.oid, 'usage')
+          and has_function_privilege(p.oid, 'execute')) as is_ready,
+       array(with recursive part (oid) as (select c.oid union select i.inhrelid from part p
+                                           join pg_inherits i on i.inhparent = p.oid)
+             select distinct r.rolname::text from part p join pg_class k on k.oid = p.oid
+             join pg_roles r on r.oid = k.relowner
+             where k.relowner <> c.relowner and r.rolname <> current_user and not r.rolsuper order by 1) as others
+from unnest({names}) given (name)
 join pg_class c on c.oid = to_regclass(given.name)
 join pg_roles o on o.oid = c.relowner
-"""
+""".replace("{schema}", SCHEMA)
 
 _DEFERRED = """
 select format('trigger %I of %I.%I, which belongs to %I', t.tgname, n.nspname, c.relname, o.rolname) as deferred

@@ -19,11 +19,17 @@ from rowtide.databases.postgres.quoting import quote, quote_literal, quote_quali
 from rowtide.databases.source_table import Partition, SourceColumn, SourceTable, TableKind
 
 ROWGUID: Final = "rowguid"
-NEW_ROWGUID: Final = (
-    "('0' || to_hex((date_part('epoch', clock_timestamp()) * 1000)::bigint << 16 | 28672 | (random() * 4095)::bigint) "
-    "|| to_hex((random() * 1152921504606846975)::bigint | (-9223372036854775808)))::uuid"
+_MILLISECONDS: Final = (
+    "(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) operator(pg_catalog.*) 1000)::pg_catalog.int8"
 )
-"""A UUID of version 7, as an SQL expression: new rows are adjacent in indexes.
+NEW_ROWGUID: Final = (
+    f"('0' operator(pg_catalog.||) pg_catalog.to_hex({_MILLISECONDS} operator(pg_catalog.<<) 16 "
+    "operator(pg_catalog.|) 28672 operator(pg_catalog.|) "
+    "(pg_catalog.random() operator(pg_catalog.*) 4095)::pg_catalog.int8) operator(pg_catalog.||) pg_catalog.to_hex("
+    "(pg_catalog.random() operator(pg_catalog.*) 1152921504606846975)::pg_catalog.int8 operator(pg_catalog.|) "
+    "(-9223372036854775808)))::pg_catalog.uuid"
+)
+"""A UUID of version 7, as an SQL expression, the same under every path: new rows are adjacent in indexes.
 
 Each millisecond has 2⁶⁴ values; asking the system for random bytes, as `gen_random_uuid()` does, would take longer than
 all the rest of writing a row.

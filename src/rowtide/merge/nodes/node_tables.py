@@ -148,6 +148,12 @@ class NodeTables(Protocol):
     def examine(self, articles: Sequence[Article]) -> Examination:
         """Return what `find_original` and `find_damage` say, and what the catalogue has, in one round trip."""
 
+    def require_owners(self, articles: Sequence[Article]) -> None:
+        """Raise unless articles' tables may be written without handing their owners the rights of this node's role.
+
+        Raises `OwnersDiffer`, `OwnerNotHeld`, `DeferredCodeOfOwner`.
+        """
+
     def lock(self, article: Article) -> None:
         """Keep others from writing to a table until the transaction ends; before anything else in it."""
 

@@ -179,7 +179,8 @@ def require_ready(hub: Node, subscriber: Node, pairing: Pairing) -> Sequence[Uns
     """Raise unless the two nodes can synchronise; record at both where they are.
 
     Return the columns of both that are not sent. Raises `NodeCopied`, `SubscriptionExpired`, `NodeRestored`,
-    `DirectionsChanged`, `SchemaAhead`, `DefinitionsDiffer`, `MergedTableAltered`, `StoredFilterRefused`.
+    `DirectionsChanged`, `SchemaAhead`, `DefinitionsDiffer`, `MergedTableAltered`, `StoredFilterRefused`,
+    `OwnersDiffer`, `OwnerNotHeld`, `DeferredCodeOfOwner`.
     """
     at_hub, at_subscriber = hub.tables.examine(pairing.articles), subscriber.tables.examine(pairing.known)
     for examination in (at_hub, at_subscriber):
@@ -191,6 +192,8 @@ def require_ready(hub: Node, subscriber: Node, pairing: Pairing) -> Sequence[Uns
     _require_same_schema(pairing, at_hub)
     _require_whole(hub, HUB, pairing, at_hub)
     _require_whole(subscriber, pairing.at_hub.subscriber, pairing, at_subscriber)
+    hub.tables.require_owners(pairing.articles)
+    subscriber.tables.require_owners(pairing.known)
     for node, examination in ((hub, at_hub), (subscriber, at_subscriber)):
         if not examination.is_recorded:
             node.tables.record_place()

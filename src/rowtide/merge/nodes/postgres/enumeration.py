@@ -18,6 +18,7 @@ from rowtide.merge.definitions import SCHEMA, partition_mappings
 from rowtide.merge.nodes.postgres.metadata.generations import Generations, window_since
 from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, PostgresReader, sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, OF_TABLE, TOMBSTONE
+from rowtide.merge.nodes.postgres.places import Places, here
 from rowtide.merge.nodes.postgres.rows import of_rowguids
 from rowtide.merge.partitions.belonging import ROW, members, read_parents, selecting
 from rowtide.merge.partitions.candidates import Candidate
@@ -43,6 +44,7 @@ class PostgresEnumeration:
     own: int
     generations: Generations
     purged: dict[int, bytes]
+    places: Places
     is_beside: bool = field(kw_only=True)
     parents: Mapping[int, Article] = field(default_factory=dict, kw_only=True)
 
@@ -50,21 +52,26 @@ class PostgresEnumeration:
     def generation(self) -> int:
         return self.generations.last
 
+    @here
     def naming_parents(self, parents: Mapping[int, Article]) -> PostgresEnumeration:
         return replace(self, parents=parents)
 
+    @here
     def upserts(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
         return self._window(article, CONTENTS, since, destination, is_live=True)
 
+    @here
     def deletes(self, article: Article, since: int, destination: int) -> Iterator[Sequence[RowChange]]:
         return self._window(article, TOMBSTONE, since, destination, is_live=False)
 
+    @here
     def again(self, article: Article, rowguids: Sequence[str]) -> Sequence[RowChange]:
         reading = self._reading(article)
         return reading.changes(
             self.session.execute(sql.SQL(of_rowguids(reading.select_asked())), [uuid_array(rowguids)])
         )
 
+    @here
     def candidates(
         self, row_filter: RowFilter, since: int, destination: int, asked: Sequence[str]
     ) -> Iterator[Sequence[Candidate]]:
@@ -79,10 +86,12 @@ class PostgresEnumeration:
         for batch in self._read(candidates(row_filter, destination, asked, names)):
             yield [Candidate.read(row) for row in batch]
 
+    @here
     def members(self, row_filter: RowFilter) -> Iterator[Sequence[tuple[str, tuple[str, ...]]]]:
         for batch in self._read(members(row_filter, FILTERING)):
             yield [(rowguid, read_parents(listed)) for rowguid, listed in batch]
 
+    @here
     def rows(
         self, article: Article, row_filter: RowFilter | None = None, where: str | None = None
     ) -> Iterator[Sequence[tuple[str, Row]]]:
@@ -91,6 +100,7 @@ class PostgresEnumeration:
         for batch in self._stream(f"select {names} from {table_of(article)} as {ROW} {condition} order by {ROWGUID}"):
             yield [(row[0], sent(article, row[1:])) for row in batch]
 
+    @here
     def included(self, article: Article) -> bytes:
         return include(self.purged[article.nickname], Change(self.own, self.generation))
 

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowtide.databases.postgres.clock import BSN
-from rowtide.databases.postgres.quoting import quote, quote_qualified
+from rowtide.databases.postgres.operators import EQUALS
+from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA, publications, replinfo
-from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of
+from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
+from rowtide.merge.nodes.postgres.writing.execution import Execution
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.versions.apply import Logged
 
@@ -24,22 +26,38 @@ IS_PUBLISHER = f"exists (select from {_PUBLICATIONS} where publisher = (select n
 """The condition that a publication of this node is its own."""
 _MOST_MOVES = 100
 """How many rows may wait for each other's keys in a chain."""
-_PARAMETERS = "unnest(%s::uuid[], %s::text[])"
+OWN, MOVED = "pg_temp.rowtide_own", "pg_temp.rowtide_moved"
+"""The temporary tables of rows of other tables: those that were changed here last, and those that a move has changed.
+
+The latter has the moved rows, too, without the number of a table.
+"""
+MOVE_TABLES = tuple(f"create temporary table {name} (tablenick integer, rowguid uuid)" for name in (OWN, MOVED))
+_NO_ROW = "null::pg_catalog.uuid"
 
 
 @dataclass(frozen=True, slots=True)
 class Referrer:
     """A foreign key to a table: the referencing table, quoted, and its columns with those that they reference.
 
-    `has_action`: a delete changes the rows that reference the deleted one. `nickname` is the table's, if it is merged
-    here, `article` what is known of it then.
+    `operators` compare the columns, the referenced one on the left. `has_action`: a delete changes the rows that
+    reference the deleted one. `is_alike`: the referencing table's code may do what the other one's may. `nickname` is
+    the table's, if it is merged here, `article` what is known of it then.
     """
 
     table: str
     columns: Mapping[str, str]
+    operators: Mapping[str, str]
     has_action: bool
+    is_alike: bool
     nickname: int | None
     article: Article | None = None
+
+    def matches(self, referenced: str, referencing: str) -> str:
+        """Return the condition that a row references another one, by their aliases or expressions."""
+        return " and ".join(
+            f"{referenced}.{quote(there)} {self.operators[here]} {referencing}.{quote(here)}"
+            for here, there in self.columns.items()
+        )
 
 
 def referrers_request(article: Article) -> tuple[str, Sequence[object]]:
@@ -54,109 +72,182 @@ def read_referrers(rows: Iterable[tuple[Any, ...]], merged: Sequence[Article] = 
         Referrer(
             table,
             json.loads(columns),
+            json.loads(operators),
             has_action == "t",
+            is_alike == "t",
             None if nickname is None else int(nickname),
             articles.get(nickname),
         )
-        for table, columns, has_action, nickname in rows
+        for table, columns, operators, has_action, is_alike, nickname in rows
     )
 
 
-def renumbering(article: Article, referrers: Sequence[Referrer]) -> str:
-    """Return the statement that gives rows, an array parameter, new values, another, of their one key column."""
+def renumbering(article: Article, referrers: Sequence[Referrer], keys: Mapping[str, str]) -> str:
+    """Return the statement that gives rows, by rowguid, new values of their one key column."""
     (column,) = article.key_columns
-    moved = (
-        f"select t as old, u.key::{server_type(column)} as new_0 from {_PARAMETERS} u (guid, key) "
-        f"join {table_of(article)} t on t.{ROWGUID} = u.guid"
+    type_ = server_type(column)
+    listed = ", ".join(
+        f"({quote_literal(rowguid)}::pg_catalog.uuid, {quote_literal(key)}::{type_})" for rowguid, key in keys.items()
     )
-    return _PARAMETERS.join(map(escaped, _move(article, referrers, moved, column.name).split(_PARAMETERS)))
+    moved = (
+        f"select t as old, u.key as new_0 from (values {listed}) u (guid, key) "
+        f"join {table_of(article)} t on t.{ROWGUID} {EQUALS} u.guid"
+    )
+    moves = [_referring(each, column.name) for each in referrers if each.is_alike]
+    return _together(moved, [*filter(None, moves), _moving(article, column.name)])
+
+
+@dataclass(frozen=True, slots=True)
+class StagedKeys:
+    """Staged rows whose keys may change, for `moves_of_staged`.
+
+    `staging` has them, `condition` selects those that exist, `i`. `values` are the expressions of their columns,
+    `temporary` those of values that no other row has, `equal` the operators of columns, all by name.
+    """
+
+    staging: str
+    condition: str
+    values: Mapping[str, str]
+    temporary: Mapping[str, str]
+    equal: Mapping[str, str]
 
 
 def moves_of_staged(
-    article: Article, referrers: Sequence[Referrer], staging: str, condition: str, temporary: Mapping[str, str]
+    article: Article, referrers: Sequence[Referrer], keys: StagedKeys, execution: Execution
 ) -> Iterator[str]:
     """Yield the statements of a block that give staged rows their new keys, with the rows that reference them.
 
-    A key that another row has stays with it, unless that gets another, too: rows whose keys go round get `temporary`
-    values first, which are expressions of a staged row `i`, by column. `condition` selects staged rows, `i`, that
-    exist. Of merged tables only rows that were changed here last are taken along: others come as their sender has them,
-    and may mean the row that gets the old key. A publisher logs them as its changes: others have them already.
+    A key that another row has stays with it, unless that gets another, too: rows whose keys go round get temporary
+    values first. Of merged tables only rows that were changed here last are taken along: others come as their sender
+    has them, and may mean the row that gets the old key. A publisher logs them as its changes: others have them
+    already. Rows of a table whose owner is another one stay: the foreign key decides.
     """
-    for name in sorted({referenced for each in referrers for referenced in each.columns.values()}):
-        place = article.place_of(name)
-        if place is None:
-            continue
-        column, new = quote(name), f"i.v{place}"
+    alike = [each for each in referrers if each.is_alike]
+    names = sorted({referenced for each in alike for referenced in each.columns.values()} & set(keys.values))
+    if names:
+        yield from _note_own(article, alike, keys, names, execution)
+    for name in names:
+        column, new = quote(name), keys.values[name]
+        equal = keys.equal[name]
         moved = (
-            f"select t as old, {new} as new_0 from {staging} i join {table_of(article)} t "
-            f"on t.{ROWGUID} = i.rowtide_guid where {condition} and t.{column} <> {new} "
-            f"and not exists (select from {table_of(article)} x where x.{column} = {new})"
+            f"select t as old, {new} as new_0 from {keys.staging} i join {table_of(article)} t "
+            f"on t.{ROWGUID} {EQUALS} i.rowtide_guid where {keys.condition} and not (t.{column} {equal} {new}) "
+            f"and not exists (select from {table_of(article)} x where x.{column} {equal} {new})"
         )
-        move = _move(article, referrers, moved, name, is_own=True)
         # A key may be free only once the row that had it has moved itself.
-        chain = f"for rowtide_round in 1..{_MOST_MOVES} loop {move}; exit when not found; end loop"
+        chain = "; ".join(
+            [
+                f"for rowtide_round in 1..{_MOST_MOVES} loop {_move(article, alike, moved, name, execution)}",
+                f"exit when not exists (select from {MOVED})",
+                "end loop",
+            ]
+        )
         yield chain
-        if name in temporary:
-            going_round = _going_round(article, staging, condition, column, f"v{place}")
+        if name in keys.temporary:
+            going_round = _going_round(article, keys, name)
             moved = (
-                f"select t as old, {temporary[name]} as new_0 from {staging} i join {table_of(article)} t "
-                f"on t.{ROWGUID} = i.rowtide_guid where {condition} and t.{ROWGUID} in ({going_round})"
+                f"select t as old, {keys.temporary[name]} as new_0 from {keys.staging} i join {table_of(article)} t "
+                f"on t.{ROWGUID} {EQUALS} i.rowtide_guid where {keys.condition} "
+                f"and t.{ROWGUID} {EQUALS} any (array({going_round}))"
             )
-            yield f"{_move(article, referrers, moved, name, is_own=True)}; if found then {chain}; end if"
+            move = _move(article, alike, moved, name, execution)
+            yield f"{move}; if exists (select from {MOVED}) then {chain}; end if"
 
 
-def _going_round(article: Article, staging: str, condition: str, column: str, new: str) -> str:
+def _note_own(
+    article: Article, referrers: Sequence[Referrer], keys: StagedKeys, names: Sequence[str], execution: Execution
+) -> Iterator[str]:
+    """Yield the statements that list, of rows that reference moving ones, those that were changed here last."""
+    yield f"delete from {OWN}"
+    moving = " or ".join(f"not (t.{quote(name)} {keys.equal[name]} {keys.values[name]})" for name in names)
+    for each in referrers:
+        if each.nickname is not None:
+            references = (
+                f"select c.{ROWGUID} from {keys.staging} i join {table_of(article)} t "
+                f"on t.{ROWGUID} {EQUALS} i.rowtide_guid join {each.table} c on {each.matches('t', 'c')} "
+                f"where {keys.condition} and ({moving})"
+            )
+            yield (
+                f"insert into {OWN} select {each.nickname}, o.rowguid from {CONTENTS} o "
+                f"where o.tablenick = {each.nickname} and o.origin is null "
+                f"and o.rowguid in (select q.guid from {execution.rows(references, {'guid': 'uuid'})})"
+            )
+            yield from execution.after
+
+
+def _going_round(article: Article, keys: StagedKeys, name: str) -> str:
     """Return the query of the staged rows each of which wants the key of another, round to the first."""
-    wanted = f"(select i.rowtide_guid as guid, i.{new} as wanted from {staging} i where {condition})"
+    column, equal = quote(name), keys.equal[name]
+    wanted = (
+        f"(select i.rowtide_guid as guid, {keys.values[name]} as wanted from {keys.staging} i where {keys.condition})"
+    )
     has = f"select t.{ROWGUID} as guid, t.{column} as had, w.wanted from {wanted} w join {table_of(article)} t"
     return (
-        f"with recursive rowtide_moving as materialized ({has} on t.{ROWGUID} = w.guid and t.{column} <> w.wanted), "
+        f"with recursive rowtide_moving as materialized ({has} on t.{ROWGUID} {EQUALS} w.guid "
+        f"and not (t.{column} {equal} w.wanted)), "
         "rowtide_next as (select a.guid as one, b.guid as other from rowtide_moving a "
-        "join rowtide_moving b on b.had = a.wanted), "
+        f"join rowtide_moving b on b.had {equal} a.wanted), "
         "rowtide_chain as (select one, other from rowtide_next union "
-        "select c.one, n.other from rowtide_chain c join rowtide_next n on n.one = c.other) "
-        "select one from rowtide_chain where one = other"
+        f"select c.one, n.other from rowtide_chain c join rowtide_next n on n.one {EQUALS} c.other) "
+        f"select one from rowtide_chain where one {EQUALS} other"
     )
 
 
-def _move(article: Article, referrers: Sequence[Referrer], moved: str, name: str, *, is_own: bool = False) -> str:
-    parts = [f"rowtide_moved as materialized ({moved})"]
-    for number, each in enumerate(referrers):
-        moving = [column for column, referenced in each.columns.items() if referenced == name]
-        if moving:
-            settings = ", ".join(f"{quote(column)} = m.new_0" for column in moving)
-            pairs = (f"c.{quote(column)} = (m.old).{quote(referenced)}" for column, referenced in each.columns.items())
-            conditions = [*pairs, *([_is_own(each.nickname)] if is_own and each.nickname is not None else [])]
-            where = " and ".join(conditions)
-            update = f"update {each.table} c set {settings} from rowtide_moved m where {where}"
-            if is_own and each.nickname is not None:
-                parts.append(f"rowtide_{number} as ({update} returning c.{ROWGUID})")
-                parts.append(f"rowtide_log_{number} as ({_logging(each, moving, f'rowtide_{number}')})")
-            else:
-                parts.append(f"rowtide_{number} as ({update})")
+def _move(article: Article, referrers: Sequence[Referrer], moved: str, name: str, execution: Execution) -> str:
+    """Return the statements of a block that move rows, list all that moved in `MOVED`, and log those of others."""
+    moves = [_moving(article, name)]
+    moves += filter(None, (_referring(each, name, OWN) for each in referrers))
+    logging = [
+        _logging(each, [column for column, referenced in each.columns.items() if referenced == name])
+        for each in referrers
+        if each.nickname is not None and name in each.columns.values()
+    ]
+    return "; ".join([f"delete from {MOVED}", *execution.in_block(_together(moved, moves)), *logging])
+
+
+def _moving(article: Article, name: str) -> str:
     return (
-        f"with {', '.join(parts)} update {table_of(article)} t set {quote(name)} = m.new_0 from rowtide_moved m "
-        f"where t.{ROWGUID} = (m.old).{ROWGUID}"
+        f"update {table_of(article)} t set {quote(name)} = m.new_0 from rowtide_moved m "
+        f"where t.{ROWGUID} {EQUALS} (m.old).{ROWGUID} returning null::pg_catalog.int4 as tablenick, t.{ROWGUID}"
     )
 
 
-def _logging(referrer: Referrer, moving: Sequence[str], moved: str) -> str:
-    """Return the statement by which a publisher logs rows as its changes of some columns."""
+def _referring(referrer: Referrer, name: str, own: str | None = None) -> str | None:
+    """Return the update of the rows that reference moved ones by a column; None if this foreign key does not."""
+    moving = [column for column, referenced in referrer.columns.items() if referenced == name]
+    if not moving:
+        return None
+    settings = ", ".join(f"{quote(column)} = m.new_0" for column in moving)
+    conditions = [referrer.matches("(m.old)", "c")]
+    returned = f"null::pg_catalog.int4 as tablenick, {_NO_ROW}"
+    if own is not None and referrer.nickname is not None:
+        nickname = referrer.nickname
+        conditions.append(
+            f"exists (select from {own} o where o.tablenick {EQUALS} {nickname} and o.rowguid {EQUALS} c.{ROWGUID})"
+        )
+        returned = f"{nickname} as tablenick, c.{ROWGUID}"
+    return (
+        f"update {referrer.table} c set {settings} from rowtide_moved m where {' and '.join(conditions)} "
+        f"returning {returned}"
+    )
+
+
+def _together(moved: str, updates: Sequence[str]) -> str:
+    """Return the statement that does updates of moved rows at once, and lists what they return in `MOVED`."""
+    parts = [f"rowtide_{number} as ({update})" for number, update in enumerate(updates)]
+    listed = " union all ".join(f"select * from rowtide_{number}" for number in range(len(updates)))
+    return f"with rowtide_moved as materialized ({moved}), {', '.join(parts)} insert into {MOVED} {listed}"
+
+
+def _logging(referrer: Referrer, moving: Sequence[str]) -> str:
+    """Return the statement by which a publisher logs the rows in `MOVED` of a table as its changes of some columns."""
     columns = "null::boolean[]"
     if referrer.article is not None and referrer.article.column_tracking:
         columns = f"array[{', '.join(str(column.name in moving).lower() for column in referrer.article.columns)}]"
     return (
         f"insert into {LOG} (tablenick, rowguid, kind, stamp, columns) "
-        f"select {referrer.nickname}, {ROWGUID}, {Logged.UPDATED.value}, (select {BSN}), {columns} from {moved} "
-        f"where {IS_PUBLISHER}"
-    )
-
-
-def _is_own(nickname: int) -> str:
-    """Return the condition that a row `c` was changed here last."""
-    return (
-        f"exists (select from {CONTENTS} o where o.tablenick = {nickname} and o.rowguid = c.{ROWGUID} "
-        "and o.origin is null)"
+        f"select {referrer.nickname}, rowguid, {Logged.UPDATED.value}, (select {BSN}), {columns} from {MOVED} "
+        f"where tablenick = {referrer.nickname} and {IS_PUBLISHER}"
     )
 
 
@@ -165,8 +256,16 @@ select quote_ident(n.nspname) || '.' || quote_ident(r.relname),
        (select json_object_agg(a.attname, b.attname) from unnest(c.conkey, c.confkey) k (own, referenced)
         join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.own
         join pg_attribute b on b.attrelid = c.confrelid and b.attnum = k.referenced)::text,
+       (select json_object_agg(a.attname, concat('operator(', quote_ident(m.nspname), '.', o.oprname, ')'))
+        from unnest(c.conkey, c.conpfeqop) k (own, operator)
+        join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.own
+        join pg_operator o on o.oid = k.operator join pg_namespace m on m.oid = o.oprnamespace)::text,
        c.confdeltype in ('c', 'n', 'd'),
+       r.relowner = p.relowner
+           or (select bool_and(w.rolsuper or w.rolname = current_user) from pg_roles w
+               where w.oid in (r.relowner, p.relowner)),
        (select max(substring(tgname from '^MSmerge_[a-z_]+_([0-9]+)$')) from pg_trigger where tgrelid = c.conrelid)
 from pg_constraint c join pg_class r on r.oid = c.conrelid join pg_namespace n on n.oid = r.relnamespace
+join pg_class p on p.oid = c.confrelid
 where c.confrelid = %s::regclass and c.contype = 'f' and c.conparentid = 0 order by c.oid
 """

@@ -17,7 +17,7 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.alterations import Committing, rehearsing_on
 from rowtide.databases.postgres.batching import open_batching_engine, session_of
 from rowtide.databases.postgres.clock import taking_anchors
-from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES, load_texts
+from rowtide.databases.postgres.connect import SCHEMAS_FOUND, load_texts
 from rowtide.databases.postgres.encodings import lacks_characters
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote_qualified
@@ -52,8 +52,9 @@ from rowtide.merge.nodes.postgres.metadata.generations import (
     window_since,
 )
 from rowtide.merge.nodes.postgres.metadata.own_changes import log_own, log_update
-from rowtide.merge.nodes.postgres.metadata.row_metadata import PostgresReader, stamps_of, uuid_array
+from rowtide.merge.nodes.postgres.metadata.row_metadata import PostgresReader, stamps_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
+from rowtide.merge.nodes.postgres.places import Places, here
 from rowtide.merge.nodes.postgres.procedures import ask_procedure
 from rowtide.merge.nodes.postgres.sending import APPLYING, Closing, PostgresSending, apply_alone
 from rowtide.merge.nodes.postgres.tables.filling import fill
@@ -61,7 +62,8 @@ from rowtide.merge.nodes.postgres.tables.identity import bounding, numbering_req
 from rowtide.merge.nodes.postgres.tables.rebuilt import PostgresRebuiltTables
 from rowtide.merge.nodes.postgres.tables.tables import PostgresTables
 from rowtide.merge.nodes.postgres.tables.triggers import AGENT_SETTING
-from rowtide.merge.nodes.postgres.writing.stored_tables import StoredTables, table_requests
+from rowtide.merge.nodes.postgres.writing.execution import SETTINGS, Executions
+from rowtide.merge.nodes.postgres.writing.stored_tables import REQUESTS, StoredTables, table_requests
 from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
 from rowtide.merge.nodes.retry import retry_busy
 from rowtide.merge.nodes.roles.writing import Refusal
@@ -77,8 +79,6 @@ from rowtide.merge.versions.row_metadata import MetadataReader
 _MANY = 1000
 """Number of log entries after which the agent vacuums and analyzes at once, without waiting for autovacuum."""
 _BEGIN = ("begin isolation level repeatable read", f"set local {AGENT_SETTING} = 'on'")
-_PLANNING = {"jit": "off"}
-"""Conditions over several joins are expected to cost much and cost little: compiling them takes seconds."""
 _NOT_DURABLE = "set local synchronous_commit = off"
 REPLINFO, ARTICLES = (quote_qualified(SCHEMA, table.name) for table in (replinfo, articles))
 _LOGGED: Select[Any] = select(literal_column("tablenick")).select_from(text(LOG)).distinct()
@@ -93,8 +93,7 @@ def open_node(url: str | DatabaseUrl) -> PostgresNode:
 @lru_cache(maxsize=8)
 def _engine_of(url: DatabaseUrl) -> Engine:
     """Return a database's engine: without a pool, but with the statements that were compiled for earlier nodes."""
-    settings = PINNED_SETTINGS | WHOLE_TABLES | _PLANNING
-    return open_batching_engine(url, application_name="rowtide merge", settings=settings)
+    return open_batching_engine(url, application_name="rowtide merge", settings=SETTINGS)
 
 
 class PostgresNode:
@@ -118,11 +117,16 @@ class PostgresNode:
         """Whether the log has no other entries than those of `_logged`, as far as is known."""
         self._logged: tuple[Article, ...] = ()
         self._stored = StoredTables()
-        self._writer = PostgresWriter(self._session, self._stored, self._refusing)
+        schemas = self.connection.info[SCHEMAS_FOUND]
+        self.places = Places(self._session, schemas)
+        self._executions = Executions(engine, self._session, schemas)
+        self._writer = PostgresWriter(self._session, self._stored, self._executions, self._refusing)
         self._parts = 0
         """How many transactions are open as parts of another."""
-        self.tables = PostgresTables(Committing(engine), self.connection, self._session)
-        self.rebuilt = PostgresRebuiltTables(self.connection, self._session, self._forget_log)
+        self.tables = PostgresTables(Committing(engine), self.connection, self._session, self.places, self._executions)
+        self.rebuilt = PostgresRebuiltTables(
+            self.connection, self._session, self.places, self._executions, self._forget_log
+        )
 
     def close(self) -> None:
         """Close the connection; an uncommitted transaction is rolled back."""
@@ -175,7 +179,7 @@ class PostgresNode:
             values={"since_generation": 0, **values, "known_generation": self._generations.last},
         )
         self._own = int(node["nickname"])
-        found = [Article.decode(row["definition"]) for row in listed]
+        found = self.places.fill([Article.decode(row["definition"]) for row in listed])
         self._stored.merged = tuple({article.nickname: article for article in found}.values())
         nicknames = {row["tablenick"] for row in lines}
         if not self._generations.last:
@@ -255,7 +259,7 @@ class PostgresNode:
     @contextmanager
     def enumerating(self) -> Iterator[PostgresEnumeration]:
         own = read_nickname(self.connection)
-        merged = list_merged(self.connection)
+        merged = self.places.fill(list_merged(self.connection))
         purged = list_purged(self.connection)
         self.apply_log()
         self._session.execute(sql.SQL(looking_again(merged)))
@@ -268,7 +272,7 @@ class PostgresNode:
             if is_beside:
                 apply_beside(session, merged)
             try:
-                yield PostgresEnumeration(session, own, self._generations, purged, is_beside=is_beside)
+                yield PostgresEnumeration(session, own, self._generations, purged, self.places, is_beside=is_beside)
             except BaseException:
                 # It may be in the middle of sending rows.
                 reading.invalidate()
@@ -277,7 +281,7 @@ class PostgresNode:
     @contextmanager
     def previewing(self) -> Iterator[PostgresEnumeration]:
         own = read_nickname(self.connection)
-        merged = list_merged(self.connection)
+        merged = self.places.fill(list_merged(self.connection))
         purged = list_purged(self.connection)
         with translated(), self._engine.connect() as reading:
             load_texts(reading)
@@ -288,12 +292,13 @@ class PostgresNode:
                 apply_beside(session, merged)
             self._generations.refresh(self.connection, own)
             try:
-                yield PostgresEnumeration(session, own, self._generations, purged, is_beside=is_beside)
+                yield PostgresEnumeration(session, own, self._generations, purged, self.places, is_beside=is_beside)
             finally:
                 # With loaders of its own, and perhaps in the middle of sending rows.
                 reading.invalidate()
 
     @contextmanager
+    @here
     def sending(self, request: Request) -> Iterator[PostgresSending]:
         if not self._is_ahead:
             self.read_ahead(values={"since_generation": request.since})
@@ -365,16 +370,19 @@ class PostgresNode:
             return apply_alone(self._session, _BEGIN, self._logged)
 
     def _apply(self) -> None:
-        merged = list_merged(self.connection)
+        merged = self.places.fill(list_merged(self.connection))
         for statement in (*apply_statements(merged), emptying(merged)):
             self._session.put(statement)
 
+    @here
     def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Known]:
         return self.read_known_of([(article, rowguids)])[0]
 
+    @here
     def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:
         return self.read_known_and_rows(asked, [])[0]
 
+    @here
     def read_known_and_rows(
         self, asked: Sequence[tuple[Article, Sequence[str]]], others: Sequence[tuple[Article, Sequence[str]]]
     ) -> tuple[list[Mapping[str, Known]], list[Mapping[str, Row]]]:
@@ -407,11 +415,11 @@ class PostgresNode:
         ((stamp,),), ((own,),), lineages, closed, *rest = answers
         self._writer.stamp, self._own = int(stamp), int(own)
         take_generations(self._generations, self._own, closed)
-        for article, columns, sequences, referrers in zip(unread, rest[::3], rest[1::3], rest[2::3], strict=False):
-            self._stored.take(article, columns, sequences, referrers)
+        for place, article in enumerate(unread):
+            self._stored.take(article, *rest[REQUESTS * place : REQUESTS * (place + 1)])
         purged = {int(nickname): bytes.fromhex(lineage[2:]) for nickname, lineage in lineages}
         found, is_logged = [], False
-        answers = rest[3 * len(unread) :]
+        answers = rest[REQUESTS * len(unread) :]
         self._look_up(metadata for groups in answers[: len(asked)] for _, _, *metadata in groups)
         for (article, _), groups in zip(asked, answers, strict=False):
             composer = Composer(article, self._own, purged[article.nickname])
@@ -421,18 +429,23 @@ class PostgresNode:
         read = [rows.rows_of(article, each) for (article, _), each in zip(others, answers[len(asked) :], strict=True)]
         return is_logged, found, read
 
+    @here
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
         return rows.read_rows(self._session, article, rowguids)
 
+    @here
     def ask_procedure(self, article: Article, subscriber: str, pairs: Sequence[tuple[str, Row]]) -> list[Row | None]:
         return ask_procedure(self._session, article, self._stored.of(article).columns, subscriber, pairs)
 
+    @here
     def read_referencing(self, article: Article, columns: Sequence[str], keys: Sequence[Row]) -> Mapping[str, Row]:
         return rows.read_referencing(self._session, article, columns, keys)
 
+    @here
     def next_keys(self, article: Article, count: int) -> Sequence[str]:
         return rows.next_keys(self._session, article, count)
 
+    @here
     def read_numbering(self, articles: Sequence[Article]) -> Mapping[int, Numbering]:
         answers = self._session.read(*map(numbering_request, articles))
         return {
@@ -440,23 +453,29 @@ class PostgresNode:
             for article, rows in zip(articles, answers, strict=True)
         }
 
+    @here
     def set_numbering(self, article: Article, owned: IdentityRange) -> None:
         self._session.execute(sql.SQL(bounding(article, owned)))
 
+    @here
     def renumber(self, article: Article, keys: Mapping[str, str]) -> None:
         referrers = read_referrers(self._read(*referrers_request(article)))
+        execution = self._executions.of(article)
         with self._refusing(article.name), self._session.transaction():
+            self._writer.make_lists(execution)
             self._session.execute(f"set local {AGENT_SETTING} = 'off'")
-            values = [uuid_array(list(keys)), list(keys.values())]
-            self._session.execute(sql.SQL(renumbering(article, referrers)), values)
+            self._session.execute(sql.SQL(execution.alone(renumbering(article, referrers, keys))))
             self._session.execute(f"set local {AGENT_SETTING} = 'on'")
 
+    @here
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         return rows.find_key_holder(self._session, article, row)
 
+    @here
     def write(self, article: Article, writes: Sequence[Write]) -> None:
         self._writer.write(article, writes)
 
+    @here
     def write_together(
         self,
         parts: Sequence[tuple[Article, Sequence[Write]]],
@@ -466,6 +485,7 @@ class PostgresNode:
         self.defer_constraints()
         self._writer.write_together(parts, bounds=bounds)
 
+    @here
     def write_each(
         self,
         parts: Sequence[tuple[Article, Sequence[Write]]],
@@ -483,12 +503,15 @@ class PostgresNode:
         except (psycopg.Error, UnicodeError, ValueError) as error:
             raise self._failure(error, subject) from error
 
+    @here
     def read_parents(self, link: Link, children: Sequence[str]) -> Mapping[str, str]:
         return links.read_parents(self._session, link, children)
 
+    @here
     def read_children(self, link: Link, parents: Sequence[str]) -> Mapping[str, str]:
         return links.read_children(self._session, link, parents)
 
+    @here
     def find_parents(self, link: Link, rows: Sequence[Row]) -> Sequence[str | None]:
         return links.find_parents(self._session, link, rows)
 
@@ -503,6 +526,7 @@ class PostgresNode:
     def forget(self, article: Article, generation: int, most: int) -> int:
         return row_metadata.forget(self._session, article.nickname, self._snapshot_of(generation), most)
 
+    @here
     def redefine(self, before: Article, after: Article) -> None:
         self._apply()
         if after.column_tracking:
@@ -512,22 +536,27 @@ class PostgresNode:
     def forget_tables(self) -> None:
         self._session.execute("discard temp")
         self._stored.forget()
+        self._executions.forget()
+        self.places.forget()
         self._writer.forget_staging()
         self._is_ahead = self._is_log_known = False
 
     def altering(self) -> AbstractContextManager[None]:
         return self.transaction()
 
+    @here
     def log_own(self, article: Article, columns: Sequence[str], without: Collection[str]) -> None:
         log_own(self._session, article, columns, without)
 
+    @here
     def log_update(self, article: Article, rowguid: str) -> bool:
         with self._failing(article.name):
             return log_update(self._session, article, rowguid)
 
+    @here
     def fill(self, article: Article, rows: Sequence[tuple[str, Row]]) -> None:
         with self._refusing(article.name):
-            fill(self._session, article, rows)
+            fill(self._session, article, rows, self._executions.of(article))
 
     def keep_bases(self, article: Article, bases: Mapping[str, str]) -> None:
         self._apply()

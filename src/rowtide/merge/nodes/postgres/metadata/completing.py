@@ -6,8 +6,10 @@ that a node which is complete costs no round trip.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
+from typing import TypeAlias
 
 from sqlalchemy import Connection, text
 from sqlalchemy.dialects import postgresql
@@ -46,7 +48,11 @@ def form() -> str:
     return f"rowtide merge {sha256(chr(10).join([*tables, *raw, *view_statements()]).encode()).hexdigest()[:16]}"
 
 
-def complete(connection: Connection) -> None:
+Placing: TypeAlias = Callable[[tuple[Article, ...]], tuple[Article, ...]]
+"""Returns articles with the places of their tables."""
+
+
+def complete(connection: Connection, placing: Placing) -> None:
     """Give a node's metadata this build's form, in the caller's transaction. Idempotent."""
     connection.execute(text(f"select pg_advisory_xact_lock({_LOCK})"))
     present = _present_columns(connection)
@@ -58,15 +64,16 @@ def complete(connection: Connection) -> None:
     system_tables.create(connection)
     _add_columns(connection)
     execute_all(connection, drop_functions())
-    renew_members(connection)
+    renew_members(connection, placing)
     execute_all(connection, view_statements())
     connection.execute(text(f"comment on schema {SCHEMA} is {quote_literal(form())}"))
 
 
-def renew_members(connection: Connection) -> None:
+def renew_members(connection: Connection, placing: Placing) -> None:
     """Make the function that evaluates filters for the documented tables, in the caller's transaction."""
     published: dict[str, tuple[Article, ...]] = {
-        publication.pubid: list_articles(connection, publication.pubid) for publication in list_publications(connection)
+        publication.pubid: placing(list_articles(connection, publication.pubid))
+        for publication in list_publications(connection)
     }
     execute_all(connection, [members_statement(published)])
 

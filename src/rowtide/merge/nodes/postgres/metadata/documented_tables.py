@@ -21,6 +21,8 @@ _PENDING = f"{SCHEMA}.pending_changes"
 _MEMBERS = f"{SCHEMA}.partition_members"
 _HOST_NAME, _LOGIN = "rowtide host_name()", "rowtide suser_name()"
 """What stands for a partition's values in the queries of `partition_members`."""
+_PINNED = "set search_path = pg_catalog, pg_temp set standard_conforming_strings = on"
+"""The settings of the functions: whoever reads the tables calls them, under any path."""
 _PARTITION_ID, _PUBID = "rowtide_partition", "rowtide_pubid"
 
 
@@ -73,8 +75,12 @@ class _PostgresDialect:
 
 
 def _name_of(owner: str, table: str) -> str:
-    """Return what finds a table, in the search path if it has no schema."""
-    return f"to_regclass(case when {owner} = '' then '' else quote_ident({owner}) || '.' end || quote_ident({table}))"
+    """Return what finds a table; one without a schema is that with our triggers."""
+    tracked = "exists (select from pg_trigger t where t.tgrelid = r.oid and left(t.tgname, 8) = 'MSmerge_')"
+    return (
+        f"case when {owner} = '' then (select r.oid::regclass from pg_class r where r.relname = {table} and {tracked} "
+        f"order by r.oid limit 1) else to_regclass(concat(quote_ident({owner}), '.', quote_ident({table}))) end"
+    )
 
 
 def view_statements() -> Iterator[str]:
@@ -106,7 +112,10 @@ def _pending_statement() -> str:
         f"return query execute format({quote_literal(of_table)}, place, article.nickname); end loop; end"
     )
     columns = "tablenick int, rowguid uuid, is_live int, stamp bigint"
-    return f"create function {_PENDING}() returns table ({columns}) language plpgsql stable as {quote_body(body)}"
+    return (
+        f"create function {_PENDING}() returns table ({columns}) language plpgsql stable {_PINNED} "
+        f"as {quote_body(body)}"
+    )
 
 
 def members_statement(published: Mapping[str, Sequence[Article]]) -> str:
@@ -132,8 +141,8 @@ def members_statement(published: Mapping[str, Sequence[Article]]) -> str:
     )
     body = f"#variable_conflict use_column\ndeclare g record; begin {' '.join(loops)} end"
     return (
-        f"create or replace function {_MEMBERS}() returns table ({columns}) language plpgsql stable as "
-        f"{quote_body(body)}"
+        f"create or replace function {_MEMBERS}() returns table ({columns}) language plpgsql stable {_PINNED} "
+        f"as {quote_body(body)}"
     )
 
 

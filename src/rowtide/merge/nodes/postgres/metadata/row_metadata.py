@@ -28,8 +28,8 @@ def escaped(sql_text: str) -> str:
 
 
 def table_of(article: Article) -> str:
-    """Return the quoted name of an article's table; a name without a schema is resolved by search_path."""
-    return quote_qualified(article.schema, article.table) if article.schema else quote(article.table)
+    """Return the quoted name of an article's table with its schema."""
+    return quote_qualified(article.schema or article.place, article.table)
 
 
 FILTERING = FilterDialect(TABLES, table_of)

@@ -13,6 +13,7 @@ from rowtide.merge.articles import ArticleColumn
 from rowtide.merge.errors.schema_changes import ColumnsCollide, SchemaChangeRefused
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 from rowtide.merge.nodes.postgres.tables.parts import part_statement
+from rowtide.merge.nodes.postgres.writing.execution import Execution
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
 from rowtide.merge.nodes.untyped_values import server_type
@@ -24,10 +25,13 @@ _TEXTS = {"text", "character varying"}
 class TableAlteration:
     """See `TableAlteration` of `nodes.node`."""
 
-    def __init__(self, connection: Connection, session: BatchingConnection, change: TableChange) -> None:
+    def __init__(
+        self, connection: Connection, session: BatchingConnection, change: TableChange, execution: Execution
+    ) -> None:
         self._connection = connection
         self._session = session
         self._change = change
+        self._execution = execution
         self._table = table_of(change.after)
         self._triggers: list[tuple[str, str]] = []
         self.omissions: list[Omission] = []
@@ -103,7 +107,7 @@ class TableAlteration:
         name, type_text = quote(column.name), server_type(column)
         if self._change.default_of(column) is not None or column in self._change.redefaulted:
             self._alter(f"alter column {name} drop default")
-        if self._attempt(f"alter column {name} type {type_text} using {name}::text::{type_text}") is None:
+        if self._attempt(f"alter column {name} type {type_text} using {name}::pg_catalog.text::{type_text}") is None:
             return
         self._alter(f"alter column {name} drop not null")
         self._alter(f"alter column {name} type {type_text} using null")
@@ -112,7 +116,9 @@ class TableAlteration:
         """Add a column that the table has not; rows without a value get the default."""
         name, default = quote(column.name), self._change.default_of(column)
         if column.name in self.adopted:
-            self._alter(f"alter column {name} type {server_type(column)} using {name}::text::{server_type(column)}")
+            self._alter(
+                f"alter column {name} type {server_type(column)} using {name}::pg_catalog.text::{server_type(column)}"
+            )
         else:
             collations = [part.sql for part in self._change.parts_of(column) if part.kind is PartKind.COLLATION]
             collated = f" collate {quote(collations[0])}" if collations and self._is_here else ""
@@ -157,7 +163,7 @@ class TableAlteration:
         """Run a statement; return why the database refuses it, None if it does not."""
         try:
             with self._session.transaction():
-                self._session.execute(sql.SQL(each))
+                self._session.execute(sql.SQL(self._execution.alone(each)))
         except psycopg.Error as error:
             return error.diag.message_primary or str(error)
         return None

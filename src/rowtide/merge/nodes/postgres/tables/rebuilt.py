@@ -12,14 +12,17 @@ from sqlalchemy.exc import DBAPIError
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.catalogue import TableNotFound, find_table
 from rowtide.databases.postgres.clock import BSN
-from rowtide.databases.postgres.quoting import quote, statement
+from rowtide.databases.postgres.operators import EQUALS
+from rowtide.databases.postgres.quoting import quote, quote_literal, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_uuid
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.publishing import ArticleTableNotFound, RowguidUnfit
-from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, sent, table_of, uuid_array
+from rowtide.merge.nodes.postgres.metadata.row_metadata import sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.metadata.system_tables import LOG
+from rowtide.merge.nodes.postgres.places import Places, here
 from rowtide.merge.nodes.postgres.tables.triggers import removal_statements
+from rowtide.merge.nodes.postgres.writing.execution import Executions
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.versions.apply import Logged, changed_columns
 from rowtide.merge.versions.changes import Row
@@ -34,11 +37,21 @@ _STATES = {"O": "", "A": "always ", "R": "replica "}
 class PostgresRebuiltTables:
     """See `RebuiltTables`; `on_logged` is called once lines are in the log."""
 
-    def __init__(self, connection: Connection, session: BatchingConnection, on_logged: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        session: BatchingConnection,
+        places: Places,
+        executions: Executions,
+        on_logged: Callable[[], None],
+    ) -> None:
         self._connection = connection
         self._session = session
+        self.places = places
+        self._executions = executions
         self._on_logged = on_logged
 
+    @here
     def find_misfits(self, article: Article) -> Sequence[str]:
         table = self._find(article)
         columns = {column.name: column for column in table.columns}
@@ -58,45 +71,51 @@ class PostgresRebuiltTables:
         return found
 
     @contextmanager
+    @here
     def rewriting(self, article: Article) -> Iterator[None]:
         table = table_of(article)
         self._run("set constraints all immediate", *removal_statements(article))
         listed = self._connection.execute(text(_TRIGGERS), {"table": table}).all()
         for name, _ in listed:
-            self._run(f"alter table {table} disable trigger {quote(name)}")
+            self._run_on(article, f"alter table {table} disable trigger {quote(name)}")
         self._make_rowguid(article)
         yield
         self._run("set constraints all immediate")
         for name, state in listed:
-            self._run(f"alter table {table} enable {_STATES[state]}trigger {quote(name)}")
+            self._run_on(article, f"alter table {table} enable {_STATES[state]}trigger {quote(name)}")
 
     def _make_rowguid(self, article: Article) -> None:
         table, found = table_of(article), self._find(article)
         column = next((each for each in found.columns if each.name == ROWGUID), None)
         if column is None:
-            self._run(f"alter table {table} add column {ROWGUID} uuid")
+            self._run_on(article, f"alter table {table} add column {ROWGUID} uuid")
         elif not is_uuid(column):
             try:
-                self._run(
+                self._run_on(
+                    article,
                     f"alter table {table} alter column {ROWGUID} drop default",
-                    f"alter table {table} alter column {ROWGUID} type uuid using {ROWGUID}::text::uuid",
+                    f"alter table {table} alter column {ROWGUID} type uuid "
+                    f"using {ROWGUID}::pg_catalog.text::pg_catalog.uuid",
                 )
             except DBAPIError as error:
                 raise RowguidUnfit(found.qualified_name, f"of type {column.type_text} where a UUID belongs") from error
         elif identifies_rows(found):
             return
         repeated = (
-            f"select ctid from (select ctid, row_number() over (partition by {ROWGUID}) as place from {table}) t "
-            "where place > 1"
+            f"select ctid from (select ctid, pg_catalog.row_number() over (partition by {ROWGUID}) as place "
+            f"from {table}) t where place operator(pg_catalog.>) 1"
         )
         kind = "" if found.kind is TableKind.PARTITIONED else "unique "
-        self._run(
+        self._run_on(
+            article,
             f"alter table {table} alter column {ROWGUID} set default {NEW_ROWGUID}",
-            f"update {table} set {ROWGUID} = {NEW_ROWGUID} where {ROWGUID} is null or ctid in ({repeated})",
+            f"update {table} set {ROWGUID} = {NEW_ROWGUID} "
+            f"where {ROWGUID} is null or ctid {EQUALS} any (array({repeated}))",
             f"alter table {table} alter column {ROWGUID} set not null",
             f"create {kind}index on {table} ({ROWGUID})",
         )
 
+    @here
     def rows(self, article: Article) -> Iterator[Sequence[tuple[str, Row]]]:
         names = ", ".join([ROWGUID, *(quote(column.name) for column in article.columns)])
         cursor = f"rowtide_rows_{article.nickname}"
@@ -105,13 +124,18 @@ class PostgresRebuiltTables:
             yield [(row[0], sent(article, row[1:])) for row in batch]
         self._session.put(f"close {cursor}")
 
+    @here
     def set_rowguids(self, article: Article, rowguids: Mapping[str, str]) -> None:
-        self._session.put(
-            f"update {escaped(table_of(article))} t set {ROWGUID} = n.later "
-            f"from unnest(%s::uuid[], %s::uuid[]) n (earlier, later) where t.{ROWGUID} = n.earlier",
-            [uuid_array(list(rowguids)), uuid_array(list(rowguids.values()))],
+        earlier, later = (
+            f"{quote_literal(uuid_array(list(each)))}::pg_catalog.uuid[]" for each in (rowguids, rowguids.values())
         )
+        statement = (
+            f"update {table_of(article)} t set {ROWGUID} = n.later "
+            f"from pg_catalog.unnest({earlier}, {later}) n (earlier, later) where t.{ROWGUID} {EQUALS} n.earlier"
+        )
+        self._session.put(self._executions.of(article).alone(statement))
 
+    @here
     def log(
         self, article: Article, kind: Logged, rowguids: Collection[str], columns: frozenset[int] | None = None
     ) -> None:
@@ -133,6 +157,9 @@ class PostgresRebuiltTables:
             return find_table(self._connection, article.qualified_name)
         except TableNotFound as error:
             raise ArticleTableNotFound(article.qualified_name) from error
+
+    def _run_on(self, article: Article, *statements: str) -> None:
+        self._run(*map(self._executions.of(article).alone, statements))
 
     def _run(self, *statements: str) -> None:
         for each in statements:

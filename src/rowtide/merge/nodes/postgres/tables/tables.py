@@ -28,6 +28,7 @@ from rowtide.merge.errors.schema_changes import TableNotAltered
 from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Reference, TableDescription, say_damage
 from rowtide.merge.nodes.postgres.metadata import completing, place, system_tables
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
+from rowtide.merge.nodes.postgres.places import Places, here
 from rowtide.merge.nodes.postgres.procedures import require_procedure
 from rowtide.merge.nodes.postgres.sequences import advance_sequences, find_sequences, highest_in_table
 from rowtide.merge.nodes.postgres.tables.altering import TableAlteration
@@ -49,6 +50,7 @@ from rowtide.merge.nodes.postgres.tables.triggers import (
     trigger_names,
     trigger_statements,
 )
+from rowtide.merge.nodes.postgres.writing.execution import Executions
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.nodes.untyped_values import server_type
@@ -64,10 +66,19 @@ _SYSTEM = "__sys"
 class PostgresTables:
     """See `NodeTables`."""
 
-    def __init__(self, alterations: Alterations, connection: Connection, session: BatchingConnection) -> None:
+    def __init__(
+        self,
+        alterations: Alterations,
+        connection: Connection,
+        session: BatchingConnection,
+        places: Places,
+        executions: Executions,
+    ) -> None:
         self.alterations = alterations
+        self.places = places
         self._connection = connection
         self._session = session
+        self._executions = executions
 
     def is_prepared(self) -> bool:
         is_there, form = self._connection.execute(text(completing.STATE)).one()
@@ -91,9 +102,9 @@ class PostgresTables:
             raise
 
     def _complete(self) -> None:
-        completing.complete(self._connection)
+        completing.complete(self._connection, self.places.fill)
         for row in self._connection.execute(select_articles(true())).mappings().all():
-            article = Article.decode(row["definition"])
+            article = self.places.fill(Article.decode(row["definition"]))
             named = {"function": function_name(article), "table": table_of(article)}
             has_functions, is_partitioned = self._connection.execute(text(_FUNCTIONS), named).one()
             if has_functions:
@@ -111,7 +122,7 @@ class PostgresTables:
 
     def renew_views(self) -> None:
         with self._session.transaction():
-            completing.renew_members(self._connection)
+            completing.renew_members(self._connection, self.places.fill)
 
     def find_original(self) -> Original | None:
         return place.find_original(self._connection)
@@ -125,6 +136,7 @@ class PostgresTables:
     def describe(self, name: str) -> TableDescription:
         return self._describe([name])[0]
 
+    @here
     def describe_all(self, articles: Sequence[Article]) -> Mapping[Article, TableDescription]:
         found = self._describe([article.qualified_name for article in articles])
         return dict(zip(articles, found, strict=True))
@@ -144,15 +156,24 @@ class PostgresTables:
             for place, table_id in enumerate(known)
         ]
 
+    @here
     def find_damage(self, article: Article) -> str | None:
         return self._find_damages([article]).get(article.nickname)
 
+    @here
     def examine(self, articles: Sequence[Article]) -> Examination:
         try:
-            (found,), *parts = self._session.read((place.REQUEST, None), *map(_parts_request, articles))
+            (found,), *answers = self._session.read(
+                (place.REQUEST, None),
+                *map(_parts_request, articles),
+                *map(self._executions.request, articles),
+            )
         except psycopg.errors.InsufficientPrivilege:
             # The role may not read which server this is.
             return Examination(None, self._find_damages(articles), is_recorded=True)
+        parts, owners = answers[: len(articles)], answers[len(articles) :]
+        for article, rows in zip(articles, owners, strict=True):
+            self._executions.take(article, rows)
         original, is_recorded = place.judge(*found)
         found_columns = {article.nickname: answer[0] for article, answer in zip(articles, parts, strict=True)}
         return Examination(
@@ -166,6 +187,12 @@ class PostgresTables:
             },
         )
 
+    @here
+    def require_owners(self, articles: Sequence[Article]) -> None:
+        for article in articles:
+            self._executions.of(article)
+
+    @here
     def lock(self, article: Article) -> None:
         self._session.put(f"set local lock_timeout = '{LOCK_TIMEOUT_S}s'")
         self._session.execute(sql.SQL(f"lock table {table_of(article)} in share row exclusive mode"))
@@ -177,26 +204,32 @@ class PostgresTables:
         was = {column.name: now[column.attnum] for column in article.columns if column.attnum in now}
         return {name: renamed for name, renamed in was.items() if name != renamed}
 
+    @here
     def run_alter(self, article: Article, clause: str) -> None:
         try:
             with self._session.transaction():
-                self._session.execute(sql.SQL(f"alter table {table_of(article)} {clause}"))
+                execution = self._executions.of(article)
+                self._session.execute(sql.SQL(execution.alone(f"alter table {table_of(article)} {clause}")))
         except psycopg.Error as error:
             raise TableNotAltered(article.qualified_name, error.diag.message_primary or str(error)) from error
 
+    @here
     def alter(self, change: TableChange) -> TableAlteration:
-        return TableAlteration(self._connection, self._session, change)
+        return TableAlteration(self._connection, self._session, change, self._executions.of(change.before))
 
     def _find_damages(self, articles: Sequence[Article]) -> Mapping[int, str]:
         return _damages(articles, self._session.read(*map(_parts_request, articles)))
 
+    @here
     def take_in_partitions(self, article: Article) -> bool:
         return self.is_there(article) and take_in_partitions(self.alterations, article)
 
+    @here
     def is_there(self, article: Article) -> bool:
         found = text("select to_regclass(:name) is not null")
         return bool(self._connection.execute(found, {"name": table_of(article)}).scalar())
 
+    @here
     def make(
         self,
         tables: Sequence[tuple[Article, TableDescription]],
@@ -216,6 +249,7 @@ class PostgresTables:
             self._refer(tables, present, "")
         return omissions
 
+    @here
     def refer(self, tables: Sequence[tuple[Article, TableDescription]], *, present: Sequence[Article] = ()) -> None:
         self._run("set constraints all immediate")
         self._refer(tables, present, " not valid")
@@ -229,15 +263,18 @@ class PostgresTables:
                 for constraint in _foreign_keys(article, description, names):
                     self._run(constraint + validity)
 
+    @here
     def load(self, article: Article, rows: Iterable[Sequence[tuple[str, Row]]]) -> int:
-        loaded = load(self._session, article, rows)
+        loaded = load(self._session, article, rows, self._executions.of(article))
         sequences = find_sequences(self._session, article)
         advance_sequences(self._session, sequences, highest_in_table(article, sequences))
         return loaded
 
+    @here
     def clear(self, article: Article) -> None:
-        self._run(f"delete from {table_of(article)}")
+        self._run(self._executions.of(article).alone(f"delete from {table_of(article)}"))
 
+    @here
     def check_filter(self, article: Article, condition: str) -> None:
         # What a column may be generated from is of the row alone; the copy has the name that the condition may use.
         name = quote(article.table)
@@ -248,6 +285,7 @@ class PostgresTables:
             f"alter table pg_temp.{name} add rowtide_filter boolean generated always as ({condition}) stored",
         )
 
+    @here
     def check_join(self, child: Article, join: JoinFilter, parent: Article, condition: str) -> None:
         tables = f"{table_of(child)}, {table_of(parent)} as {quote(parent_name(child, parent))}"
         self._check(child, join.condition, f"select 1 from {tables} where {condition} limit 0")
@@ -261,12 +299,15 @@ class PostgresTables:
             reason = error.diag.message_primary or str(error)
             raise FilterRefused(article.qualified_name, written, reason) from error
 
+    @here
     def check_procedure(self, article: Article) -> None:
         require_procedure(self._session, article)
 
+    @here
     def has_rowguid(self, article: Article) -> bool:
         return identifies_rows(self._find(article.qualified_name))
 
+    @here
     def add_rowguid(self, article: Article) -> None:
         table = self._find(article.qualified_name)
         unfit = next((column for column in table.columns if column.name == ROWGUID and not is_uuid(column)), None)
@@ -275,18 +316,21 @@ class PostgresTables:
         if not identifies_rows(table):
             make_rowguid(self.alterations, table, MAKER)
 
+    @here
     def drop_rowguid(self, article: Article) -> None:
         if not is_made_here(self._connection, self._find(article.qualified_name), MAKER):
             return
         try:
             with self._session.transaction():
-                self._run(f"alter table {table_of(article)} drop column {ROWGUID}")
+                execution = self._executions.of(article)
+                self._run(execution.alone(f"alter table {table_of(article)} drop column {ROWGUID}"))
                 self._session.flush()
         except (DBAPIError, psycopg.Error) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             if not isinstance(cause, psycopg.errors.DependentObjectsStillExist):
                 raise
 
+    @here
     def track(self, article: Article) -> None:
         # A table with checks to come cannot be altered.
         table = self._find(article.qualified_name)
@@ -295,6 +339,7 @@ class PostgresTables:
             self._connection.execute(statement(each), execution_options=WAITS)
         self._session.flush()
 
+    @here
     def untrack(self, article: Article) -> None:
         for removal in removal_statements(article):
             self._run(removal)

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.databases.postgres.operators import EQUALS
+from rowtide.databases.postgres.quoting import quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.nodes.postgres.key_moves import IS_PUBLISHER, Referrer
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
+from rowtide.merge.nodes.postgres.writing.execution import TRUSTED, Execution
 
 
-def sparing(article: Article, referrers: Sequence[Referrer], staging: str, condition: str) -> Iterator[str]:
+def sparing(
+    article: Article, referrers: Sequence[Referrer], staging: str, condition: str, execution: Execution
+) -> Iterator[str]:
     """Yield the statements of a block that fail if an action would change rows other than the staged ones.
 
     `condition` selects the staged rows that are to be deleted; all of them are deleted together.
@@ -24,12 +28,16 @@ def sparing(article: Article, referrers: Sequence[Referrer], staging: str, condi
     for each in referrers:
         if not each.has_action:
             continue
-        same = " and ".join(f"c.{quote(column)} = t.{quote(referenced)}" for column, referenced in each.columns.items())
         # A table that refers to itself: rows that are deleted together do not hold each other.
-        others = f" and c.{ROWGUID} <> all ({gone})" if each.nickname == article.nickname else ""
+        others = f" and c.{ROWGUID} {EQUALS} any ({gone}) is not true" if each.nickname == article.nickname else ""
+        held = (
+            f"select 1 from {table} t join {each.table} c on {each.matches('t', 'c')}{others} "
+            f"where t.{ROWGUID} {EQUALS} any ({gone})"
+        )
         reason = f"rows of {each.table} that are this node's own reference the row"
+        reading = execution if each.is_alike else TRUSTED
         yield (
-            f"if not {IS_PUBLISHER} and exists (select from {table} t join {each.table} c on {same}{others} "
-            f"where t.{ROWGUID} = any ({gone})) "
+            f"if not {IS_PUBLISHER} and exists (select from {reading.rows(held, {'found': 'integer'})}) "
             f"then raise exception using errcode = 'foreign_key_violation', message = {quote_literal(reason)}; end if"
         )
+        yield from reading.after

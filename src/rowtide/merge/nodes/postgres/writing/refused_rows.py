@@ -10,15 +10,24 @@ from collections.abc import Iterator, Sequence
 from rowtide.databases.postgres.quoting import quote_literal
 from rowtide.merge.definitions import SCHEMA
 
-REFUSED = "rowtide_refused"
+REFUSED = "pg_temp.rowtide_refused"
 """The temporary table of the rows that the database refused, by their place."""
-INVALID = "rowtide_invalid"
+INVALID = "pg_temp.rowtide_invalid"
 """The temporary table of the rows with values that their columns' types do not take."""
-WITHIN = (
-    "(rowtide_place between rowtide_low and rowtide_high "
-    "and (rowtide_only is null or rowtide_place = any(rowtide_only)))"
-)
-"""The condition of the rows of a try."""
+LOW, HIGH, ONLY = "rowtide_low", "rowtide_high", "rowtide_only"
+"""The variables of the block that say which rows a try is of."""
+
+
+def within(low: str, high: str, only: str) -> str:
+    """Return the condition of the rows of a try, which means the same under every search_path."""
+    return (
+        f"(rowtide_place operator(pg_catalog.>=) {low} and rowtide_place operator(pg_catalog.<=) {high} "
+        f"and ({only} is null or rowtide_place operator(pg_catalog.=) any ({only})))"
+    )
+
+
+WITHIN = within(LOW, HIGH, ONLY)
+"""The condition of the rows of a try, in the block."""
 OF_ROWS = ("22", "23", "42", "44", "0A", "P0", "38")
 """SQLSTATE classes of errors about a row: its values, constraints, a user's trigger."""
 NO_RIGHT = "42501"
@@ -36,16 +45,16 @@ def in_retry(statements: Sequence[str]) -> str:
 
 
 def finding_refused(
-    tables: Sequence[str], statements: Sequence[str], places: Sequence[int], retry: str = "exit"
+    rights: Sequence[str], statements: Sequence[str], places: Sequence[int], retry: str = "exit"
 ) -> str:
     """Return the block that runs the statements of a try for places, in halves where they fail, and lists the rest.
 
-    The rows are of `tables`. `retry` is what follows; see `retrying`.
+    `rights` are the conditions that the tables may be written; `retry` is what follows, see `retrying`.
     """
     ranges = list(_ranges(places))[::-1]
     lows, highs = (",".join(str(each[end]) for each in ranges) for end in (0, 1))
     classes = ", ".join(map(quote_literal, OF_ROWS))
-    may = " and ".join(map(_may_write, map(quote_literal, tables)))
+    may = " and ".join(rights)
     is_of_rows = f"(left(rowtide_state, 2) in ({classes}) and (rowtide_state <> '{NO_RIGHT}' or {may}))"
     is_expected = f"{is_of_rows} and rowtide_schema is distinct from {quote_literal(SCHEMA)}"
     return f"""declare
@@ -61,7 +70,7 @@ rowtide_highs := rowtide_highs[1:cardinality(rowtide_highs) - 1];
 if rowtide_phase = {_EXCHANGES} then rowtide_only := array[rowtide_low, rowtide_high];
 continue when not rowtide_left @> rowtide_only; end if;
 begin
-{"; ".join(statements)}; set constraints all immediate; rowtide_taken := true;
+{"; ".join(statements)}; rowtide_taken := true;
 if rowtide_phase in ({_TOGETHER}, {_EXCHANGES}) then
 rowtide_left := array(select unnest(rowtide_left) except select unnest(rowtide_only)); end if;
 exception when others then
@@ -78,11 +87,11 @@ insert into {REFUSED} values (rowtide_low, rowtide_state, rowtide_message); end 
 end; end loop; end"""
 
 
-def retrying(places: Sequence[int], exchanges: Sequence[str]) -> str:
+def retrying(places: Sequence[int], exchanges: Sequence[str], after: Sequence[str]) -> str:
     """Return what follows once all was tried: what was refused is tried again, with the rows at further places.
 
     All of it together; then each removal with the row that takes its key, which `exchanges` are queries of, by their
-    places; then each row alone, again while others were taken.
+    places; then each row alone, again while others were taken. `after` follows the queries.
     """
     pairs = " union all ".join(exchanges) or "select 0, 0 where false"
     listed = ",".join(map(str, places))
@@ -98,7 +107,7 @@ exit when cardinality(rowtide_left) = 0;
 rowtide_phase := {_EXCHANGES};
 select coalesce(array_agg(least(a, b)), '{{}}'), coalesce(array_agg(greatest(a, b)), '{{}}')
 into rowtide_lows, rowtide_highs from ({pairs}) p (a, b);
-end if;
+{"".join(f"{each}; " for each in after)}end if;
 if rowtide_phase = {_EXCHANGES} and cardinality(rowtide_lows) = 0 then
 rowtide_phase := {_ALONE}; rowtide_only := null; rowtide_taken := false;
 rowtide_lows := array(select unnest(rowtide_left) order by 1 desc); rowtide_highs := rowtide_lows;
@@ -109,12 +118,6 @@ rowtide_lows := array(select rowtide_place from {REFUSED} order by 1 desc); rowt
 delete from {REFUSED};
 end if;
 exit when cardinality(rowtide_lows) = 0"""
-
-
-def _may_write(table: str) -> str:
-    """Return the condition that the role may write a table, so that what it may not is about a row."""
-    rights = " and ".join(f"has_table_privilege({table}, '{right}')" for right in ("insert", "update", "delete"))
-    return f"{rights} and not row_security_active({table})"
 
 
 def _ranges(places: Sequence[int]) -> Iterator[tuple[int, int]]:

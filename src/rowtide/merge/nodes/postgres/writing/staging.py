@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from rowtide.databases.postgres.batching import BatchingConnection
+from rowtide.databases.postgres.owners import Owner
 from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.merge.articles import Article
+from rowtide.merge.nodes.postgres.key_moves import MOVE_TABLES, MOVED, OWN
 from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of, uuid_array
 from rowtide.merge.nodes.postgres.writing.array_texts import array_of
+from rowtide.merge.nodes.postgres.writing.execution import Execution
 from rowtide.merge.nodes.postgres.writing.refused_rows import INVALID, REFUSED
 from rowtide.merge.nodes.postgres.writing.stored_tables import StoredColumn, StoredTable
 from rowtide.merge.nodes.untyped_values import rows_as_stored_by_server
@@ -50,31 +53,58 @@ class Staged:
     table: StoredTable
     writes: Sequence[Write]
     first: int
+    execution: Execution
     bound: RowFilter | None = None
 
+    def value(self, place: int, row: str = "i") -> str:
+        """Return the expression of a staged row's value, of its column's type."""
+        name = f"{row}.v{place}"
+        return name if self.execution.owner is None else self.table.columns[place].parse(name)
 
-def make_staging(session: BatchingConnection, article: Article) -> None:
-    """Create the staging tables of an article if they do not exist, in the caller's transaction."""
-    columns = "".join(f", t.{quote(column.name)} as v{place}" for place, column in enumerate(article.columns))
+
+def make_staging(session: BatchingConnection, article: Article, execution: Execution) -> None:
+    """Create the staging tables of an article, in the caller's transaction."""
+    rows, known, view = rows_table(article), _known_table(article), staging_view(article)
+    types = ["null::text" if execution.owner else f"t.{quote(column.name)}" for column in article.columns]
+    columns = "".join(f", {type_} as v{place}" for place, type_ in enumerate(types))
     places = (
         "null::integer as rowtide_place, null::uuid as rowtide_guid, null::integer as rowtide_number, "
         "null::bigint as rowtide_sent"
     )
-    session.put(
-        f"create temporary table if not exists {rows_table(article)} on commit delete rows as "
-        f"select {places}{columns} from {table_of(article)} t with no data"
-    )
     metadata = ", ".join(f"{name} {type_}" for name, type_ in _METADATA.items())
-    session.put(f"create temporary table if not exists {_known_table(article)} ({metadata}) on commit delete rows")
-    session.put(
-        f"create or replace temporary view {staging_view(article)} as "
-        f"select * from {rows_table(article)} join {_known_table(article)} using (rowtide_number)"
-    )
+    # Nobody else's table is taken for ours: if one is there the agent may not drop it, or does.
+    copied = f"select {places}{columns} from {table_of(article)} t with no data"
+    for statement in (
+        f"drop view if exists {view}",
+        f"drop table if exists {rows}, {known}",
+        f"create temporary table {rows} on commit delete rows as {copied}",
+        f"create temporary table {known} ({metadata}) on commit delete rows",
+        f"create temporary view {view} as select * from {rows} join {known} using (rowtide_number)",
+    ):
+        session.put(statement)
+    if execution.owner is not None:
+        role = quote(execution.owner.name)
+        session.put(f"drop table if exists {holders_table(article)}")
+        session.put(f"create temporary table {holders_table(article)} (rowtide_place integer, rowguid uuid)")
+        session.put(f"grant select on {view} to {role}")
+
+
+def make_lists(session: BatchingConnection) -> None:
+    """Create the temporary tables that all articles share, in the caller's transaction."""
+    session.put(f"drop table if exists {', '.join((REFUSED, INVALID, OWN, MOVED))}")
     for table in (REFUSED, INVALID):
         session.put(
-            f"create temporary table if not exists {table} (rowtide_place integer, state text, message text) "
-            "on commit delete rows"
+            f"create temporary table {table} (rowtide_place integer, state text, message text) on commit delete rows"
         )
+    for statement in MOVE_TABLES:
+        session.put(statement)
+
+
+def share_lists(session: BatchingConnection, owner: Owner) -> None:
+    """Let an owner who is not trusted use the tables of `make_lists` that its statements name."""
+    role = quote(owner.name)
+    session.put(f"grant select on {REFUSED}, {OWN} to {role}")
+    session.put(f"grant insert on {MOVED} to {role}")
 
 
 def stage(session: BatchingConnection, staged: Staged, stamp: int, *, is_tolerant: bool = False) -> None:
@@ -99,7 +129,13 @@ def stage(session: BatchingConnection, staged: Staged, stamp: int, *, is_toleran
         number = "number::integer"
     known = [(number, *_metadata(article, one, stamp)) for number, one in enumerate(firsts)]
     described = [array_of(map(_text, column)) for column in zip(*known, strict=True)]
-    own = {f"v{place}": column.parse(f"v{place}") for place, column in enumerate(staged.table.columns)}
+    names = [f"v{place}" for place in range(len(article.columns))]
+    # Types of other roles are left to these: what they do not take is refused when it is written.
+    is_parsed = staged.execution.owner is None
+    own = {
+        name: column.parse(name) if is_parsed else name
+        for name, column in zip(names, staged.table.columns, strict=True)
+    }
     place = f"{staged.first - 1} + {_ORDINAL}"
     others = {
         "rowtide_place": place,
@@ -110,7 +146,7 @@ def stage(session: BatchingConnection, staged: Staged, stamp: int, *, is_toleran
     session.put(f"delete from {_known_table(article)}")
     unread = () if len(firsts) == 1 else ("number",)
     condition = ""
-    if is_tolerant:
+    if is_tolerant and is_parsed:
         values_of = rows[1 : 1 + len(article.columns)]
         session.put(_finding_invalid(staged.table.columns, place), values_of)
         condition = f" where {place} not in (select rowtide_place from {INVALID})"
@@ -122,16 +158,21 @@ def stage(session: BatchingConnection, staged: Staged, stamp: int, *, is_toleran
 
 def staging_view(article: Article) -> str:
     """Return the name of the view of the staged rows joined with their metadata."""
-    return quote(f"rowtide_in_{article.nickname}")
+    return f"pg_temp.{quote(f'rowtide_in_{article.nickname}')}"
 
 
 def rows_table(article: Article) -> str:
     """Return the name of the table of the staged rows."""
-    return quote(f"rowtide_in_{article.nickname}_rows")
+    return f"pg_temp.{quote(f'rowtide_in_{article.nickname}_rows')}"
+
+
+def holders_table(article: Article) -> str:
+    """Return the name of the table of the rows that have keys of refused ones, as its owner has found them."""
+    return f"pg_temp.{quote(f'rowtide_in_{article.nickname}_holders')}"
 
 
 def _known_table(article: Article) -> str:
-    return quote(f"rowtide_in_{article.nickname}_known")
+    return f"pg_temp.{quote(f'rowtide_in_{article.nickname}_known')}"
 
 
 def _insertion(

@@ -9,14 +9,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.clock import BSN
+from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import OUTSIDE_REASON
-from rowtide.merge.nodes.postgres.key_moves import moves_of_staged
+from rowtide.merge.nodes.postgres.key_moves import StagedKeys, moves_of_staged
 from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, table_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
 from rowtide.merge.nodes.postgres.sequences import advances
 from rowtide.merge.nodes.postgres.writing.dependents import sparing
+from rowtide.merge.nodes.postgres.writing.execution import as_block, strictest
 from rowtide.merge.nodes.postgres.writing.refused_rows import (
     OUTSIDE,
     REFUSED,
@@ -25,7 +27,7 @@ from rowtide.merge.nodes.postgres.writing.refused_rows import (
     in_retry,
     retrying,
 )
-from rowtide.merge.nodes.postgres.writing.staging import Staged, digest_of, rows_table, staging_view
+from rowtide.merge.nodes.postgres.writing.staging import Staged, digest_of, holders_table, staging_view
 from rowtide.merge.nodes.unique_swap import FIRST_TEMPORARY, TemporaryKind, temporary_kinds
 from rowtide.merge.partitions.belonging import ROW, belongs
 from rowtide.merge.versions.apply import Logged
@@ -39,16 +41,15 @@ def write(session: BatchingConnection, staged: Staged, *, is_deferred: bool = Fa
 
     Metadata is written first: what a user's trigger does to a row during the write is a later change.
     """
-    blocks = [*(_moves(staged, "true") if is_deferred else ()), *_sparing(staged, "true")]
+    moves = _moves(staged, "true") if is_deferred else ()
     temporary = _temporary(staged, "true") if is_deferred else ()
-    for statement in (*map(_as_statement, blocks), *temporary, *_statements(staged, "true")):
-        session.put(statement)
+    session.put(as_block([*moves, *_sparing(staged, "true"), *temporary, *_statements(staged, "true")]))
 
 
 def require_inside(session: BatchingConnection, parts: Sequence[Staged]) -> None:
     """Let the transaction fail if rows that it has written are outside of their bound."""
     for bounding in _bounding(parts, "true"):
-        session.put(_as_statement(bounding))
+        session.put(as_block([bounding]))
 
 
 def write_each(session: BatchingConnection, parts: Sequence[Staged], late: Collection[str] | None) -> None:
@@ -56,50 +57,52 @@ def write_each(session: BatchingConnection, parts: Sequence[Staged], late: Colle
 
     With `late`, these rows are only retried, with those that are refused; see `retrying`.
     """
-    statements = [
-        statement
-        for part in parts
-        for statement in (*_sparing(part, WITHIN), *map(_in_block, _statements(part, WITHIN)))
-    ]
-    statements += _bounding(parts, WITHIN)
+    together = strictest([part.execution for part in parts])
+    statements = [statement for part in parts for statement in (*_sparing(part, WITHIN), *_statements(part, WITHIN))]
+    statements += [*_bounding(parts, WITHIN), *together.checking]
     rowguids = [one.rowguid for part in parts for one in part.writes]
-    tables = [table_of(part.article) for part in parts]
+    rights = [part.execution.may_write(table_of(part.article)) for part in parts]
     if late is None:
-        block = finding_refused(tables, statements, range(len(rowguids)))
+        block = finding_refused(rights, statements, range(len(rowguids)))
     else:
         waiting = [place for place, rowguid in enumerate(rowguids) if rowguid in late]
         early = sorted(set(range(len(rowguids))).difference(waiting))
-        retry = retrying(waiting, list(_exchanges(parts)))
-        block = finding_refused(tables, [_in_retry(parts), *statements], early, retry)
+        retry = retrying(waiting, list(_exchanges(parts)), together.after)
+        block = finding_refused(rights, [_in_retry(parts), *statements], early, retry)
     session.put(f"delete from {REFUSED}")
     session.put(f"set local lock_timeout = '{_PATIENCE}'")
     session.put(f"do {quote_body(block)}")
     session.put("set local lock_timeout = 0")
 
 
-def _as_statement(of_block: str) -> str:
-    return f"do {quote_body(f'begin {of_block}; end')}"
+def put_holders(session: BatchingConnection, staged: Staged) -> str:
+    """Return the query of the rows that have the primary keys of refused rows: the place of each, and their rowguid.
 
-
-def _in_block(statement: str) -> str:
-    return f"perform {statement.removeprefix('select ')}" if statement.startswith("select ") else statement
-
-
-def holders_query(article: Article) -> str:
-    """Return the query of the rows that have the primary keys of refused rows: the place of each, and their rowguid."""
-    return (
-        f"select i.rowtide_place, t.{ROWGUID} from {REFUSED} r join {rows_table(article)} i using (rowtide_place) "
-        f"join {table_of(article)} t on {_has_key_of_staged(article)} where t.{ROWGUID} <> i.rowtide_guid "
+    What has to be done before it is run before.
+    """
+    article, execution = staged.article, staged.execution
+    held = (
+        f"select i.rowtide_place, t.{ROWGUID} from {REFUSED} r join {staging_view(article)} i "
+        f"on i.rowtide_place {EQUALS} r.rowtide_place join {table_of(article)} t on {_has_key_of_staged(staged)} "
+        f"where not (t.{ROWGUID} {EQUALS} i.rowtide_guid) "
         # Mostly there are none; the server does not know that, and would read all staged rows.
         f"and exists (select from {REFUSED})"
     )
+    if execution.owner is None:
+        return held
+    table = holders_table(article)
+    found = f"insert into {table} select * from {execution.rows(held, {'place': 'integer', 'rowguid': 'uuid'})}"
+    session.put(as_block([f"delete from {table}", found, *execution.after]))
+    return f"select * from {table}"
 
 
-def _has_key_of_staged(article: Article, row: str = "t", staged: str = "i") -> str:
+def _has_key_of_staged(staged: Staged, row: str = "t", name: str = "i") -> str:
     """Return the condition that a row of the table has the primary key of a staged one, by their aliases."""
-    places = {column.name: place for place, column in enumerate(article.columns)}
+    article = staged.article
+    places = [(column, article.columns.index(column)) for column in article.key_columns]
     return " and ".join(
-        f"{row}.{quote(column.name)} = {staged}.v{places[column.name]}" for column in article.key_columns
+        f"{row}.{quote(column.name)} {staged.table.columns[place].equal} {staged.value(place, name)}"
+        for column, place in places
     )
 
 
@@ -115,17 +118,20 @@ def _exchanges(parts: Sequence[Staged]) -> Iterator[str]:
         article, staging = staged.article, staging_view(staged.article)
         holding = (
             f"select d.rowtide_place, i.rowtide_place from {staging} i "
-            f"join {table_of(article)} t on {_has_key_of_staged(article)} "
-            f"join {staging} d on d.rowtide_guid = t.{ROWGUID}"
+            f"join {table_of(article)} t on {_has_key_of_staged(staged)} "
+            f"join {staging} d on d.rowtide_guid {EQUALS} t.{ROWGUID}"
         )
+        places = {"one": "integer", "other": "integer"}
         if {True, False} <= {one.row is None for one in staged.writes}:
-            yield f"{holding} where d.rowtide_gone and not i.rowtide_gone"
+            removed = f"{holding} where d.rowtide_gone and not i.rowtide_gone"
+            yield f"select one, other from {staged.execution.rows(removed, places)}"
         if sum(one.row is not None and one.is_live for one in staged.writes) > 1:
-            yield (
-                f"{holding} join {table_of(article)} o on o.{ROWGUID} = i.rowtide_guid "
-                f"and {_has_key_of_staged(article, 'o', 'd')} "
-                "where i.rowtide_place < d.rowtide_place and not i.rowtide_gone and not d.rowtide_gone"
+            swapped = (
+                f"{holding} join {table_of(article)} o on o.{ROWGUID} {EQUALS} i.rowtide_guid "
+                f"and {_has_key_of_staged(staged, 'o', 'd')} where i.rowtide_place operator(pg_catalog.<) "
+                "d.rowtide_place and not i.rowtide_gone and not d.rowtide_gone"
             )
+            yield f"select one, other from {staged.execution.rows(swapped, places)}"
 
 
 def _bounding(parts: Sequence[Staged], within: str) -> Iterator[str]:
@@ -143,8 +149,8 @@ def _bounding(parts: Sequence[Staged], within: str) -> Iterator[str]:
 def _sparing(staged: Staged, within: str) -> Iterator[str]:
     """Yield the statements of a block that fail if a foreign key's action would change rows with deleted ones."""
     if any(one.row is None and one.is_live for one in staged.writes):
-        gone = f"rowtide_gone and {within}"
-        yield from sparing(staged.article, staged.table.referrers, staging_view(staged.article), gone)
+        gone, staging = f"rowtide_gone and {within}", staging_view(staged.article)
+        yield from sparing(staged.article, staged.table.referrers, staging, gone, staged.execution)
 
 
 def _moves(staged: Staged, within: str) -> Iterator[str]:
@@ -159,38 +165,44 @@ def _moves(staged: Staged, within: str) -> Iterator[str]:
             for name, kind in temporary_kinds(article).items()
             if kind is not TemporaryKind.NULL
         }
-        is_moving = f"i.rowtide_live and not i.rowtide_gone and {within}"
-        yield from moves_of_staged(article, referrers, staging_view(article), is_moving, temporary)
+        keys = StagedKeys(
+            staging_view(article),
+            f"i.rowtide_live and not i.rowtide_gone and {within}",
+            {column.name: staged.value(place) for place, column in enumerate(article.columns)},
+            temporary,
+            {column.name: column.equal for column in table.columns},
+        )
+        yield from moves_of_staged(article, referrers, keys, staged.execution)
 
 
 _TEMPORARY: Mapping[TemporaryKind, Callable[[str], str]] = {
     TemporaryKind.NULL: lambda _type: "null",
-    TemporaryKind.NUMBER: lambda type_: f"({FIRST_TEMPORARY} - i.rowtide_place)::{type_}",
-    TemporaryKind.ROWGUID: lambda type_: f"i.rowtide_guid::text::{type_}",
+    TemporaryKind.NUMBER: lambda type_: f"({FIRST_TEMPORARY} operator(pg_catalog.-) i.rowtide_place)::{type_}",
+    TemporaryKind.ROWGUID: lambda type_: f"i.rowtide_guid::pg_catalog.text::{type_}",
 }
 """The expressions of a staged row's temporary values, from the column's type."""
 
 
 def _temporary(staged: Staged, within: str) -> Iterator[str]:
-    """Yield the statement that gives rows temporary values of unique columns that change."""
+    """Yield the statements of a block that give rows temporary values of unique columns that change."""
     article = staged.article
     types = {column.name: column.base_type for column in staged.table.columns}
     places = {column.name: place for place, column in enumerate(article.columns)}
     settings = ", ".join(
-        f"{quote(name)} = case when t.{quote(name)} is distinct from i.v{places[name]} "
-        f"then {_TEMPORARY[kind](types[name])} else t.{quote(name)} end"
+        f"{quote(name)} = case when row(t.{quote(name)})::record operator(pg_catalog.*<>) "
+        f"row({staged.value(places[name])})::record then {_TEMPORARY[kind](types[name])} else t.{quote(name)} end"
         for name, kind in temporary_kinds(article).items()
     )
     if settings:
         live = f"rowtide_live and not rowtide_gone and {within}"
-        yield (
+        yield from staged.execution.in_block(
             f"update {table_of(article)} t set {settings} from {staging_view(article)} i "
-            f"where t.{ROWGUID} = i.rowtide_guid and {live}"
+            f"where t.{ROWGUID} {EQUALS} i.rowtide_guid and {live}"
         )
 
 
 def _statements(staged: Staged, within: str) -> list[str]:
-    """Return the statements that write those of the staged rows for which a condition holds."""
+    """Return the statements of a block that write those of the staged rows for which a condition holds."""
     article, writes = staged.article, staged.writes
     if not article.is_tracked:
         return list(_row_statements(staged, within))
@@ -199,7 +211,7 @@ def _statements(staged: Staged, within: str) -> list[str]:
         statements.append(_contents_insertion(article, within))
     if any(one.row is None for one in writes):
         statements.append(_tombstones_insertion(article, within))
-    return [*statements, *_row_statements(staged, within), _alterations_insertion(article, within)]
+    return [*statements, *_row_statements(staged, within), _alterations_insertion(staged, within)]
 
 
 def _those(article: Article, condition: str) -> str:
@@ -207,7 +219,7 @@ def _those(article: Article, condition: str) -> str:
 
     It makes the planner look rows up by rowguid, even in a join and with wrong statistics; see `system_tables`.
     """
-    return f"{ROWGUID} = any (array(select rowtide_guid from {staging_view(article)} where {condition}))"
+    return f"{ROWGUID} {EQUALS} any (array(select rowtide_guid from {staging_view(article)} where {condition}))"
 
 
 _STAMP = f"(select {BSN})"
@@ -237,50 +249,58 @@ def _removals(article: Article, within: str) -> Iterator[str]:
 
 
 def _row_statements(staged: Staged, within: str) -> Iterator[str]:
-    article, writes = staged.article, staged.writes
+    article, writes, execution = staged.article, staged.writes, staged.execution
     table, staging = table_of(article), staging_view(article)
     names = [quote(column.name) for column in article.columns]
-    values = [f"v{place}" for place in range(len(names))]
+    values = [staged.value(place) for place in range(len(names))]
     if any(one.row is None and one.is_live for one in writes):
-        yield f"delete from {table} where {_those(article, f'rowtide_gone and {within}')}"
+        yield from execution.in_block(f"delete from {table} where {_those(article, f'rowtide_gone and {within}')}")
     if any(one.row is not None and one.is_live for one in writes):
         settings = ", ".join(
-            f"{quote(column.name)} = i.v{place}"
-            for place, column in enumerate(staged.table.columns)
+            f"{quote(column.name)} = {value}"
+            for column, value in zip(staged.table.columns, values, strict=True)
             if not column.is_given
         )
-        yield (
-            f"update {table} t set {settings} from {staging} i where t.{ROWGUID} = i.rowtide_guid "
+        yield from execution.in_block(
+            f"update {table} t set {settings} from {staging} i where t.{ROWGUID} {EQUALS} i.rowtide_guid "
             f"and t.{_those(article, f'rowtide_live and not rowtide_gone and {within}')}"
         )
     if any(one.row is not None and not one.is_live for one in writes):
-        yield (
+        yield from execution.in_block(
             f"insert into {table} ({', '.join([*names, ROWGUID])}) overriding system value "
-            f"select {', '.join([*values, 'rowtide_guid'])} from {staging} "
+            f"select {', '.join([*values, 'rowtide_guid'])} from {staging} i "
             f"where not rowtide_live and not rowtide_gone and {within} order by rowtide_place"
         )
-        yield from advances(staged.table.sequences, _highest_inserted(staged, within))
+        for advance in advances(staged.table.sequences, _highest_inserted(staged, within)):
+            yield f"perform {advance.removeprefix('select ')}"
 
 
 def _highest_inserted(staged: Staged, within: str) -> dict[str, str]:
     """Return the queries of the highest staged values of columns with a sequence, by column."""
     inserted = f"from {staging_view(staged.article)} where not rowtide_live and not rowtide_gone and {within}"
     return {
-        column.name: f"select max(v{place}) {inserted}"
+        column.name: f"select max(v{place}::bigint) {inserted}"
         for place, column in enumerate(staged.article.columns)
         if column.name in staged.table.sequences
     }
 
 
-def _alterations_insertion(article: Article, within: str) -> str:
+def _alterations_insertion(staged: Staged, within: str) -> str:
     """Log what triggers, rules and types made of the rows as changes of this node, which go back to their writer.
 
-    With column tracking, a column counts as changed if its value differs, and not only the text of its value.
+    With column tracking, a column counts as changed if its value differs, and not only the text of its value; of tables
+    of owners that are not trusted, the text.
     """
+    article, is_parsed = staged.article, staged.execution.owner is None
     names = values = ""
     pairs = [(f"t.{quote(column.name)}", f"i.v{place}") for place, column in enumerate(article.columns)]
     if article.column_tracking:
-        changed = ", ".join(f"row({here})::record operator(pg_catalog.*<>) row({sent})::record" for here, sent in pairs)
+        changed = ", ".join(
+            f"row({here})::record operator(pg_catalog.*<>) row({sent})::record"
+            if is_parsed
+            else f"case when {here} is not distinct from null then null else concat({here}) end is distinct from {sent}"
+            for here, sent in pairs
+        )
         names, values = ", columns", f", array[{changed}]"
     if article.additive_column is not None:
         place = article.place_of(article.additive_column.name)

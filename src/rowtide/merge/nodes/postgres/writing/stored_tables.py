@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
-from psycopg import sql
-
+from rowtide.databases.postgres.operators import EQUALS, operators_query
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.postgres.key_moves import Referrer, read_referrers, referrers_request
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
@@ -22,6 +20,8 @@ class StoredColumn:
     `is_given`: an update may not set it.
 
     `is_cast`: a text becomes the type by a function of its own, which does not take all that the type's input takes.
+
+    `equal` is the operator of its unique index, if it is in one.
     """
 
     name: str
@@ -29,6 +29,7 @@ class StoredColumn:
     full_type: str
     is_given: bool
     is_cast: bool
+    equal: str = EQUALS
 
     def parse(self, value: str) -> str:
         """Return the expression that parses a text as the type's input does."""
@@ -44,6 +45,11 @@ class StoredTable:
     referrers: Sequence[Referrer]
 
 
+Answer = Sequence[tuple[Any, ...]]
+REQUESTS = 3
+"""The number of `table_requests`."""
+
+
 def table_requests(article: Article) -> tuple[tuple[str, Sequence[object]], ...]:
     """Return the queries of what is to be known of an article's table; `read_table` reads their rows."""
     return _columns_request(article), sequences_request(article), referrers_request(article)
@@ -53,24 +59,23 @@ def _columns_request(article: Article) -> tuple[str, Sequence[object]]:
     listed = (
         "select attname::text, format_type(atttypid, -1), format_type(atttypid, atttypmod), attidentity = 'a', "
         "exists (select from pg_cast "
-        "where castsource = 'text'::regtype and casttarget = atttypid and castmethod = 'f') from pg_attribute "
+        "where castsource = 'text'::regtype and casttarget = atttypid and castmethod = 'f'), operators[3] "
+        f"from pg_attribute left join ({operators_query('%s')}) o on o.column_name = attname "
         "where attrelid = %s::regclass and attnum > 0 and not attisdropped"
     )
-    return listed, [table_of(article)]
+    return listed, [table_of(article)] * 2
 
 
-def read_table(
-    article: Article,
-    columns: Iterable[tuple[Any, ...]],
-    sequences: Iterable[tuple[Any, ...]],
-    referrers: Iterable[tuple[Any, ...]],
-    merged: Sequence[Article] = (),
-) -> StoredTable:
-    """Return an article's table from the rows of `table_requests`, as texts; `merged` are the articles of this node."""
+def read_table(article: Article, columns: Answer, *others: Answer, merged: Sequence[Article] = ()) -> StoredTable:
+    """Return an article's table from the rows of `table_requests`, as texts; `merged` are the articles of this node.
+
+    The columns suffice for filling them.
+    """
     found = {
-        name: StoredColumn(name, base, full, is_given == "t", is_cast == "t")
-        for name, base, full, is_given, is_cast in columns
+        name: StoredColumn(name, base, full, is_given == "t", is_cast == "t", equal or EQUALS)
+        for name, base, full, is_given, is_cast, equal in columns
     }
+    sequences, referrers = others or ((), ())
     listed = [found[column.name] for column in article.columns]
     return StoredTable(listed, dict(sequences), read_referrers(referrers, merged))
 
@@ -89,26 +94,11 @@ class StoredTables:
         """Return an article's table, which was read."""
         return self._tables[article.nickname]
 
-    def take(
-        self,
-        article: Article,
-        columns: Iterable[tuple[Any, ...]],
-        sequences: Iterable[tuple[Any, ...]],
-        referrers: Iterable[tuple[Any, ...]],
-    ) -> None:
+    def take(self, article: Article, *answers: Answer) -> StoredTable:
         """Read an article's table from the rows of `table_requests`, as texts."""
-        self._tables[article.nickname] = read_table(article, columns, sequences, referrers, self.merged)
+        self._tables[article.nickname] = read_table(article, *answers, merged=self.merged)
+        return self._tables[article.nickname]
 
     def forget(self) -> None:
         """Let all tables be read again."""
         self._tables.clear()
-
-
-def read_columns(session: psycopg.Connection[tuple[Any, ...]], article: Article) -> list[tuple[Any, ...]]:
-    """Return what `read_table` needs of the columns of an article's table."""
-    query, parameters = _columns_request(article)
-    flags = {True: "t", False: "f"}
-    return [
-        (name, base, full, flags[is_given], flags[is_cast])
-        for name, base, full, is_given, is_cast in session.execute(sql.SQL(query), parameters)
-    ]

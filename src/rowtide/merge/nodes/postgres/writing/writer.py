@@ -13,9 +13,10 @@ from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.merge.articles import Article
 from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.postgres.writing.array_texts import are_sendable, require_sendable
+from rowtide.merge.nodes.postgres.writing.execution import Execution, Executions
 from rowtide.merge.nodes.postgres.writing.refused_rows import INVALID, LOCKED, OUTSIDE, REFUSED
-from rowtide.merge.nodes.postgres.writing.staging import Staged, make_staging, stage
-from rowtide.merge.nodes.postgres.writing.statements import holders_query, require_inside, write, write_each
+from rowtide.merge.nodes.postgres.writing.staging import Staged, make_lists, make_staging, share_lists, stage
+from rowtide.merge.nodes.postgres.writing.statements import put_holders, require_inside, write, write_each
 from rowtide.merge.nodes.postgres.writing.stored_tables import StoredTables, table_requests
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
@@ -35,14 +36,19 @@ class PostgresWriter:
         self,
         session: BatchingConnection,
         tables: StoredTables,
+        executions: Executions,
         refusing: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         self.stamp: int | None = None
         self._session = session
         self._tables = tables
+        self._executions = executions
         self._refusing = refusing
         self._prepared: set[int] = set()
-        """The articles that have staging tables in this session."""
+        """The articles that have staging tables in this session.
+
+        0 stands for the tables that all share, a negative number for an owner who may use these.
+        """
 
     def begin(self) -> None:
         """Note that a transaction begins."""
@@ -51,6 +57,16 @@ class PostgresWriter:
     def forget_staging(self) -> None:
         """Note that there may be no staging tables: what made them was rolled back, or they were discarded."""
         self._prepared.clear()
+
+    def make_lists(self, execution: Execution) -> None:
+        """Make the temporary tables that all articles share, in the session's transaction, if they are not there."""
+        if not self._prepared:
+            make_lists(self._session)
+            self._prepared.add(0)
+        owner = execution.owner
+        if owner is not None and -owner.role_id not in self._prepared:
+            share_lists(self._session, owner)
+            self._prepared.add(-owner.role_id)
 
     def write(self, article: Article, writes: Sequence[Write]) -> None:
         """See `Node.write`."""
@@ -154,7 +170,7 @@ class PostgresWriter:
         self._session.put("release savepoint rowtide_stage")
         write_each(self._session, staged, late)
         listed = f"select * from {REFUSED}{f' union all select * from {INVALID}' if is_tolerant else ''}"
-        holders = ((holders_query(article), None) for article, _ in parts)
+        holders = [(put_holders(self._session, part), None) for part in staged]
         if commits:
             failpoint("postgres_merge_commit.before")
         read = self._session.read_last if commits else self._session.read
@@ -167,11 +183,13 @@ class PostgresWriter:
         for article, writes in parts:
             if article not in self._tables:
                 self._tables.take(article, *self._session.read(*table_requests(article), texts=True))
+            execution = self._executions.of(article)
+            self.make_lists(execution)
             if article.nickname not in self._prepared:
-                make_staging(self._session, article)
+                make_staging(self._session, article, execution)
                 self._prepared.add(article.nickname)
             bound = bounds.get(article.nickname)
-            staged.append(Staged(article, self._tables.of(article), writes, first, bound))
+            staged.append(Staged(article, self._tables.of(article), writes, first, execution, bound))
             if is_tolerant and not first:
                 self._session.put(f"delete from {INVALID}")
             stage(self._session, staged[-1], self.stamp, is_tolerant=is_tolerant)

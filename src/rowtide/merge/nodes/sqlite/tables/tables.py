@@ -145,6 +145,9 @@ class SqliteTables:
             },
         )
 
+    def require_owners(self, articles: Sequence[Article]) -> None:
+        pass
+
     def lock(self, article: Article) -> None:
         """Nothing: the transaction has the file for itself."""
 

@@ -1,0 +1,228 @@
+"""As whom statements on a user's table are executed: its triggers, defaults, checks and types are its owner's code.
+
+A trusted owner's code runs in the session, under the search_path of the session's role: such statements name operators
+and temporary tables by schema. That of another owner runs in functions of its own (`databases.postgres.owners`), which
+get the statement as a text. What it does to the session's settings is undone before the next statement.
+
+The agent alone reads and writes metadata, and never parses or compares values of types that such an owner may define:
+they are texts in its staging tables.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import sql
+from sqlalchemy import Engine
+
+from rowtide.databases.postgres.batching import BatchingConnection, session_of
+from rowtide.databases.postgres.connect import OWN_PATH, PINNED_SETTINGS, WHOLE_TABLES, pin_again
+from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.owners import (
+    LAST_WITH_OPEN_COMMIT,
+    Owner,
+    creations,
+    deferred_check,
+    deferred_check_creation,
+    find_deferred,
+    functions_path,
+    owners_query,
+)
+from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.text_queries import running
+from rowtide.merge.articles import Article
+from rowtide.merge.definitions import SCHEMA, articles, publications
+from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer
+from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
+from rowtide.merge.nodes.postgres.tables.triggers import AGENT_SETTING
+from rowtide.merge.nodes.postgres.writing.refused_rows import HIGH, LOW, ONLY, WITHIN, within
+
+_ARTICLES, _PUBLICATIONS = (quote_qualified(SCHEMA, table.name) for table in (articles, publications))
+_MAKING = int.from_bytes(b"rtowner")
+"""Key of the advisory lock held while functions of owners are made."""
+SETTINGS = PINNED_SETTINGS | WHOLE_TABLES | {"jit": "off"}
+"""Of a node's sessions. Conditions over several joins are expected to cost much and cost little: compiling them takes
+seconds."""
+_OURS = "rowtide_"
+"""What the names of the agent's temporary tables begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How statements on a table are executed: as `owner`, or if that is None as the session's role.
+
+    `checks_deferred`: up to PostgreSQL 17 deferred triggers run with the rights of the session.
+    """
+
+    owner: Owner | None = None
+    checks_deferred: bool = False
+
+    def in_block(self, statement: str) -> Sequence[str]:
+        """Return the statements of a block that execute one; its condition may be `WITHIN`."""
+        if self.owner is None:
+            return [*_BLOCK_USERS_PATH, statement, OWN_PATH]
+        return [f"perform {self.owner.executing}({_text(statement)})", *AFTER]
+
+    def rows(self, query: str, columns: Mapping[str, str]) -> str:
+        """Return a query as what follows `from`: its columns, with their types. `after` has to follow."""
+        names = ", ".join(columns)
+        if self.owner is None:
+            return f"({query}) q ({names})"
+        typed = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
+        return f"{self.owner.querying}({_text(query)}) q ({typed})"
+
+    @property
+    def after(self) -> Sequence[str]:
+        """The statements of a block that undo what the owner's code did to the session."""
+        return () if self.owner is None else AFTER
+
+    @property
+    def checking(self) -> Sequence[str]:
+        """The statements of a block that check all constraints, and run deferred triggers."""
+        checks = [f"perform {deferred_check(SCHEMA).removeprefix('select ')}"] if self.checks_deferred else []
+        ended = [OWN_PATH] if self.owner is None else AFTER
+        return [*checks, *_BLOCK_USERS_PATH, "set constraints all immediate", *ended]
+
+    def alone(self, statement: str) -> str:
+        """Return the block that executes a statement without parameters."""
+        return as_block(self.in_block(statement))
+
+    def may_write(self, table: str) -> str:
+        """Return the condition that whoever writes a table may do so: what it may not then is about a row."""
+        name, role = quote_literal(table), "current_user"
+        if self.owner is not None:
+            role = f"{quote_literal(self.owner.name)}::name"
+        rights = " and ".join(
+            f"has_table_privilege({role}, {name}, '{right}')" for right in ("insert", "update", "delete")
+        )
+        is_hidden = f"row_security_active({name})"
+        if self.owner is not None:
+            is_hidden = f"(select relrowsecurity and relforcerowsecurity from pg_class where oid = {name}::regclass)"
+        return f"{rights} and not {is_hidden}"
+
+
+TRUSTED = Execution()
+
+
+def as_block(statements: Iterable[str]) -> str:
+    """Return a block of statements as one."""
+    listed = "; ".join(statements)
+    return f"do {quote_body(f'begin {listed}; end')}"
+
+
+def strictest(executions: Sequence[Execution]) -> Execution:
+    """Return the execution of what is done to several tables together: by it the session is mended if any needs it."""
+    return next((each for each in executions if each.owner is not None), TRUSTED)
+
+
+def repairs(schemas: str | None) -> Sequence[str]:
+    """Return the statements that undo what code of other roles did to a session, outside of transactions."""
+    # A backslash might not be one while the statement is read.
+    known = "{}" if schemas is None or "\\" in schemas else schemas.replace("'", "''")
+    return [pin_again({**SETTINGS, AGENT_SETTING: "off", "rowtide.schemas": known}), as_block([_NOTHING_OF_OTHERS])]
+
+
+class Executions:
+    """How statements on the tables of a session are executed; where an owner is not trusted, its functions are made."""
+
+    def __init__(self, engine: Engine, session: BatchingConnection, schemas: str | None) -> None:
+        self._engine = engine
+        self._session = session
+        self._repairs = repairs(schemas)
+        self._owners: dict[str, tuple[Owner | None, bool]] = {}
+        self._ready: dict[int, Execution] = {}
+
+    def request(self, article: Article) -> tuple[str, Sequence[object]]:
+        """Return the query of the owner of an article's table, for `take`."""
+        table = table_of(article)
+        listed = f"select pubid from {_ARTICLES} where nickname = {article.nickname}"
+        is_said = f"exists (select from {_PUBLICATIONS} where run_as = 'agent' and pubid in ({listed}))"
+        query = f"select row_to_json(o)::text, ({is_said})::text from ({owners_query('array[%s]::text[]')}) o"
+        return query, [table]
+
+    def take(self, article: Article, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Read the owner of an article's table from the rows of its request."""
+        owner, runs_as_agent = None, False
+        for encoded, said in rows:
+            found = json.loads(encoded)
+            flags = (found["is_trusted"], found["is_held"], found["is_ready"])
+            owner = Owner(found["role_id"], found["role"], *flags, tuple(found["others"]))
+            runs_as_agent = said == "true"
+        self._owners[table_of(article)] = owner, runs_as_agent
+
+    def of(self, article: Article) -> Execution:
+        """Return how statements on an article's table are executed.
+
+        Raises `OwnersDiffer`, `OwnerNotHeld`, `DeferredCodeOfOwner`.
+        """
+        table = table_of(article)
+        if table not in self._owners:
+            self.take(article, self._session.read(self.request(article))[0])
+        owner, runs_as_agent = self._owners[table]
+        if owner is None or runs_as_agent:
+            return TRUSTED
+        if owner.others:
+            raise OwnersDiffer(article.qualified_name, owner.name, ", ".join(owner.others))
+        if owner.is_trusted:
+            return TRUSTED
+        if not owner.is_held:
+            raise OwnerNotHeld(article.qualified_name, owner.name, self._session.info.user)
+        if owner.role_id not in self._ready:
+            self._ready[owner.role_id] = self._make_ready(article, owner)
+        return self._ready[owner.role_id]
+
+    def forget(self) -> None:
+        """Let owners be read again."""
+        self._owners.clear()
+        self._ready.clear()
+
+    def _make_ready(self, article: Article, owner: Owner) -> Execution:
+        """Make an owner's functions, and let the session be mended after each transaction."""
+        checks_deferred = self._session.info.server_version // 10000 <= LAST_WITH_OPEN_COMMIT
+        with translated(), self._engine.connect() as connection, connection.begin():
+            session = session_of(connection)
+            if checks_deferred and (found := find_deferred(running(session))):
+                raise DeferredCodeOfOwner(article.qualified_name, owner.name, found[0])
+            statements = [] if owner.is_ready else list(creations(owner))
+            if checks_deferred:
+                statements.append(deferred_check_creation(SCHEMA))
+            if statements:
+                # Otherwise two sessions could alter the same object of the catalogue.
+                statements.insert(0, f"select pg_advisory_xact_lock({_MAKING})")
+            for each in statements:
+                session.execute(sql.SQL(each))
+        self._session.distrust([deferred_check(SCHEMA)] if checks_deferred else [], self._repairs)
+        return Execution(owner, checks_deferred)
+
+
+def _text(statement: str) -> str:
+    """Return the expression of a statement's text, within a block; `WITHIN` has the block's values."""
+    if WITHIN not in statement:
+        return quote_literal(statement)
+    marked = statement.replace("%", "%%").replace(WITHIN, within("%1$s", "%2$s", "%3$L::pg_catalog.int4[]"))
+    return f"pg_catalog.format({quote_literal(marked)}, {LOW}, {HIGH}, {ONLY})"
+
+
+def _performed(statement: str) -> str:
+    return f"perform {statement.strip().removeprefix('select ')}"
+
+
+_BLOCK_USERS_PATH = [each if each.startswith("set ") else _performed(each) for each in functions_path()]
+
+_NOTHING_OF_OTHERS = (
+    "if exists (select from pg_class where relnamespace = pg_my_temp_schema() "
+    f"and left(relname, {len(_OURS)}) = '{_OURS}' and pg_get_userbyid(relowner) <> current_user) "
+    "then raise exception using errcode = '42501', message = 'a temporary table of another role has a name of ours'; "
+    "end if"
+)
+# The block keeps its own patience with locks.
+_IN_BLOCK = {name: value for name, value in SETTINGS.items() if name != "lock_timeout"} | {AGENT_SETTING: "off"}
+AFTER: Sequence[str] = (
+    _performed(pin_again(_IN_BLOCK)),
+    f"set local {AGENT_SETTING} = 'on'",
+    _NOTHING_OF_OTHERS,
+)
+"""The statements of a block that follow those in which code of a role runs that is not trusted."""
