@@ -18,9 +18,9 @@ from rowtide.copying.errors import CopiedTableNotOwned
 from rowtide.copying.tables import CopiedTable, TableOwner
 from rowtide.databases.postgres import owners
 from rowtide.databases.postgres.catalogue import COLUMN_TYPE_TEXT
-from rowtide.databases.postgres.connect import PIN_PATH
 from rowtide.databases.postgres.owners import called_by_plans
 from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.postgres.search_path import PIN_PATH
 from rowtide.databases.postgres.text_queries import running
 
 

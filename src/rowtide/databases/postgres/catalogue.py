@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 
 from rowtide.core.errors import NotFound, numbered
 from rowtide.databases.postgres import text_queries
-from rowtide.databases.postgres.connect import USERS_SCHEMAS
+from rowtide.databases.postgres.search_path import USERS_SCHEMAS
 from rowtide.databases.postgres.text_queries import Run
 from rowtide.databases.source_table import Partition, SourceColumn, SourceIndex, SourceTable, TableKind
 

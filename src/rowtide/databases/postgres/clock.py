@@ -25,7 +25,7 @@ from rowtide.databases.postgres.quoting import quote_literal, statement
 SCHEMA = "rowtide_tracking"
 ANCHORS_TABLE = f'{SCHEMA}."__sysAnchors"'
 COMMIT_SEQUENCE = f'{SCHEMA}."__sysTxCommitSequence"'
-BSN = "(pg_catalog.pg_current_xact_id()::text)::bigint"
+BSN = "(pg_catalog.pg_current_xact_id()::pg_catalog.text)::bigint"
 """What a trigger stamps: the id of the top-level transaction."""
 CONTEXT_SETTING = "rowtide.tracking_context"
 SEEN_SETTING = "rowtide.tracking_seen"

@@ -19,6 +19,7 @@ from rowtide.databases.errors import PostgresNeeded, UrlNotRead
 from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.postgres.errors import ConnectionFailed, NoFreeSender, NoReplicationRight, translated
 from rowtide.databases.postgres.quoting import quote
+from rowtide.databases.postgres.search_path import PATH
 from rowtide.databases.urls import DatabaseUrl, parse_url
 
 # SQLAlchemy is imported with the first engine: many connections are psycopg's alone.
@@ -60,30 +61,11 @@ They override those of role, database and server.
 WHOLE_TABLES = {"row_security": "off"}
 """With it, reading a table fails if a row-level security policy would hide rows."""
 
-_PATH = "pg_catalog, pg_temp"
-"""The search_path of all sessions: no other schema's functions, operators, types or tables hide the server's."""
-
-STREAM_SETTINGS = PINNED_SETTINGS | {"search_path": _PATH, "restrict_nonsystem_relation_kind": "view"}
+STREAM_SETTINGS = PINNED_SETTINGS | {"search_path": PATH, "restrict_nonsystem_relation_kind": "view"}
 """PINNED_SETTINGS for sessions that read the log or copy tables: they need no path of the role's own, and no view.
 
 The owner of a table could put a view in its place, whose functions would be called with the rights of the reader.
 """
-
-PIN_PATH = f"set search_path = {_PATH}"
-"""The statement that sets the path of rowtide's sessions, under whatever path holds."""
-
-OWN_PATH = f"set local search_path = {_PATH}"
-"""The statement that returns to the path of rowtide's sessions within a transaction."""
-
-USERS_PATH = "set local search_path to default"
-"""The statement that sets the role's own search_path for the rest of a transaction.
-
-It is the last one before a commit which may run deferred triggers: they find by it what they name without a schema.
-Other code of users runs in functions that have this path attached (see `owners`), never in a statement of rowtide's.
-"""
-
-USERS_SCHEMAS = "pg_catalog.current_setting('rowtide.schemas')::pg_catalog.name[]"
-"""SQL expression of the schemas in the role's own search_path, in order; users' unqualified names are found in them."""
 
 SCHEMAS_FOUND = "rowtide_schemas"
 """Key in the `info` of an engine's connections: the value of `USERS_SCHEMAS` as the session began.
@@ -113,7 +95,7 @@ Only superusers may set the first, so it is set only if it differs; of the secon
 _KEEP_SCHEMAS = f"""
 pg_catalog.set_config('rowtide.schemas',
     pg_catalog.format('%s', pg_catalog.array_remove(pg_catalog.current_schemas(false), 'pg_catalog')), false),
-pg_catalog.set_config('search_path', '{_PATH}', false)
+pg_catalog.set_config('search_path', '{PATH}', false)
 """
 """Keeps the schemas of the role's own path in a setting of rowtide's before it sets another.
 
@@ -279,7 +261,7 @@ def pin_again(settings: Mapping[str, str]) -> str:
     That code can change each setting of the session for longer than its own call: the path, so that names mean other
     functions, or `standard_conforming_strings`, so that a literal ends elsewhere.
     """
-    return pin_settings({"search_path": _PATH, **settings})
+    return pin_settings({"search_path": PATH, **settings})
 
 
 def _pinning(name: str, value: str) -> str:

@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rowtide.databases.postgres.connect import OWN_PATH, USERS_PATH
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.search_path import OWN_PATH, USERS_PATH
 from rowtide.databases.postgres.text_queries import Run
 
 SCHEMA = "rowtide_owners"

@@ -23,31 +23,36 @@ from rowtide.tracking.postgres.trigger_text import (
     truncating,
 )
 
+# The stamping functions run with the rights of whoever writes, under the path of that session: each name and operator
+# has its schema. To attach a path to them would cost more than what they do.
+_OWN_CONTEXT = f"({ROW_CONTEXT})::pg_catalog.uuid"
 _STAMP_INSERT = f"""
 begin
     -- A row that an update moves to another partition comes with the update's stamps, and keeps them.
-    if new.{quote(CHANGE_BSN)} is distinct from {BSN} or new.{quote(INSERT_BSN)} is null then
+    if (new.{quote(CHANGE_BSN)} operator(pg_catalog.=) {BSN}) is not true or new.{quote(INSERT_BSN)} is null then
         new.{quote(CHANGE_BSN)} := {BSN};
         new.{quote(INSERT_BSN)} := {BSN};
-        new.{quote(CONTEXT)} := {ROW_CONTEXT}::uuid;
+        new.{quote(CONTEXT)} := {_OWN_CONTEXT};
     end if;
-    new.{quote(CONTEXT)} := coalesce(new.{quote(CONTEXT)}, {ROW_CONTEXT}::uuid);
+    new.{quote(CONTEXT)} := coalesce(new.{quote(CONTEXT)}, {_OWN_CONTEXT});
     return new;
 end
 """
 _STAMP_UPDATE = f"""
 declare
-    seen text;
+    seen pg_catalog.text;
 begin
     new.{quote(CHANGE_BSN)} := {BSN};
     new.{quote(INSERT_BSN)} := old.{quote(INSERT_BSN)};
     -- Few writers have a context: for the others nothing more is asked.
-    if pg_catalog.current_setting('{CONTEXT_SETTING}', true) <> '' then
-        new.{quote(CONTEXT)} := {ROW_CONTEXT}::uuid;
-        seen := nullif(pg_catalog.current_setting('{SEEN_SETTING}', true), '');
+    if pg_catalog.current_setting('{CONTEXT_SETTING}', true) operator(pg_catalog.<>) '' then
+        new.{quote(CONTEXT)} := {_OWN_CONTEXT};
+        seen := pg_catalog.current_setting('{SEEN_SETTING}', true);
         -- Whoever passes over rows with this context has not seen what somebody else did to the row.
-        if seen is not null and old.{quote(CONTEXT)} is distinct from new.{quote(CONTEXT)}
-            and not pg_catalog.pg_visible_in_snapshot(old.{quote(CHANGE_BSN)}::text::xid8, seen::pg_snapshot)
+        if seen operator(pg_catalog.<>) ''
+            and (old.{quote(CONTEXT)} operator(pg_catalog.=) new.{quote(CONTEXT)}) is not true
+            and not pg_catalog.pg_visible_in_snapshot(
+                old.{quote(CHANGE_BSN)}::pg_catalog.text::pg_catalog.xid8, seen::pg_catalog.pg_snapshot)
         then
             new.{quote(CONTEXT)} := '{OF_OTHERS}';
         end if;
@@ -59,7 +64,7 @@ end
 """
 _STAMP_KEY = f"""
 begin
-    new.{quote(INSERT_BSN)} := case when tg_argv[0] = 'insert' then {BSN} end;
+    new.{quote(INSERT_BSN)} := case when tg_argv[0] operator(pg_catalog.=) 'insert' then {BSN} end;
     return new;
 end
 """
@@ -101,7 +106,7 @@ class RowStamps:
         if TrackingOptions.INSERT in self.subject.options:
             # An insert is stamped without a function's call.
             defaults = ", ".join(f"alter column {quote(name)} set default {BSN}" for name in (CHANGE_BSN, INSERT_BSN))
-            is_unstamped = f"new.{quote(CHANGE_BSN)} is distinct from {BSN} or {ROW_CONTEXT} is not null"
+            is_unstamped = f"new.{quote(CHANGE_BSN)} is distinct from {BSN} or ({ROW_CONTEXT}) is not null"
             call = f"for each row when ({is_unstamped}) execute function {SCHEMA}.stamp_insert()"
             statements += [f"alter table {table} {defaults}", *trigger("insert", "before insert", table, call)]
         if TrackingOptions.UPDATE in self.subject.options:

@@ -25,7 +25,7 @@ from rowtide.tracking.postgres.trigger_text import (
 )
 
 _KEY = '"__sysRK"'
-_OWN_CONTEXT = f"{ROW_CONTEXT}::uuid"
+_OWN_CONTEXT = f"({ROW_CONTEXT})::uuid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,8 @@ class SideStamps:
             call = f"for each row {conditions.get(what, '')} execute function {function_name(subject, what)}()"
             statements += trigger(what, event, subject.quoted, call)
         burying = self._burial_of_truncated() if TrackingOptions.DELETE in options else None
-        forgetting = AroundRelation(
-            f"delete from {self._rows} s using ", f" t where s.{_KEY} = {subject.packed_key('t')}"
-        )
-        return [*statements, *truncating(subject, burying, forgetting), *truncate_triggers(subject)]
+        truncate = truncating(subject, burying, forgetting=f"delete from {self._rows}")
+        return [*statements, *truncate, *truncate_triggers(subject)]
 
     def _bury(self) -> str:
         if TrackingOptions.DELETE not in self.subject.options:

@@ -12,12 +12,14 @@ from uuid import UUID
 from rowtide.databases.postgres.clock import BSN, CONTEXT_SETTING, SCHEMA
 from rowtide.databases.postgres.connect import PINNED_SETTINGS
 from rowtide.databases.postgres.functions import ALL_ROWS, DEFINER, close_function
+from rowtide.databases.postgres.owners import called_by_plans
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
 from rowtide.tracking.postgres.subject import Subject
 from rowtide.tracking.postgres.system_tables import TOMBSTONES, TRUNCATIONS
 
 PREFIX = "__sysTracking_"
-ROW_CONTEXT = f"nullif(pg_catalog.current_setting('{CONTEXT_SETTING}', true), '')"
+_CONTEXT = f"pg_catalog.current_setting('{CONTEXT_SETTING}', true)"
+ROW_CONTEXT = f"case when {_CONTEXT} operator(pg_catalog.<>) '' then {_CONTEXT} end"
 """The context of the writing transaction; null if it has none."""
 
 OF_OTHERS = UUID("0b7e5e1c-5d0e-4f2b-8f6a-2f6c1a9d4e37")
@@ -78,7 +80,7 @@ def burial(subject: Subject, row: str, insert_bsn: str, source: str = "") -> str
     columns = '"__sysTN", "__sysDeleteTxBsn", "__sysInsertTxBsn", "__sysRK", "__sysTrackingContext"'
     return (
         f"insert into {TOMBSTONES} ({columns}) select {subject.literal}, {BSN}, {insert_bsn}, "
-        f"{subject.packed_key(row)}, {ROW_CONTEXT}::uuid {source}"
+        f"{subject.packed_key(row)}, ({ROW_CONTEXT})::uuid {source}"
     )
 
 
@@ -95,12 +97,12 @@ class AroundRelation:
         return f"execute {quote_literal(self.before)} || rows || {quote_literal(self.after)}"
 
 
-def truncating(subject: Subject, burial: AroundRelation | None, forgetting: AroundRelation | None = None) -> list[str]:
+def truncating(subject: Subject, burial: AroundRelation | None, forgetting: str = "") -> list[str]:
     """Return the statements that create the function `truncate`: it writes tombstones for a few rows, or records a
-    larger truncate, and removes stamps.
+    larger truncate, and removes stamps by the statement `forgetting`.
 
     A truncate removes rows committed after its transaction's snapshot: if that is older than the statement, they are
-    invisible to it.
+    invisible to it. Nor is a table read whose plan would call functions of its owner's with the rights of this one.
     """
     counting = AroundRelation(
         f"select count(*) <= {TRUNCATED_ROWS} from (select from ", f" limit {TRUNCATED_ROWS + 1}) t"
@@ -108,13 +110,16 @@ def truncating(subject: Subject, burial: AroundRelation | None, forgetting: Arou
     statements = []
     if burial is not None:
         note = f"insert into {TRUNCATIONS} values ({subject.literal}, {BSN})"
-        can_see = "pg_catalog.current_setting('transaction_isolation') like 'read %'"
+        can_see = (
+            "pg_catalog.current_setting('transaction_isolation') like 'read %' "
+            f"and not exists ({called_by_plans('tg_relid')})"
+        )
         statements += [
             f"if {can_see} then {counting.execution} into few; end if",
             f"if few then {burial.execution}; else {note}; end if",
         ]
-    if forgetting is not None:
-        statements.append(forgetting.execution)
+    if forgetting:
+        statements.append(forgetting)
     body = (
         "declare few boolean; rows text := pg_catalog.format('%I.%I', tg_table_schema, tg_table_name); "
         f"begin {''.join(f'{one}; ' for one in statements)}return null; end"

@@ -9,11 +9,11 @@ import psycopg
 from psycopg import sql
 
 from rowtide.databases.postgres.batching import BatchingConnection
-from rowtide.databases.postgres.connect import OWN_PATH
 from rowtide.databases.postgres.copy_text import write_row
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.owners import Owner, functions_path
 from rowtide.databases.postgres.quoting import quote, quote_literal
+from rowtide.databases.postgres.search_path import OWN_PATH
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of, uuid_array

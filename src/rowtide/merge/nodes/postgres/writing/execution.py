@@ -19,7 +19,7 @@ from psycopg import sql
 from sqlalchemy import Engine
 
 from rowtide.databases.postgres.batching import BatchingConnection, session_of
-from rowtide.databases.postgres.connect import OWN_PATH, PINNED_SETTINGS, WHOLE_TABLES, pin_again
+from rowtide.databases.postgres.connect import PINNED_SETTINGS, WHOLE_TABLES, pin_again
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.owners import (
     LAST_WITH_OPEN_COMMIT,
@@ -32,6 +32,7 @@ from rowtide.databases.postgres.owners import (
     owners_query,
 )
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.search_path import OWN_PATH
 from rowtide.databases.postgres.text_queries import running
 from rowtide.merge.articles import Article
 from rowtide.merge.definitions import SCHEMA, articles, publications

@@ -14,9 +14,10 @@ from psycopg import sql
 from rowtide.copying.chunk_statements import locking_name
 from rowtide.copying.owned_tables import find_reader
 from rowtide.copying.visibility import TransactionSnapshot, parse_snapshot
-from rowtide.databases.postgres.connect import PIN_PATH, STREAM_SETTINGS, WHOLE_TABLES, open_url
+from rowtide.databases.postgres.connect import STREAM_SETTINGS, WHOLE_TABLES, open_url
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
+from rowtide.databases.postgres.search_path import PIN_PATH
 from rowtide.replication.articles.articles import Article
 from rowtide.replication.distributor.subscription_records import Subscription
 from rowtide.replication.targets.compared_rows import Buckets, Fingerprint, HashedRow, SubscribedRows
