@@ -198,5 +198,5 @@ def register_reader(manifest: Manifest) -> None:
 def _complete_definitions(connection: Connection) -> None:
     """Create the missing tables, functions and grants of CDC: an earlier version made fewer."""
     job_definitions.complete(connection)
-    for step in (truncation.REFUSE, *access.READER_GRANTS):
+    for step in (truncation.REFUSE, truncation.CLOSE, *access.READER_GRANTS):
         connection.execute(step)

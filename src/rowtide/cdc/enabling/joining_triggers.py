@@ -23,6 +23,7 @@ from rowtide.cdc.enabling.instances import MAX_NAME_LENGTH, RESERVED_NAMES
 from rowtide.core.tables import BeforeImages
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
+from rowtide.databases.postgres.functions import DEFINER, close_function
 from rowtide.databases.postgres.quoting import statement
 from rowtide.log.announcements import Announcement
 from rowtide.log.postgres.membership import SERIALIZE
@@ -74,6 +75,8 @@ def trigger_steps() -> list[Executable]:
         # Of a dump that was restored without its rows, and whose schema was renamed since.
         statement(f"drop event trigger if exists {_NOTING}"),
         *(statement(_function(name, _RETURNS[name], body)) for name, body in _BODIES.items()),
+        # Whoever may use the schema could have the function run for rows, of types, of its own.
+        *(statement(close_function(f"cdc.{name}()")) for name in _BODIES),
         statement(
             f"create event trigger {_NOTING} on ddl_command_end when tag in ({_TAGS}) execute function cdc.{_NOTING}()"
         ),
@@ -95,7 +98,7 @@ def drop_steps() -> list[Executable]:
 def _function(name: str, returns: str, body: str) -> str:
     return f"""
 create function cdc.{name}() returns {returns}
-language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '{_LONGEST_WAIT}'
+language plpgsql {DEFINER} set lock_timeout = '{_LONGEST_WAIT}'
 as $${body}$$
 """
 
@@ -343,6 +346,7 @@ _PRESENT = f"""
 select p.proname::text as name, p.prosrc as body
 from pg_proc p
 where p.pronamespace = to_regnamespace('cdc') and p.proname in ('{_NOTING}', '{_JOINING}')
+  and not has_function_privilege('public', p.oid, 'execute')
   and (exists (select from pg_event_trigger t where t.evtfoid = p.oid and t.evtenabled <> 'D')
        or exists (select from pg_trigger t where t.tgfoid = p.oid and t.tgenabled <> 'D'))
   and not exists (select from pg_class c join pg_roles o on o.oid = c.relowner

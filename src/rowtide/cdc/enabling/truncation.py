@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Executable
 
 from rowtide.cdc.definitions import EnabledTable
 from rowtide.cdc.instances import Instance
+from rowtide.databases.postgres.functions import close_function
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.source_table import SourceTable
 from rowtide.log.postgres import partition_truncates
@@ -24,6 +25,7 @@ begin
 end $$
 """)
 """The function that the trigger of a table calls."""
+CLOSE = statement(close_function("cdc.refuse_truncate()"))
 
 
 def refusal_steps(table: SourceTable, instance: Instance) -> list[Executable]:

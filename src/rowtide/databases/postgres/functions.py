@@ -6,6 +6,8 @@ path, unnamed it would be first for tables and types.
 
 from __future__ import annotations
 
+from rowtide.databases.postgres.quoting import quote_body, quote_literal
+
 DEFINER = "security definer set search_path = pg_catalog, pg_temp"
 """The attributes of a function that runs with its creator's rights."""
 
@@ -22,3 +24,16 @@ def close_function(signature: str, *, is_cloned: bool = False) -> str:
     if is_cloned:
         return f"grant execute on function {signature} to public"
     return f"revoke all on function {signature} from public"
+
+
+def close_all(schema: str) -> str:
+    """Return the statement that takes from the public the right to execute a schema's functions and procedures, but for
+    trigger functions: those that belong to other roles stay as they are.
+    """
+    routines = (
+        "select p.oid::regprocedure as signature from pg_proc p join pg_namespace n on n.oid = p.pronamespace "
+        f"where n.nspname = {quote_literal(schema)} and p.prorettype <> 'trigger'::regtype "
+        "and pg_has_role(p.proowner, 'usage') and has_function_privilege('public', p.oid, 'execute')"
+    )
+    revoking = "execute format('revoke all on routine %s from public', f.signature)"
+    return f"do {quote_body(f'declare f record; begin for f in {routines} loop {revoking}; end loop; end')}"

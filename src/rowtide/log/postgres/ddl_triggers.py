@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Executable, text
 from rowtide.databases.postgres.catalogue import COLUMN_BASE_TYPE_TEXT, COLUMN_COLLATION, COLUMN_TYPE_TEXT
 from rowtide.databases.postgres.connect import PINNED_SETTINGS
 from rowtide.databases.postgres.errors import RightMissing, UnexpectedSqlError, translated
+from rowtide.databases.postgres.functions import close_function
 from rowtide.databases.postgres.quoting import quote, quote_literal, statement
 from rowtide.log.alterations import LONGEST_STATEMENT
 from rowtide.log.announcements import Announcement
@@ -105,6 +106,7 @@ language plpgsql security {rights_of} set search_path = pg_catalog, pg_temp {_PI
 """
     return [
         statement(function),
+        statement(close_function(f"rowtide.{name}()")),
         statement(f"create event trigger {name} on {event} execute function rowtide.{name}()"),
         # Also in sessions that replay another server's changes (session_replication_role = replica).
         statement(f"alter event trigger {name} enable always"),
@@ -374,7 +376,7 @@ select t.evtname::text as name, p.prosrc as body
 from pg_event_trigger t join pg_proc p on p.oid = t.evtfoid
 join pg_class c on c.oid = to_regclass('rowtide.control') join pg_roles owner on owner.oid = c.relowner
 where t.evtname::text = any(:names) and t.evtenabled <> 'D' and p.pronamespace = to_regnamespace('rowtide')
-  and (c.relowner = p.proowner or owner.rolsuper)
+  and (c.relowner = p.proowner or owner.rolsuper) and not has_function_privilege('public', p.oid, 'execute')
 """
 
 _OWNER = """

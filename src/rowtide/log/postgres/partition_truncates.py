@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Executable, text
 
+from rowtide.databases.postgres.functions import close_function
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
 from rowtide.databases.source_table import Partition, SourceTable, TableKind
 
@@ -176,6 +177,8 @@ begin
     return null;
 end $$
 """),
+    statement(close_function("rowtide.announce_truncate()")),
+    statement(close_function("rowtide.refuse_partition_truncate()")),
 )
 
 _TRIGGERS = """

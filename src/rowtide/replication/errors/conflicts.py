@@ -187,3 +187,21 @@ class ConflictsFixed(Invalid):
     number = 7252
     fact = "the subscription cannot stop looking for conflicts"
     hint = "Choose stop, apply, skip or last-commit-time; or drop the subscription and add it again."
+
+
+@numbered
+class IndexOfOther(Invalid):
+    """By last commit time, rowtide would evaluate an index's expressions with more rights than its owner has."""
+
+    number = 7193
+    fact = (
+        "the unique index of {table} on {index} calls functions, operators or types that are not the server's: role "
+        "{owner}, the table's owner, could define them, and they would run with the rights of the subscription's role"
+    )
+    hint = (
+        "Connect the subscription as {owner}; or let a superuser own the table; or write the index with the server's "
+        "functions and types. Only --conflicts last-commit-time evaluates it."
+    )
+    table: str
+    index: str
+    owner: str

@@ -84,8 +84,8 @@ def subject_of(connection: Connection, tracked: TrackedTable) -> Subject:
 def with_operators(connection: Connection, subject: Subject) -> Subject:
     """Return a table with the operators of its key's columns of users' types, by which rows are found.
 
-    The parts of a composite, range or array may be domains, whose checks run when a text is read: their columns get no
-    operator.
+    The parts of a composite, range or array may be domains, whose checks run when a text is read; an implicit cast can
+    make an operator ambiguous: their columns get no operator.
     """
     if all(is_of_server(column.value_type_text) for column in subject.key):
         return subject
@@ -109,5 +109,6 @@ with recursive types (column_name, type_id) as (
     union all
     select types.column_name, t.typbasetype from types join pg_type t on t.oid = types.type_id where t.typtype = 'd')
 select types.column_name::text from types join pg_type t on t.oid = types.type_id
-where t.typtype in ('b', 'e') and t.typelem = 0
+where t.typtype in ('b', 'e') and t.typelem = 0 and not exists (
+    select from pg_cast k where k.castsource = t.oid and k.castcontext = 'i' and k.castmethod <> 'b')
 """

@@ -14,6 +14,7 @@ from psycopg import sql
 
 from rowtide.core.lsn import Position
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.functions import close_all
 from rowtide.replication.articles.articles import Article, decode_article, encode_article
 from rowtide.replication.distribution.delivery import Progress
 from rowtide.replication.errors.subscribers import SubscriberUnprepared
@@ -114,7 +115,7 @@ begin atomic
 end
 """,
 )
-_VERSION = f"rowtide {sha256(''.join(_OBJECTS).encode()).hexdigest()[:16]}"
+_VERSION = f"rowtide {sha256(''.join((*_OBJECTS, close_all(SCHEMA))).encode()).hexdigest()[:16]}"
 """What distinguishes the objects of this build from those of others."""
 
 CREATIONS = (*_OBJECTS, f"comment on schema {SCHEMA} is '{_VERSION}'")
@@ -164,7 +165,7 @@ def make_current(connection: psycopg.Connection) -> None:
     with translated(), connection.transaction():
         connection.execute("select pg_advisory_xact_lock(hashtext('rowtide subscriber'))")
         if not is_current(connection):
-            for statement in CREATIONS:
+            for statement in (*CREATIONS, close_all(SCHEMA)):
                 connection.execute(sql.SQL(statement))
 
 

@@ -11,6 +11,7 @@ from psycopg import sql
 from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.encodings import find_codec, holds, server_encoding
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.functions import close_all
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.urls import parse_url
 from rowtide.log.postgres.lease import describe_holder
@@ -114,7 +115,7 @@ def _make(connection: psycopg.Connection, subscription: NewSubscription, url: st
     if not subscription.has_procedures:
         restorations.record(connection, guid, adapt(connection, articles, subscription.constraints, url))
         with translated():
-            for statement in () if detects else _creations(articles):
+            for statement in () if detects else (*_creations(articles), close_all(procedures.SCHEMA)):
                 connection.execute(sql.SQL(statement))
     if subscription.settings.conflicts is Resolver.LAST_COMMIT_TIME:
         for article in articles:

@@ -15,8 +15,10 @@ from psycopg import sql
 
 from rowtide.databases.postgres.connect import PINNED_SETTINGS
 from rowtide.databases.postgres.errors import translated
-from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
-from rowtide.replication.articles.articles import Article
+from rowtide.databases.postgres.functions import DEFINER, close_function
+from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.values import is_of_server, text_of
+from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 from rowtide.replication.targets.postgres.conflicts.statements import VERSION_OF, key_texts
 
@@ -46,12 +48,12 @@ def trigger_steps(article: Article) -> Iterator[str]:
     """Yield the statements that record the keys of a table that are deleted, changed or truncated. Idempotent."""
     table, name = quote_qualified(article.schema, article.table), _function(article)
     columns = [quote(column.name) for column in article.key_columns]
-    differs = " or ".join(f"old.{column} is distinct from new.{column}" for column in columns)
+    differs = " or ".join(differing(column) for column in article.key_columns)
     yield (
-        f"create or replace function {name}() returns trigger language plpgsql "
-        f"security definer set search_path = pg_catalog {PINNED} "
+        f"create or replace function {name}() returns trigger language plpgsql {DEFINER} {PINNED} "
         f"as {quote_literal(_body(article))}"
     )
+    yield restriction(table, f"{name}()")
     execute = f"execute function {name}()"
     yield f"create or replace trigger rowtide_deleted after delete on {table} for each row {execute}"
     yield (
@@ -64,9 +66,30 @@ def trigger_steps(article: Article) -> Iterator[str]:
         yield f"alter table {table} enable always trigger {trigger}"
 
 
+def differing(column: PublishedColumn) -> str:
+    """Return the condition that an update changed a column's value; of a type of a user's, its stored form.
+
+    Its equality may be ambiguous by casts of the type's owner.
+    """
+    old, new = (f"{row}.{quote(column.name)}" for row in ("old", "new"))
+    if is_of_server(column.value_type_text):
+        return f"{old} is distinct from {new}"
+    return f"row({old})::record operator(pg_catalog.*<>) row({new})::record"
+
+
+def restriction(table: str, signature: str) -> str:
+    """Return the statement that takes from the public the right to execute a function, unless its triggers are cloned
+    to a table's partitions; see `close_function`.
+    """
+    kept, taken = (close_function(signature, is_cloned=is_cloned) for is_cloned in (True, False))
+    is_partitioned = f"exists (select from pg_class where oid = to_regclass({quote_literal(table)}) and relkind = 'p')"
+    return f"do {quote_body(f'begin if {is_partitioned} then {kept}; else {taken}; end if; end')}"
+
+
 def _body(article: Article) -> str:
     """Return the body of the triggers' function."""
-    old = f"array[{', '.join(f'old.{quote(column.name)}::text' for column in article.key_columns)}]"
+    texts = (text_of(f"old.{quote(column.name)}", column.value_type_text) for column in article.key_columns)
+    old = f"array[{', '.join(texts)}]"
     return f"""
 declare
     gone text[] := '{{}}';

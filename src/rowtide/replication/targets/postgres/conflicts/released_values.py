@@ -13,12 +13,20 @@ import psycopg
 from psycopg import sql
 
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.functions import DEFINER
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
-from rowtide.replication.articles.articles import Article
+from rowtide.databases.postgres.values import is_of_server, text_of, value_of
+from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
-from rowtide.replication.targets.postgres.conflicts.deleted_keys import COPYING, PINNED, released_function
+from rowtide.replication.targets.postgres.conflicts.deleted_keys import (
+    COPYING,
+    PINNED,
+    differing,
+    released_function,
+    restriction,
+)
 from rowtide.replication.targets.postgres.conflicts.statements import VERSION_OF, UniqueIndex, is_in, value_texts
-from rowtide.replication.targets.postgres.conflicts.uniques import read_uniques
+from rowtide.replication.targets.postgres.conflicts.uniques import read_uniques, require_evaluable
 
 TABLE = f'{SCHEMA}."MSreleased_values"'
 OBJECTS = (
@@ -37,8 +45,9 @@ _TRIGGER = "rowtide_released"
 
 
 def make_trigger(connection: psycopg.Connection[tuple[Any, ...]], article: Article) -> None:
-    """Create a table's trigger for the unique indexes that it has, if it does not have it."""
+    """Create a table's trigger for the unique indexes that it has, if it does not have it. Raises `IndexOfOther`."""
     uniques = read_uniques(connection, article)
+    require_evaluable(article, uniques)
     body, table, name = _body(article, uniques), quote_qualified(article.schema, article.table), _function(article)
     with translated():
         if connection.execute(_HAS_TRIGGER, (table, _TRIGGER, name, body)).fetchone() is not None or not uniques:
@@ -47,9 +56,10 @@ def make_trigger(connection: psycopg.Connection[tuple[Any, ...]], article: Artic
         connection.execute(
             sql.SQL(
                 f"create or replace function {name}() returns trigger language plpgsql "
-                f"security definer set search_path = pg_catalog {PINNED} as {quote_literal(body)}"
+                f"{DEFINER} {PINNED} as {quote_literal(body)}"
             )
         )
+        connection.execute(sql.SQL(restriction(table, f"{name}()")))
         connection.execute(
             sql.SQL(
                 f"create or replace trigger {_TRIGGER} after update or delete on {table} "
@@ -61,6 +71,7 @@ def make_trigger(connection: psycopg.Connection[tuple[Any, ...]], article: Artic
 
 def find(article: Article, uniques: Sequence[UniqueIndex]) -> str:
     """Return the statement that returns the versions that had a new row's unique values; see `VERSION_OF`."""
+    require_evaluable(article, uniques)
     table = quote_literal(article.qualified_name)
     found = " or ".join(
         f"r.columns = {quote_literal(index.name)} and r.value = {value_texts(article, index)}"
@@ -75,6 +86,7 @@ def record(article: Article, index: UniqueIndex) -> str:
 
     The transaction's commit time, in microseconds since 1970, follows the row's values.
     """
+    require_evaluable(article, [index])
     values = value_texts(article, index)
     name, columns = quote_literal(article.qualified_name), quote_literal(index.name)
     is_value = f"num_nulls(variadic {values}) = 0" if index.nulls_distinct else "true"
@@ -108,8 +120,16 @@ end
 def _recording(article: Article, index: UniqueIndex) -> str:
     table = quote_literal(article.qualified_name)
     before, after = ([_of(row, article, index, value) for value in index.values] for row in ("old", "new"))
-    differs = " or ".join(f"{one} is distinct from {other}" for one, other in zip(before, after, strict=True))
-    values = f"array[{', '.join(f'{value}::text' for value in before)}]"
+    columns = {quote(column.name): column for column in article.columns}
+    differs = " or ".join(
+        differing(columns[value]) if value in columns else f"{one} is distinct from {other}"
+        for value, one, other in zip(index.values, before, after, strict=True)
+    )
+    texts = (
+        text_of(one, columns[value].value_type_text) if value in columns else f"{one}::text"
+        for value, one in zip(index.values, before, strict=True)
+    )
+    values = f"array[{', '.join(texts)}]"
     is_value = f"num_nulls({', '.join(before)}) = 0" if index.nulls_distinct else "true"
     if index.condition is not None:
         is_value += f" and {_of('old', article, index, index.condition)}"
@@ -126,11 +146,26 @@ def _recording(article: Article, index: UniqueIndex) -> str:
 
 
 def _of(row: str, article: Article, index: UniqueIndex, expression: str) -> str:
-    """Return what SQL over columns is for one of a trigger's rows."""
-    if expression in {quote(column.name) for column in article.columns}:
+    """Return what SQL over columns is for one of a trigger's rows.
+
+    An expression is read again, by its names: it gets values of the types that it was checked with, whatever the
+    table's owner makes of the columns' types, or of the casts from them.
+    """
+    columns = {quote(column.name): column for column in article.columns}
+    if expression in columns:
         return f"{row}.{expression}"
-    used = ", ".join(f"{row}.{quote(one.name)} as {quote(one.name)}" for one in index.used)
-    return f"(select {expression} from (select {used}) given)"
+    used = (
+        f"{_typed(f'{row}.{quote(one.name)}', columns[quote(one.name)])}"
+        f"{f' collate {one.collation}' if one.collation else ''} as {quote(one.name)}"
+        for one in index.used
+    )
+    return f"(select {expression} from (select {', '.join(used)}) given)"
+
+
+def _typed(value: str, column: PublishedColumn) -> str:
+    if not is_of_server(column.value_type_text):
+        return value
+    return value_of(f"({text_of(value, column.value_type_text)})", column.value_type_text)
 
 
 def _function(article: Article) -> str:

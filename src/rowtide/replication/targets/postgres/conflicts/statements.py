@@ -15,6 +15,7 @@ from psycopg.types.string import StrDumper
 
 from rowtide.core.operations import Operation
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
+from rowtide.databases.postgres.values import is_of_server, text_of, value_of
 from rowtide.replication.articles.articles import Article, PublishedColumn
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA
 
@@ -32,13 +33,15 @@ class UniqueIndex:
     """A unique index: its `values` are SQL over the columns of a row, which for a column is its quoted name.
 
     `nulls_distinct`: rows with a null are no duplicates. `condition` is that of the rows that are in it, None for all.
-    `used` are the columns of all that.
+    `used` are the columns of all that. `author` is a role that could define what its expressions call, None if they
+    call the server's functions alone, or the session's role or a superuser owns the table.
     """
 
     values: tuple[str, ...]
     nulls_distinct: bool = True
     condition: str | None = None
     used: tuple[UsedColumn, ...] = ()
+    author: str | None = None
 
     @property
     def name(self) -> str:
@@ -110,7 +113,7 @@ def insert(article: Article) -> str:
 
 def delete_row(article: Article) -> str:
     """Return the statement that deletes the row of a key, given as texts in the key's order."""
-    pairs = (f"t.{quote(column.name)} = ${place}::{column.type_text}" for place, column in _keys(article))
+    pairs = (f"t.{quote(column.name)} = {_parameter(column, place)}" for place, column in _keys(article))
     return f"delete from {_table(article)} t where {' and '.join(pairs)}"
 
 
@@ -127,13 +130,17 @@ def delete_older(article: Article) -> str:
 def key_texts(article: Article) -> str:
     """Return a row's key as an array of texts in the server's own form."""
     places = dict(_numbered(article, 1))
-    texts = ", ".join(f"({_parameter(column, places[column])})::text" for column in article.key_columns)
-    return f"array[{texts}]"
+    return f"array[{', '.join(_given_text(column, places[column]) for column in article.key_columns)}]"
 
 
 def value_texts(article: Article, index: UniqueIndex) -> str:
     """Return a row's values in an index as an array of texts in the server's own form."""
-    return f"array[{', '.join(f'({_evaluated(article, index, value, 1)})::text' for value in index.values)}]"
+    columns = {quote(column.name): (column, place) for column, place in _numbered(article, 1)}
+    texts = (
+        _given_text(*columns[value]) if value in columns else f"({_evaluated(article, index, value, 1)})::text"
+        for value in index.values
+    )
+    return f"array[{', '.join(texts)}]"
 
 
 def is_in(article: Article, index: UniqueIndex) -> str:
@@ -185,12 +192,13 @@ def _has_values(article: Article, operation: Operation, index: UniqueIndex) -> s
 def _is_as_before(article: Article, operation: Operation) -> str:
     if operation is Operation.INSERT:
         return "false"
-    before = ", ".join(f"({_parameter(column, place)})::text" for column, place in _numbered(article, 1))
+    before = ", ".join(_given_text(column, place) for column, place in _numbered(article, 1))
     return f"{_texts(article)} = array[{before}]"
 
 
 def _texts(article: Article) -> str:
-    return f"array[{', '.join(f't.{quote(column.name)}::text' for column in article.columns)}]"
+    texts = (text_of(f"t.{quote(column.name)}", column.value_type_text) for column in article.columns)
+    return f"array[{', '.join(texts)}]"
 
 
 def _first_new(article: Article, operation: Operation) -> int:
@@ -202,7 +210,14 @@ def _numbered(article: Article, first: int) -> Sequence[tuple[PublishedColumn, i
 
 
 def _parameter(column: PublishedColumn, place: int) -> str:
-    return f"${place}::{column.type_text}"
+    return value_of(f"${place}", column.value_type_text)
+
+
+def _given_text(column: PublishedColumn, place: int) -> str:
+    """Return a parameter's text in the server's own form; a type of a user's has it already."""
+    if not is_of_server(column.value_type_text):
+        return f"${place}"
+    return text_of(_parameter(column, place), column.value_type_text)
 
 
 def _table(article: Article) -> str:

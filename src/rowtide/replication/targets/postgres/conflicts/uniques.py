@@ -10,6 +10,7 @@ import psycopg
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.postgres.quoting import quote, quote_qualified
 from rowtide.replication.articles.articles import Article
+from rowtide.replication.errors.conflicts import IndexOfOther
 from rowtide.replication.targets.postgres.conflicts.statements import UniqueIndex, UsedColumn
 
 
@@ -23,8 +24,8 @@ def read_uniques(connection: psycopg.Connection[tuple[Any, ...]], article: Artic
     published = {column.name for column in article.columns}
     key = {quote(column.name) for column in article.key_columns}
     found = [
-        UniqueIndex(tuple(values), distinct, condition, tuple(UsedColumn(*one) for one in used))
-        for values, distinct, condition, used in rows
+        UniqueIndex(tuple(values), distinct, condition, tuple(UsedColumn(*one) for one in used), author)
+        for values, distinct, condition, used, author in rows
     ]
     return [
         index
@@ -34,10 +35,26 @@ def read_uniques(connection: psycopg.Connection[tuple[Any, ...]], article: Artic
     ]
 
 
+def require_evaluable(article: Article, uniques: Sequence[UniqueIndex]) -> None:
+    """Raise `IndexOfOther` if an index evaluates what another role, with fewer rights than the session's, can define.
+
+    Triggers with the session's rights, and its statements, evaluate what the indexes do.
+    """
+    for index in uniques:
+        if index.author is not None:
+            raise IndexOfOther(article.qualified_name, index.name, index.author)
+
+
 _UNIQUES = """
 select key.values, not coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false),
-    pg_get_expr(i.indpred, i.indrelid, true), used.columns
-from pg_index i
+    pg_get_expr(i.indpred, i.indrelid, true), used.columns,
+    case when (i.indexprs is not null or i.indpred is not null) and o.rolname <> current_user and not o.rolsuper
+              and (used.has_own_types or exists (
+                  select from pg_depend d
+                  where d.classid = 'pg_class'::regclass and d.objid = i.indexrelid and d.refobjid >= 16384
+                      and d.refclassid in ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass)))
+         then o.rolname::text end
+from pg_index i join pg_class c on c.oid = i.indrelid join pg_roles o on o.oid = c.relowner
 cross join lateral (
     select array_agg(case k.number when 0 then pg_get_indexdef(i.indexrelid, k.place::int, true)
                      else '"' || replace(a.attname, '"', '""') || '"' end order by k.place) as values
@@ -47,7 +64,8 @@ cross join lateral (
 ) key
 cross join lateral (
     select coalesce(json_agg(json_build_array(c.attname, case when c.attcollation <> y.typcollation then
-               quote_ident(n.nspname) || '.' || quote_ident(l.collname) end)), '[]') as columns
+               quote_ident(n.nspname) || '.' || quote_ident(l.collname) end)), '[]') as columns,
+        coalesce(bool_or(c.atttypid >= 16384 and (y.typtype <> 'd' or y.typbasetype >= 16384)), false) as has_own_types
     from pg_attribute c join pg_type y on y.oid = c.atttypid
     left join pg_collation l on l.oid = c.attcollation left join pg_namespace n on n.oid = l.collnamespace
     where c.attrelid = i.indrelid and c.attnum > 0 and (
@@ -60,4 +78,6 @@ cross join lateral (
 where i.indrelid = to_regclass(%s) and i.indisunique
 order by i.indexrelid
 """
-"""Of a constraint's index the columns are in `indkey`; on what expressions and conditions use, the index depends."""
+"""Objects from number 16384 on are not the server's own.
+
+Of a constraint's index the columns are in `indkey`; on what expressions and conditions use, the index depends."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import assert_never
 
+from rowtide.databases.postgres.functions import close_all
 from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.replication.articles.articles import Article, GeneratedColumn, PublishedColumn, encode_article
@@ -263,6 +264,7 @@ def renew_procedures(article: Article) -> Iterator[str]:
     for operation, kind in product(procedures.OPERATIONS, _KINDS):
         yield f"drop procedure if exists {quote_qualified(procedures.SCHEMA, kind.name_of(article, operation))}"
         yield from kind.creations(article, operation)
+    yield close_all(procedures.SCHEMA)
 
 
 def _definition(column: PublishedColumn, collation: str | None) -> str:
