@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, Retryable, RowtideError
     from rowtide.core.lsn import CommitLsn, Position
     from rowtide.findings.finding import Finding, Mend, Severity
+    from rowtide.findings.purpose import Purpose
     from rowtide.handle import Database, DatabaseRehearsal, connect, copy_lake, open_lake, register, register_source
     from rowtide.health import Judgement
     from rowtide.lake.session import build_session
@@ -36,6 +37,7 @@ __all__ = [
     "Mend",
     "NotFound",
     "Position",
+    "Purpose",
     "Retryable",
     "RowtideError",
     "Severity",
@@ -66,6 +68,7 @@ _HOMES = {
     "Mend": "rowtide.findings.finding",
     "NotFound": "rowtide.core.errors",
     "Position": "rowtide.core.lsn",
+    "Purpose": "rowtide.findings.purpose",
     "Retryable": "rowtide.core.errors",
     "RowtideError": "rowtide.core.errors",
     "Severity": "rowtide.findings.finding",

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Self
 
 from rowtide.core.extras import naming_extras
+from rowtide.core.row_values import hiding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rowtide.cdc.lake_readers.lake import Lake
     from rowtide.cdc.running.context import Watchers
     from rowtide.findings.finding import Finding
+    from rowtide.findings.purpose import Purpose
     from rowtide.health import Judgement
     from rowtide.merge.api import MergeReplication
     from rowtide.relocation import Copied, CopyProgress
@@ -94,10 +96,12 @@ class Database:
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
         on_event: Callable[[str], None] = lambda _event: None,
+        hide_keys: bool = False,
     ) -> None:
         """Run the jobs of the database, and apply targets, until `stop` is set (SQL Server Agent).
 
-        `options` are the capture job's. Raises `ExtraMissing` if PostgreSQL's driver is not installed.
+        `options` are the capture job's. With `hide_keys`, `***` replaces rows' keys and values in what is stored,
+        logged and raised. Raises `ExtraMissing` if PostgreSQL's driver is not installed.
         """
         with naming_extras():
             from rowtide.cdc.capture.options import USUAL
@@ -114,7 +118,7 @@ class Database:
             options or USUAL,
         )
         agent = TargetsAgent(self.targets, None, make_spark, on_event)
-        with targets_beside(agent, context.stop, context.watchers.on_retry):
+        with hiding(wanted=hide_keys), targets_beside(agent, context.stop, context.watchers.on_retry):
             run_jobs(context, on_event)
 
     def run_targets(
@@ -191,15 +195,23 @@ class Database:
         places = LakePlace.of(source, source_log_store), target, target_log_store
         return switch_lake(open_engine(self.url), self.url, *places, for_group=for_group, on_progress=on_progress)
 
-    def check(self, tables: Sequence[str] | str = (), *, lake: str | None = None) -> tuple[Finding, ...]:
+    def check(
+        self,
+        tables: Sequence[str] | str = (),
+        *,
+        lake: str | None = None,
+        purpose: Purpose | str | None = None,
+    ) -> tuple[Finding, ...]:
         """Return what is missing for capture or tracking, with remedies, most severe first.
 
-        Raises `ExtraMissing` if PostgreSQL's driver is not installed, `TableNotFound` or `TableToTrackNotFound`,
-        `NothingForLake`, `NameUnfit`, and connection errors.
+        `purpose` is what the role of the connection is for (`monitor`, `reader`, `publisher`, `subscriber`, `merge`):
+        only what that needs is judged. Raises `ExtraMissing` if PostgreSQL's driver is not installed, `TableNotFound`
+        or `TableToTrackNotFound`, `NothingForLake`, `LakeNotJudged`, `NotAPublisher`, `PurposeUnknown`, `NameUnfit`,
+        and connection errors.
         """
         from rowtide.check import check_database
 
-        return check_database(self.url, tables, lake)
+        return check_database(self.url, tables, lake, purpose)
 
     def health(self) -> tuple[Judgement, ...]:
         """Return the state of everything that rowtide does in the database, worst first.

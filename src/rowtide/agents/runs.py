@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, StrEnum
 
-from rowtide.core.errors import RowtideError
-from rowtide.core.secrets import redact
+from rowtide.core.errors import RowtideError, describe
+from rowtide.core.row_values import are_hidden
 
 log = logging.getLogger("rowtide.agents")
 
@@ -91,11 +91,11 @@ class JobRun:
             self._fail(error)
         except Exception as error:
             # A fault in one job does not end the others.
-            log.exception("job_failed %s", self._name)
+            log.exception("job_failed %s", self._name, exc_info=not are_hidden())
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        self.message = str(error) if isinstance(error, RowtideError) else redact(f"{type(error).__name__}: {error}")
+        self.message = describe(error)
         self.error = error
 
 

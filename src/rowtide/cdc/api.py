@@ -12,6 +12,7 @@ from rowtide.cdc.capture.options import USUAL, CaptureOptions
 from rowtide.cdc.consumers.consuming import Consuming
 from rowtide.cdc.snapshot_functions import SnapshotFunctions
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.row_values import hiding
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.urls import parse_url
 from rowtide.lake.session import build_session
@@ -234,15 +235,18 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
+        hide_keys: bool = False,
     ) -> None:
         """Read the log and capture until `stop` is set, or once, within the capture job's present limits.
 
         (SQL Server: the capture job.) `spark` is used, or a session built, when a range is large, or all are Spark's.
+        With `hide_keys`, `***` replaces rows' keys and values in what is stored, logged and raised.
         Raises `LeaseHeld` if another process captures, `SparkLost`, and every error that a retry does not mend.
         """
         from rowtide.cdc.running.capture_run import all_at_once, as_the_job_says, run_capture
 
-        run_capture(self._context(options, spark, stop, watchers), all_at_once if once else as_the_job_says)
+        with hiding(wanted=hide_keys):
+            run_capture(self._context(options, spark, stop, watchers), all_at_once if once else as_the_job_says)
 
     def scan(
         self,
@@ -253,15 +257,18 @@ class ChangeDataCapture(TableEnabling, Consuming, SnapshotFunctions):
         spark: SparkSession | None = None,
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
+        hide_keys: bool = False,
     ) -> None:
         """Read the log and capture in one round of at most `maxscans` scans (SQL Server: sp_cdc_scan).
 
         It ends when everything committed before the call is published. The capture job's parameters are not used.
+        `hide_keys` as for `run`.
         Raises `ScanRunning`, `MaxtransInvalid`, `MaxscansInvalid`, and what `run` raises.
         """
         from rowtide.cdc.running.capture_run import scan
 
-        scan(self._context(options, spark, stop, watchers), maxtrans, maxscans)
+        with hiding(wanted=hide_keys):
+            scan(self._context(options, spark, stop, watchers), maxtrans, maxscans)
 
     def _context(
         self,

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from rowtide.check.checking import check_database, require_nothing_stops
-from rowtide.check.errors import Stopped
+from rowtide.check.errors import LakeNotJudged, NotAPublisher, PurposeUnknown, Stopped
+from rowtide.findings.purpose import Purpose
 
-__all__ = ["Stopped", "check_database", "require_nothing_stops"]
+__all__ = [
+    "LakeNotJudged",
+    "NotAPublisher",
+    "Purpose",
+    "PurposeUnknown",
+    "Stopped",
+    "check_database",
+    "require_nothing_stops",
+]

@@ -23,3 +23,35 @@ class NothingForLake(Invalid):
     fact = "SQLite files are tracked, not captured: nothing of this one comes to the lake {lake}"
     hint = "Leave out --lake."
     lake: str
+
+
+@numbered
+class LakeNotJudged(Invalid):
+    """A lake was named for a purpose that makes none."""
+
+    number = 5103
+    fact = "a check as {purpose} looks at no lake that is still to be made: {lake}"
+    hint = "Leave out --lake, or check with --as publisher."
+    purpose: str
+    lake: str
+
+
+@numbered
+class NotAPublisher(Invalid):
+    """A SQLite file was to be judged as a publisher."""
+
+    number = 5104
+    fact = "SQLite files are not captured or published: {path} cannot be checked as publisher"
+    hint = "Check it as monitor, reader, subscriber or merge."
+    path: str
+
+
+@numbered
+class PurposeUnknown(Invalid):
+    """No purpose of a check has this name."""
+
+    number = 5105
+    fact = '"{name}" is no purpose of a check'
+    hint = "Choose one of {purposes}."
+    name: str
+    purposes: str

@@ -6,7 +6,7 @@ import typer
 
 from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
 from rowtide.cli.cdc.running import EngineOption, RewriteWidened
-from rowtide.cli.options import Db
+from rowtide.cli.options import Db, HideKeys
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.watching import watching
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
@@ -25,6 +25,7 @@ def run(
     master: Master = None,
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
+    _hide_keys: HideKeys = False,
 ) -> None:
     """Run the jobs of a database until stopped with Ctrl-C (SQL Server Agent).
 

@@ -33,7 +33,7 @@ app = typer.Typer(
 for _name, _help in _FEATURES.items():
     app.add_typer(typer.Typer(cls=FeatureGroup, help=_help, no_args_is_help=True), name=_name)
 app.command(epilog="Example: rowtide adopt --yes --db postgresql://localhost/shop")(adopt)
-app.command(epilog="Example: rowtide check --lake /data/lake --db postgresql://localhost/shop")(check)
+app.command(epilog="Example: rowtide check --as monitor --db postgresql://watcher@localhost/shop")(check)
 app.command(epilog="Example: rowtide health --format json --db postgresql://localhost/shop")(health)
 app.command(epilog="Example: rowtide demo --keep /tmp/rowtide-demo")(demo)
 

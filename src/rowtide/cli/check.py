@@ -10,6 +10,7 @@ from rowtide.cli.health import in_lines
 from rowtide.cli.options import AnyDb, ListingFormat
 from rowtide.cli.output.rows import Format, print_rows
 from rowtide.core.secrets import redact
+from rowtide.findings.purpose import Purpose
 from rowtide.handle import connect
 
 _COLUMNS = ("severity", "subject", "fact", "mend")
@@ -26,6 +27,10 @@ def check(
     lake: Annotated[
         str | None, typer.Option(help="Before enabling capture: the place that the lake is to have.")
     ] = None,
+    purpose: Annotated[
+        Purpose | None,
+        typer.Option("--as", help="Judge only what a role for this needs; default: to enable and run what there is."),
+    ] = None,
     form: ListingFormat = Format.TABLE,
 ) -> None:
     """Report what prevents rowtide from working, or is worth knowing, each with the statement or command to run.
@@ -35,7 +40,7 @@ def check(
     """
     from rowtide.check import require_nothing_stops
 
-    findings = connect(db).check(tables or (), lake=lake)
+    findings = connect(db).check(tables or (), lake=lake, purpose=purpose)
     if form is Format.TABLE:
         for found in findings:
             print(in_lines(found.severity, found.subject, found.fact, found.mend))

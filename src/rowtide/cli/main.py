@@ -7,17 +7,20 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
+from typing import Any
 
 from rowtide.cli.early_reading import read_log_early
 from rowtide.cli.process import run_as_process
-from rowtide.core.errors import RowtideError
+from rowtide.core.errors import RowtideError, describe
 from rowtide.core.extras import leave_out_pandas, naming_extras
+from rowtide.core.row_values import are_hidden, hiding
 from rowtide.core.secrets import MASK, redact
 
 _OBJECTS_BETWEEN_COLLECTIONS = 500_000
 _DEBUG = "--debug"
+_HIDE_KEYS = "--hide-keys"
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -28,6 +31,12 @@ def run_command(arguments: Sequence[str]) -> int:
     is_debugging = _DEBUG in arguments
     arguments = [argument for argument in arguments if argument != _DEBUG]
     _begin_logging(is_debugging=is_debugging)
+    # Before the log's reader is started, which inherits it, and until the last error is printed.
+    with hiding(wanted=_HIDE_KEYS in arguments):
+        return _run_reporting(arguments, is_debugging=is_debugging)
+
+
+def _run_reporting(arguments: Sequence[str], *, is_debugging: bool) -> int:
     try:
         with naming_extras():
             read_log_early(arguments)
@@ -76,15 +85,32 @@ class _Redacting(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return redact(super().format(record))
 
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        _, error, at = ei
+        return "".join(_format_without_values(error, at)) if are_hidden() else super().formatException(ei)
+
 
 def _print_traceback(kind: type[BaseException], error: BaseException | None, at: TracebackType | None) -> None:
     """Print a traceback without passwords of URLs and values of rows, which drivers' messages may contain."""
     from rowtide.databases.postgres.errors import find_values_behind
 
     text = "".join(traceback.format_exception(kind, error, at))
+    if are_hidden():
+        text = "".join(_format_without_values(error, at))
     for values in find_values_behind(error):
         text = text.replace(values, MASK)
     sys.stderr.write(redact(text))
+
+
+def _format_without_values(error: BaseException | None, at: TracebackType | None) -> Iterator[str]:
+    """Yield a traceback with those of the errors behind it; of errors that are not ours, their kinds alone."""
+    behind = error and (error.__cause__ or (None if error.__suppress_context__ else error.__context__))
+    if behind is not None:
+        yield from _format_without_values(behind, behind.__traceback__)
+        yield "\nFrom which followed:\n\n"
+    yield from traceback.format_tb(at)
+    if error is not None:
+        yield f"{describe(error)}\n"
 
 
 if __name__ == "__main__":

@@ -52,4 +52,11 @@ ListingFormat = Annotated[Format, typer.Option("--format", help="How rows are pr
 IgnoreSubscriber = Annotated[
     bool, typer.Option("--ignore-subscriber", help="The subscriber is gone: change nothing there.")
 ]
+HideKeys = Annotated[
+    bool,
+    typer.Option(
+        "--hide-keys", help="Print and store *** in place of rows' keys and values, also in what databases say."
+    ),
+]
+"""Read before the command line is parsed: see `run_command`."""
 Wide = Annotated[bool, typer.Option("--wide", help="Show all columns of a table.")]

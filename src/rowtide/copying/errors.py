@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import Retryable, RowtideError, numbered
+from rowtide.core.row_values import Said
 
 
 class CopiedTableAltered(Exception):
@@ -24,7 +25,7 @@ class CopiedTableUnreadable(RowtideError):
     fact = "table {table} could not be copied: {reason}"
     hint = "Grant select on it to the agent's role. If the table was altered, repeat the copy."
     table: str
-    reason: str
+    reason: Said
 
 
 @numbered

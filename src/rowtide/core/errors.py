@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Mapping
 from itertools import cycle
 from typing import ClassVar, TypeVar, dataclass_transform
 
+from rowtide.core.row_values import KINDS, are_hidden, as_shown
 from rowtide.core.secrets import redact
 
 
@@ -37,6 +39,8 @@ class RowtideError(Exception):
     hint: ClassVar[str]
     remedy: ClassVar[Remedy] = Remedy.STOP
     field_names: ClassVar[tuple[str, ...]] = ()
+    row_fields: ClassVar[Mapping[str, str]] = {}
+    """The fields that may hold keys or values of rows, with the names of their types: see `rowtide.core.row_values`."""
 
     def __init__(self, *values: object, **named: object) -> None:
         """Set the fields that `numbered` has found, as a dataclass does. Raises `TypeError`."""
@@ -47,7 +51,8 @@ class RowtideError(Exception):
                 f"{type(self).__name__} has the fields {self.field_names}, not {len(values)} and {[*named]}"
             )
         for name, value in given.items():
-            setattr(self, name, value)
+            kind = self.row_fields.get(name)
+            setattr(self, name, value if kind is None else as_shown(kind, value))
 
     @property
     def filled_fact(self) -> str:
@@ -129,7 +134,18 @@ def numbered(cls: type[_Error]) -> type[_Error]:
     """
     own = (name for name in cls.__annotations__ if name not in cls.field_names)
     cls.field_names = (*cls.field_names, *own)
+    marked = {name: kind for name, kind in cls.__annotations__.items() if kind in KINDS}
+    if marked:
+        cls.row_fields = {**cls.row_fields, **marked}
     return cls
+
+
+def describe(error: BaseException) -> str:
+    """Return what an error says; of one that is not ours, its kind alone while values are hidden."""
+    if isinstance(error, RowtideError):
+        return str(error)
+    kind = type(error).__name__
+    return kind if are_hidden() else redact(f"{kind}: {error}" if str(error) else kind)
 
 
 @numbered

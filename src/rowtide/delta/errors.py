@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import Invalid, Retryable, RowtideError, numbered
+from rowtide.core.row_values import Said
 
 
 @numbered
@@ -24,7 +25,7 @@ class LakeWriteFailed(Retryable):
     fact = "writing {path} failed: {reason}"
     hint = "Check that the storage is reachable and not full; the write is retried."
     path: str
-    reason: str
+    reason: Said
 
 
 class TableMissing(LakeWriteFailed):
@@ -43,7 +44,7 @@ class LakeReadFailed(Retryable):
     fact = "reading {path} failed: {reason}"
     hint = "Check that the storage is reachable and that no files were removed from it; capture retries the read."
     path: str
-    reason: str
+    reason: Said
 
 
 class LogDamaged(LakeReadFailed):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import Denied, Invalid, NotFound, RowtideError, numbered
+from rowtide.core.row_values import Said
 
 
 @numbered
@@ -104,7 +105,7 @@ class SparkLost(RowtideError):
     number = 3105
     fact = "Spark ended in the middle of the work: {reason}"
     hint = "It was killed, or ran out of memory. Run the command again: it continues where it stopped."
-    reason: str
+    reason: Said
 
 
 @numbered

@@ -16,6 +16,7 @@ from rowtide.core.errors import (
     numbered,
 )
 from rowtide.core.lsn import Position
+from rowtide.core.row_values import Said
 
 
 @numbered
@@ -61,7 +62,7 @@ class SegmentCorrupt(DataLoss):
     fact = 'the segment "{path}" is damaged: {reason}'
     hint = "Restore the file from a copy of the log store, or reinitialize: its changes exist nowhere else."
     path: str
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -466,4 +467,4 @@ class HeartbeatRefused(RowtideError):
         "Reading continues, and heartbeats are retried; while captured tables are idle, the maximum LSN and its time "
         "do not advance."
     )
-    reason: str
+    reason: Said

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rowtide.core.earlier_names import earlier_name
+from rowtide.core.row_values import hiding
 from rowtide.merge.articles import ExchangeType, Partition, SubscriberType, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
 from rowtide.merge.conflicts.resolution import Winner
@@ -216,6 +217,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         *,
         partition: Partition,
         on_progress: Progress = lambda _phase, _done, _all: None,
+        hide_keys: bool = False,
     ) -> Summary:
         """Move a subscriber to another partition (SQL Server: sp_changemergesubscription); return the last exchange.
 
@@ -224,7 +226,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         `PartitionValueUnfit`, and what `sync` raises.
         """
         name = address(subscriber)
-        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+        with hiding(wanted=hide_keys), self._open_hub(publication) as hub, open_node(subscriber) as node:
             pairing = pair(hub, node, publication, name)
             chosen = require_partition(pairing, partition)
             synchronise_following(hub, node, publication, name, on_progress)
@@ -238,17 +240,22 @@ class MergeReplication(MergePublishing, MergeInspection):
         *,
         exchange: ExchangeType = ExchangeType.BOTH,
         on_progress: Progress = lambda _phase, _done, _all: None,
+        hide_keys: bool = False,
     ) -> Summary:
         """Upload a subscriber's changes and download the hub's (SQL Server: the Merge Agent), or one of the two.
 
         The retention asks for both: a subscription counts as synchronised at the earlier of its last two (SQL Server:
         -ExchangeType). A subscriber whose publisher's tables were altered uploads, and follows, first.
 
+        With `hide_keys`, `***` replaces rows' keys and values in what is stored, logged and raised; conflicts keep
+        their rows, which are needed to resolve them.
+
         Raises `MergePublicationUnknown`, `MergeSubscriptionUnknown`, `NodeCopied`, `NodeRestored`,
         `SubscriptionExpired`, `SchemaAhead`, `MergedTableAltered`, `StoredFilterRefused`, `SessionReplaced`,
         `NodeBusy`.
         """
-        return synchronise_named(self.url, publication, subscriber, on_progress, exchange)
+        with hiding(wanted=hide_keys):
+            return synchronise_named(self.url, publication, subscriber, on_progress, exchange)
 
     synchronise = earlier_name("synchronise", sync)
 
@@ -259,15 +266,22 @@ class MergeReplication(MergePublishing, MergeInspection):
         workers: int = DEFAULT_WORKERS,
         spark: SparkSession | None = None,
         on_progress: SyncAllProgress = lambda _outcome, _done, _all: None,
+        hide_keys: bool = False,
     ) -> Sequence[SyncOutcome]:
         """Synchronise all subscribers of a publication of this hub, or of all, `workers` at a time.
 
         A failure is in its subscription's result, and stops no other. Subscribers are reached by the URLs that they
         subscribed with, passwords are those of the environment and password files, and each has its subscription's
         values of host_name() and suser_name(). With `spark`, subscribers that are servers are synchronised by its
-        workers, files by this process. Returns the results in the order of subscribers. Raises
-        `MergePublicationUnknown`.
+        workers, files by this process. `hide_keys` as for `sync`. Returns the results in the order of subscribers.
+        Raises `MergePublicationUnknown`.
         """
+        with hiding(wanted=hide_keys):
+            return self._sync_all(publication, workers, spark, on_progress)
+
+    def _sync_all(
+        self, publication: str | None, workers: int, spark: SparkSession | None, on_progress: SyncAllProgress
+    ) -> Sequence[SyncOutcome]:
         with open_node(self.url) as hub:
             targets = list_targets(hub, publication) if knows(hub, publication) else ()
         found, on_outcome = list[SyncOutcome](), counting(targets, on_progress)
@@ -364,6 +378,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         since: datetime | None = None,
         since_validation: bool = False,
         on_progress: Progress = lambda _phase, _done, _all: None,
+        hide_keys: bool = False,
     ) -> Summary:
         """Synchronise, and download again what the hub changed since a time (SQL Server: sp_resyncmergesubscription).
 
@@ -371,7 +386,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         validation that found all rows equal. A row whose version the subscriber has is written again, and one that it
         has changed itself is not. Raises as `sync`; `NeverValidated`.
         """
-        with self._open_hub(publication) as hub, open_node(subscriber) as node:
+        with hiding(wanted=hide_keys), self._open_hub(publication) as hub, open_node(subscriber) as node:
             pairing = pair(hub, node, publication, address(subscriber))
             if since_validation:
                 since = read_last_validation(hub.connection, pairing.at_hub.subid)

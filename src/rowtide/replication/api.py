@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 from sqlalchemy import Engine
 
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.row_values import hiding
 from rowtide.databases.postgres.alterations import Alterations, Committing
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
@@ -335,12 +336,17 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         )
 
     def deliver_backlogs(
-        self, publication: str | None = None, *, spark: SparkSession | None = None, **settings: Unpack[SettingsChanges]
+        self,
+        publication: str | None = None,
+        *,
+        spark: SparkSession | None = None,
+        hide_keys: bool = False,
+        **settings: Unpack[SettingsChanges],
     ) -> tuple[DeliveredBacklog, ...]:
         """Deliver large backlogs from the log store, one Spark task per subscription.
 
-        For many subscribers, or after a long stop; `run` continues from there. `settings` as for `run`. Returns each
-        task's result; an error stops its subscription only. Raises `SparkLost`.
+        For many subscribers, or after a long stop; `run` continues from there. `settings` and `hide_keys` as for `run`.
+        Returns each task's result; an error stops its subscription only. Raises `SparkLost`.
         """
         from rowtide.lake.session import build_session
         from rowtide.replication.spark.backlogs import deliver_backlogs
@@ -348,7 +354,8 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         with translated(), self._engine.connect() as connection:
             read_source(connection, self._url)  # before Spark is started for nothing
         session = spark if spark is not None else build_session()
-        return deliver_backlogs(session, _open_claiming_engine(self._url), self._url, publication, settings)
+        with hiding(wanted=hide_keys):
+            return deliver_backlogs(session, _open_claiming_engine(self._url), self._url, publication, settings)
 
     def run(
         self,
@@ -358,6 +365,7 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         once: bool = False,
         stop: threading.Event | None = None,
         watchers: Watchers | None = None,
+        hide_keys: bool = False,
         **settings: Unpack[SettingsChanges],
     ) -> None:
         """Read the log, unless another process does, and deliver to all subscribers of a publication, or of all.
@@ -368,7 +376,8 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         everything committed before is delivered. Raises the error if all subscriptions have stopped with one, or with
         `once` if any has; `SubscriptionsFailed` for several. `settings` replace those of the subscriptions.
         `skip_errors` lists SQL Server error numbers or SQLSTATEs, separated by colons; a command with such an error is
-        skipped and reported to `watchers`. Raises `SkipErrorsInvalid`, `SettingOutOfRange` at once.
+        skipped and reported to `watchers`. With `hide_keys`, `***` replaces rows' keys and values in what is stored,
+        logged and raised. Raises `SkipErrorsInvalid`, `SettingOutOfRange` at once.
         """
         from rowtide.replication.distribution.context import DeliveryContext
         from rowtide.replication.distribution.watchers import Watchers
@@ -380,7 +389,8 @@ class TransactionalReplication(ArticlePublishing, ReplicationInspection):
         engine = _open_claiming_engine(self._url, most_kept=_MOST_KEPT_CONNECTIONS)
         context = DeliveryContext(self._url, engine, stop or threading.Event(), watchers or Watchers(), settings)
         try:
-            run_replication(context, scope, once=once)
+            with hiding(wanted=hide_keys):
+                run_replication(context, scope, once=once)
         finally:
             engine.dispose()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, DataLoss, Invalid, NotFound, RowtideError, numbered
+from rowtide.core.row_values import Said
 
 
 @numbered
@@ -104,7 +105,7 @@ class TargetExpressionFailed(Invalid):
     hint = "Drop the target and add it with other expressions."
     target: str
     instance: str
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -137,7 +138,7 @@ class TargetFailed(RowtideError):
     fact = "target {target} failed: {reason}"
     hint = "Mend its class; the same window is applied again."
     target: str
-    reason: str
+    reason: Said
 
 
 @numbered

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rowtide.core.anchors import Anchor
 from rowtide.core.errors import AlreadyExists, DataLoss, Invalid, NotFound, Retryable, RowtideError, numbered
+from rowtide.core.row_values import RowKey, Said
 
 
 @numbered
@@ -149,8 +150,8 @@ class InvalidTombstoneKey(Invalid):
     fact = "{given} is not a key of table {table}: {reason}"
     hint = "Give one value for each column of the key, in the key's order."
     table: str
-    given: str
-    reason: str
+    given: RowKey
+    reason: Said
 
 
 @numbered

@@ -15,6 +15,7 @@ from builders.tracking.tracked_databases import TrackedFile
 from rowtide.core.errors import NameUnfit
 from rowtide.databases.sqlite.guarding import writing
 from rowtide.findings.finding import Advice, Finding, Severity
+from rowtide.findings.purpose import Purpose
 from rowtide.handle import connect
 from rowtide.tracking import Storage, TrackingKeyType, TrackingOptions
 from rowtide.tracking.errors import TableToTrackNotFound, TrackingLost
@@ -294,3 +295,14 @@ def test_one_table_is_checked_by_its_name_alone(tracked_file: TrackedFile) -> No
     assert connect(url(tracked_file)).check("orders") == connect(url(tracked_file)).check(["orders"])
     with pytest.raises(NameUnfit, match="of the type NoneType"):
         connect(url(tracked_file)).check([None])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("purpose", [purpose for purpose in Purpose if purpose is not Purpose.PUBLISHER])
+def test_a_purpose_leaves_out_what_enabling_would_do(sqlite_file: TrackedFile, purpose: Purpose) -> None:
+    sqlite_file.ask("create table note (id text primary key)")
+    assert matching(connect(url(sqlite_file)).check(), "table note") != []
+    assert matching(connect(url(sqlite_file)).check(purpose=purpose), "table note") == []
+
+
+def test_a_file_is_no_publisher(sqlite_file: TrackedFile) -> None:
+    rowtide("check", "--as", "publisher", "--db", url(sqlite_file)).require_error(5104)

@@ -66,7 +66,7 @@ def test_a_stream_that_is_refused_names_the_role(database: str, monkeypatch: pyt
     monkeypatch.setenv("PGUSER", 'may "not')
     with pytest.raises(NoReplicationRight) as refused:
         open_replication_connection(database.replace("postgres@", "", 1), application_name="a test")
-    assert """Run `alter role "may ""not" replication`""" in str(refused.value)
+    assert """run `alter role "may ""not" replication`""" in str(refused.value)
 
 
 def forms(url: str, folder: Path) -> dict[str, str]:

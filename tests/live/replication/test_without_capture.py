@@ -386,11 +386,13 @@ def test_check_looks_at_the_log_and_not_at_capture(replicated: ReplicatedDatabas
     url = replicated.publisher.url
 
     def subjects() -> dict[str, str]:
-        stopping = [finding for finding in check(url) if finding.severity is Severity.STOPS]
+        stopping = [finding for finding in check(url).findings if finding.severity is Severity.STOPS]
         return {finding.subject: f"{finding.fact} {finding.mend}" for finding in stopping}
 
     assert subjects() == {}
-    assert not [finding for finding in check(url) if "capture instance" in finding.fact or "scratch" in finding.subject]
+    assert not [
+        finding for finding in check(url).findings if "capture instance" in finding.fact or "scratch" in finding.subject
+    ]
     replicated.publisher.execute(f"select pg_drop_replication_slot(slot_name) from ({SLOTS}) mine")
     found = subjects()
     assert list(found) == ["slot"]

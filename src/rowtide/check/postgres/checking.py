@@ -2,78 +2,128 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 from sqlalchemy import Connection
 
+from rowtide.check.addressing import Checked
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import TextInvalid, translated
 from rowtide.findings.finding import Finding, Severity, by_severity, of_error
-from rowtide.findings.place_facts import LAKE, Place, read_place
+from rowtide.findings.place_facts import LAKE, Place, PlaceFacts, read_place
 from rowtide.findings.place_findings import find_in_places, find_taken
+from rowtide.findings.postgres.access_facts import find_unreadable_tables, read_node, read_reader, read_subscriber
+from rowtide.findings.postgres.access_findings import (
+    find_for_monitor,
+    find_for_reader,
+    find_in_merge_node,
+    find_in_subscriber,
+)
 from rowtide.findings.postgres.capture_facts import find_taken_log_store, read_capture, read_places
-from rowtide.findings.postgres.capture_findings import find_in_capture
+from rowtide.findings.postgres.capture_findings import find_in_capture, without_forbidden
 from rowtide.findings.postgres.facts import CaptureFacts, DatabaseFacts
 from rowtide.findings.postgres.name_findings import find_in_names, read_names
 from rowtide.findings.postgres.role_findings import find_in_role
-from rowtide.findings.postgres.server_facts import is_used_otherwise, read_role, read_server, read_taken_schemas
+from rowtide.findings.postgres.server_facts import (
+    is_used_otherwise,
+    read_role,
+    read_server,
+    read_taken_schemas,
+    sees_others,
+)
 from rowtide.findings.postgres.server_findings import find_in_server
 from rowtide.findings.postgres.table_facts import choose_tables, read_foreign_tables, read_table_facts
 from rowtide.findings.postgres.table_findings import find_in_tables
 from rowtide.findings.postgres.tracking_facts import read_tracking
-from rowtide.findings.postgres.tracking_findings import find_in_tracking
+from rowtide.findings.postgres.tracking_findings import find_in_tracking, find_unreadable
+from rowtide.findings.purpose import Purpose
 from rowtide.log.catalogue import find_source
 from rowtide.log.errors import DatabaseCopied
 from rowtide.log.source_definition import SourceDefinition
+from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
+from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
+
+_Find = Callable[[Connection, str, Sequence[str], str | None], Checked]
+
+_ROLES_OF_PUBLISHERS = (None, Purpose.PUBLISHER)
+"""For these, the right to replicate is tried, and what would be refused to them is found."""
 
 
-def check(url: str, tables: Sequence[str] = (), lake: str | None = None) -> tuple[Finding, ...]:
-    """Return what is missing or worth knowing in a database, the worst first; nothing in it is changed.
+def check(url: str, tables: Sequence[str] = (), lake: str | None = None, purpose: Purpose | None = None) -> Checked:
+    """Return what is missing or worth knowing in a database; nothing in it is changed.
 
     Without `tables`: the captured and the tracked ones, before enabling all of the user's schemas. Raises
     `TableNotFound` and what connecting raises.
     """
     try:
-        return find(read_facts(url, tables, lake))
+        engine = open_engine(url, application_name="rowtide check")
+        with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            return _CHECKS[purpose](connection, url, tables, lake)
     except TextInvalid:
         found = tuple(find_in_names(read_names(url)))
         if not found:
             raise
-        return found
+        return Checked(found)
 
 
-def find(facts: DatabaseFacts) -> tuple[Finding, ...]:
-    """Return what the facts mean. Pure."""
+def find(facts: DatabaseFacts, purpose: Purpose | None = None) -> tuple[Finding, ...]:
+    """Return what the facts mean for a publisher, or a monitor. Pure."""
     if facts.copied is not None:
         in_copy = of_error(Severity.STOPS, "database", facts.copied)
         return by_severity([in_copy, *find_in_tracking(facts)])
-    in_capture = [
-        *find_in_server(facts.server, facts.capture),
-        *find_in_role(facts),
-        *find_in_capture(facts),
-        *find_in_places(facts.places),
-        *find_taken(facts.place_blockers),
-        *find_in_tables(facts),
-    ]
-    return by_severity([*(in_capture if facts.wants_capture else ()), *find_in_tracking(facts)])
+    judge = _find_as_monitor if purpose is Purpose.MONITOR else _find_in_all
+    return by_severity([*(judge(facts) if facts.wants_capture else ()), *find_in_tracking(facts)])
 
 
-def read_facts(url: str, tables: Sequence[str] = (), lake: str | None = None) -> DatabaseFacts:
+def _find_in_all(facts: DatabaseFacts) -> Iterator[Finding]:
+    yield from find_in_server(facts.server, facts.capture)
+    yield from find_in_role(facts)
+    yield from find_in_capture(facts)
+    yield from find_in_places(facts.places)
+    yield from find_taken(facts.place_blockers)
+    yield from find_in_tables(facts)
+
+
+def _find_as_monitor(facts: DatabaseFacts) -> Iterator[Finding]:
+    """Judge what there is; what enabling more would take is no concern of a monitor, nor that it may not write."""
+    if facts.capture is None:
+        return
+    yield from find_in_server(facts.server, facts.capture)
+    yield from find_in_capture(replace(facts, capture=without_forbidden(facts.capture)))
+    yield from find_in_places(_look_only(place) for place in facts.places)
+    yield from find_in_tables(facts)
+
+
+def _look_only(place: Place) -> Place:
+    is_forbidden = isinstance(place, PlaceFacts) and place.is_forbidden
+    return replace(place, problem=None) if is_forbidden else place
+
+
+def read_facts(
+    url: str, tables: Sequence[str] = (), lake: str | None = None, purpose: Purpose | None = None
+) -> DatabaseFacts:
     """Read everything that is judged. Raises `TableNotFound` and what connecting raises."""
     engine = open_engine(url, application_name="rowtide check")
     with translated(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        return _read(connection, url, tables, lake)
+        return _read(connection, url, tables, lake, purpose)
 
 
-def _read(connection: Connection, url: str, tables: Sequence[str], lake: str | None) -> DatabaseFacts:
-    server = read_server(connection, url)
+def _read(
+    connection: Connection, url: str, tables: Sequence[str], lake: str | None, purpose: Purpose | None
+) -> DatabaseFacts:
+    tries_stream = purpose in _ROLES_OF_PUBLISHERS
+    server = read_server(connection, url, tries_stream=tries_stream)
+    may_stream = tries_stream and server.refusal is None
     source, copied = _find_source(connection)
-    capture = read_capture(connection, source, url, may_stream=server.refusal is None) if source is not None else None
+    capture = read_capture(connection, source, url, may_stream=may_stream) if source is not None else None
     captured = {instance.source_id for instance in capture.instances} if capture is not None else set()
     named = choose_tables(connection, tables, captured) if tables else ()
     tracking = read_tracking(connection, named, source.publication if source is not None else None)
     is_used = tracking.is_there or (not tables and is_used_otherwise(connection))
-    wants_capture = capture is not None or lake is not None or not is_used
+    is_asked = lake is not None or purpose is Purpose.PUBLISHER
+    wants_capture = capture is not None or is_asked or not is_used
     tracked = {one.table.source_id for one in tracking.tables if one.table is not None}
     is_published_only = capture is not None and not capture.is_enabled
     # Of tables that are published delivery tells; that others cannot be captured is of no concern.
@@ -82,7 +132,7 @@ def _read(connection: Connection, url: str, tables: Sequence[str], lake: str | N
     )
     return DatabaseFacts(
         server=server,
-        role=read_role(connection),
+        role=read_role(connection, server.refusal),
         tables=read_table_facts(connection, chosen, named=bool(tables), captured=captured),
         foreign_tables=read_foreign_tables(connection) if not tables and capture is None else (),
         taken_schemas=read_taken_schemas(connection) if capture is None else (),
@@ -93,6 +143,48 @@ def _read(connection: Connection, url: str, tables: Sequence[str], lake: str | N
         copied=copied,
         place_blockers=find_taken_log_store(f"{lake}/log", server.identity) if lake and capture is None else (),
     )
+
+
+def _check_as_publisher(
+    purpose: Purpose | None, connection: Connection, url: str, tables: Sequence[str], lake: str | None
+) -> Checked:
+    facts = _read(connection, url, tables, lake, purpose)
+    return Checked(find(facts, purpose), facts.role.others)
+
+
+def _check_as_monitor(connection: Connection, url: str, tables: Sequence[str], lake: str | None) -> Checked:
+    facts = _read(connection, url, tables, lake, Purpose.MONITOR)
+    own = find_for_monitor(facts.role, sees_others=sees_others(connection))
+    return Checked((*find(facts, Purpose.MONITOR), *own), facts.role.others)
+
+
+def _check_as_reader(connection: Connection, _url: str, tables: Sequence[str], _lake: str | None) -> Checked:
+    role = read_role(connection, None)
+    facts = read_reader(connection, role, tables)
+    tracking = read_tracking(connection, facts.named, None)
+    tracked = [one.table.source_id for one in tracking.tables if one.table is not None]
+    found = find_for_reader(facts, tracking, find_unreadable_tables(connection, tracked))
+    return Checked((*found, *find_unreadable(role, tracking)), role.others)
+
+
+def _check_as_subscriber(connection: Connection, _url: str, tables: Sequence[str], _lake: str | None) -> Checked:
+    facts = read_subscriber(connection, read_role(connection, None), tables, SUBSCRIBER_SCHEMA)
+    return Checked(tuple(find_in_subscriber(facts, SUBSCRIBER_SCHEMA)), facts.role.others)
+
+
+def _check_as_node(connection: Connection, _url: str, tables: Sequence[str], _lake: str | None) -> Checked:
+    facts = read_node(connection, read_role(connection, None), tables, MERGE_SCHEMA)
+    return Checked(tuple(find_in_merge_node(facts, MERGE_SCHEMA)), facts.role.others)
+
+
+_CHECKS: Mapping[Purpose | None, _Find] = {
+    None: partial(_check_as_publisher, None),
+    Purpose.MONITOR: _check_as_monitor,
+    Purpose.READER: _check_as_reader,
+    Purpose.PUBLISHER: partial(_check_as_publisher, Purpose.PUBLISHER),
+    Purpose.SUBSCRIBER: _check_as_subscriber,
+    Purpose.MERGE: _check_as_node,
+}
 
 
 def _find_source(connection: Connection) -> tuple[SourceDefinition | None, DatabaseCopied | None]:

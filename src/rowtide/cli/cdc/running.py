@@ -8,7 +8,7 @@ import typer
 
 from rowtide.cdc.capture.options import CaptureOptions, EngineSetting
 from rowtide.cli.losses import Reason, Yes, confirm_loss
-from rowtide.cli.options import MOST_ROWS, Db
+from rowtide.cli.options import MOST_ROWS, Db, HideKeys
 from rowtide.cli.output.rows import notes, print_wait
 from rowtide.cli.output.watching import watching
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
@@ -46,6 +46,7 @@ def run(
     master: Master = None,
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
+    _hide_keys: HideKeys = False,
 ) -> None:
     """Read the log and capture, until stopped with Ctrl-C (SQL Server: the capture job).
 
@@ -72,6 +73,7 @@ def scan(
     master: Master = None,
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
+    _hide_keys: HideKeys = False,
 ) -> None:
     """Read the log and capture in one round of scans (SQL Server: sp_cdc_scan), if no other scan runs.
 
@@ -102,6 +104,7 @@ def reinitialize(
         ),
     ] = False,
     yes: Yes = False,
+    _hide_keys: HideKeys = False,
 ) -> None:
     """Continue after a gap with a new slot, and record the gap. Reports what is lost, and asks."""
     cdc = connect(db).cdc

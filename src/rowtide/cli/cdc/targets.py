@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cdc.consumers.limits import LIMIT_HOURS
-from rowtide.cli.options import MOST_HOURS, Db, ListingFormat, Wide
+from rowtide.cli.options import MOST_HOURS, Db, HideKeys, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.cli.output.watching import stopping
 from rowtide.cli.spark_options import Master, SharedStorage, SparkConf, spark_request
@@ -155,6 +155,7 @@ def apply(
     master: Master = None,
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
+    _hide_keys: HideKeys = False,
 ) -> None:
     """Apply what is published to targets, until stopped with Ctrl-C. `agent run` does it too.
 

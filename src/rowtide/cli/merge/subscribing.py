@@ -12,7 +12,7 @@ import typer
 
 from rowtide.cli.losses import Yes, confirm_loss
 from rowtide.cli.merge.options import HostName, HubDb, Login, Publication, Subscriber
-from rowtide.cli.options import IgnoreSubscriber, ListingFormat, Wide
+from rowtide.cli.options import HideKeys, IgnoreSubscriber, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
@@ -91,6 +91,7 @@ def add_subscription(
         ),
     ] = False,
     yes: Yes = False,
+    _hide_keys: HideKeys = False,
 ) -> None:
     """Subscribe a database: create and fill its tables (SQL Server: sp_addmergesubscription).
 
@@ -169,6 +170,8 @@ def snapshot(
     to: Annotated[Path, typer.Option(metavar="DIR", help="The folder, which is created.")],
     host_name: HostName = None,
     login: Login = None,
+    *,
+    _hide_keys: HideKeys = False,
 ) -> None:
     """Write what subscribers of a partition start with to files (SQL Server: sp_adddynamicsnapshot_job).
 
@@ -244,6 +247,7 @@ def reinitialize(
         ),
     ] = False,
     yes: Yes = False,
+    _hide_keys: HideKeys = False,
 ) -> None:
     """Copy a subscriber's tables again (SQL Server: sp_reinitmergesubscription).
 

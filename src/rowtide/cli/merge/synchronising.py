@@ -11,7 +11,7 @@ import typer
 
 from rowtide.cli.bounds import parse_time
 from rowtide.cli.merge.options import HostName, HubDb, Login, Publication, SomePublication, SomeSubscriber, Subscriber
-from rowtide.cli.options import ListingFormat, Wide
+from rowtide.cli.options import HideKeys, ListingFormat, Wide
 from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import Format, notes, print_listed, print_rows
 from rowtide.cli.spark_options import Master, SparkConf, spark_request
@@ -87,6 +87,7 @@ def sync(
     ] = SyncEngine.THREADS,
     master: Master = None,
     spark_conf: SparkConf,
+    _hide_keys: HideKeys = False,
 ) -> None:
     """Exchange all changes: upload, then download (SQL Server: the Merge Agent).
 
@@ -131,6 +132,8 @@ def resync(
     subscriber: Subscriber,
     since: Annotated[str, typer.Option(metavar="start|validation|TIME", help="Since when.")] = "start",
     form: ListingFormat = Format.TABLE,
+    *,
+    _hide_keys: HideKeys = False,
 ) -> None:
     """Download again what the publisher changed since a time, and write it (SQL Server: sp_resyncmergesubscription).
 
@@ -158,6 +161,8 @@ def change_subscription(
     host_name: HostName = None,
     login: Login = None,
     form: ListingFormat = Format.TABLE,
+    *,
+    _hide_keys: HideKeys = False,
 ) -> None:
     """Move a subscriber to another partition, losing nothing (SQL Server: sp_changemergesubscription).
 

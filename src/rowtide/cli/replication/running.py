@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.losses import Reason, Yes, confirm_loss
-from rowtide.cli.options import Db
+from rowtide.cli.options import Db, HideKeys
 from rowtide.cli.output.progress import progress
 from rowtide.cli.output.rows import notes, print_wait
 from rowtide.cli.output.watching import stopping
@@ -42,6 +42,7 @@ def deliver_backlogs(
     master: Master = None,
     spark_conf: SparkConf,
     shared_storage: SharedStorage = False,
+    _hide_keys: HideKeys = False,
 ) -> None:
     """Deliver large backlogs from the log store, one Spark task per subscription.
 
@@ -74,6 +75,7 @@ def run(
     *,
     once: Annotated[bool, typer.Option("--once", help="Stop when everything committed before is delivered.")] = False,
     skip_errors: SkippedErrors = None,
+    _hide_keys: HideKeys = False,
 ) -> None:
     """Read the log, unless another process does, and deliver until Ctrl-C (SQL Server: Distribution Agent).
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlencode
 
@@ -291,7 +291,23 @@ def open_replication_connection(url: str, *, application_name: str) -> PGconn:
     """
     own = _startup_parameters(parse_url(url))
     parameters = {"replication": "database", "application_name": application_name, **own}
-    conninfo = _with_parameters(libpq_url(url), parameters)
+    return _connect_to_replicate(_with_parameters(libpq_url(url), parameters))
+
+
+def require_replication_right(connection: Connection) -> None:
+    """Raise `NoReplicationRight` if the connection's role may not replicate, by trying it.
+
+    A managed service gives the right to members of a group, whose roles lack the attribute in pg_roles. What else
+    refuses the attempt (pg_hba.conf, a pooler, no free sender) does not tell whether the role has the right.
+    """
+    session = connection.connection.driver_connection
+    assert isinstance(session, psycopg.Connection)
+    conninfo = make_conninfo(session.info.dsn, password=session.info.password or None, replication="database")
+    with suppress(ConnectionFailed, NoFreeSender):
+        _connect_to_replicate(conninfo).finish()
+
+
+def _connect_to_replicate(conninfo: str) -> PGconn:
     connection = pq.PGconn.connect(conninfo.encode())
     if connection.status != pq.ConnStatus.OK:
         raise _connection_error(connection.user.decode(), connection.get_error_message())

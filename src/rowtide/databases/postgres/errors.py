@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from rowtide.core.errors import Denied, Invalid, Retryable, RowtideError, numbered
+from rowtide.core.row_values import Said
 
 if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
@@ -55,11 +56,14 @@ class NoFreeSender(Retryable):
 
 @numbered
 class NoReplicationRight(Denied):
-    """The role lacks the REPLICATION attribute."""
+    """The server refused the role a replication connection."""
 
     number = 1105
-    fact = 'role "{role}" does not have the REPLICATION attribute'
-    hint = "Run `alter role {quoted} replication` as a superuser."
+    fact = 'role "{role}" has no right to replicate'
+    hint = (
+        "Let a superuser run `alter role {quoted} replication`; a managed service may give the right by a group, such "
+        "as rds_replication."
+    )
     role: str
     quoted: str
     """The role as SQL takes it."""
@@ -72,7 +76,7 @@ class RightMissing(Denied):
     number = 1106
     fact = "the server refused: {reason}"
     hint = "Grant the right, or connect as the owner of the database and its tables."
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -119,7 +123,7 @@ class TextInvalid(Invalid):
         "In a database with encoding SQL_ASCII, names must be UTF-8: rename that table or column. "
         "Values with other bytes are captured unchanged."
     )
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -130,7 +134,7 @@ class UnexpectedSqlError(RowtideError):
     fact = "the server refused a statement ({sqlstate}): {reason}"
     hint = "Run with --debug to see the statement."
     sqlstate: str
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -140,7 +144,7 @@ class RowsHidden(Denied):
     number = 1040
     fact = "row-level security keeps this role from a table's rows: {reason}"
     hint = "Run `alter role NAME bypassrls` for it as a superuser, or connect as a role that sees all rows."
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -153,7 +157,7 @@ class StatementCancelled(Retryable):
     number = 1041
     fact = "a statement was cancelled at the server: {reason}"
     hint = "Run the command again; another session called pg_cancel_backend, and the server's log says when."
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -176,7 +180,7 @@ class ServerOutOfResources(Retryable):
     fact = "the server ran out of resources ({sqlstate}): {reason}"
     hint = "Free disk space or memory on the server, or raise its limits. The statement is retried."
     sqlstate: str
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -187,7 +191,7 @@ class TransactionAborted(Retryable):
     fact = "the server rolled back a transaction because of another session's ({sqlstate}): {reason}"
     hint = "The transaction is retried; find out which program changes the same rows or tables."
     sqlstate: str
-    reason: str
+    reason: Said
 
 
 _SESSION_ENDED = ("25P03", "25P04")
@@ -198,15 +202,18 @@ _ABORTED = ("40001", "40P01")
 _POLICY = "would be affected by row-level security policy"
 
 
-_OF_VALUES = ("22", "23")
-"""SQLSTATE classes about values, for which the server's detail repeats values of a row."""
+_OF_VALUES = ("22", "23", "44", "P0")
+"""SQLSTATE classes about values, or of users' code, for which the server's detail repeats values of a row."""
+_ROWS_IN_CONTEXT = ("COPY ", "with parameters")
+"""How a context names the row that was copied, or the values of parameters (log_parameter_max_length_on_error)."""
 
 
 def find_values(error: psycopg.Error) -> tuple[str, ...]:
     """Return the parts of a server error that may contain values of a row."""
-    if not (error.sqlstate or "").startswith(_OF_VALUES):
-        return ()
-    return tuple(filter(None, (error.diag.message_detail, error.diag.context)))
+    detail, context = error.diag.message_detail, error.diag.context
+    if (error.sqlstate or "").startswith(_OF_VALUES):
+        return tuple(filter(None, (detail, context)))
+    return (context,) if context is not None and any(mark in context for mark in _ROWS_IN_CONTEXT) else ()
 
 
 def find_values_behind(error: BaseException | None) -> Iterator[str]:

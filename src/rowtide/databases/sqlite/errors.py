@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rowtide.core.errors import Retryable, RowtideError, numbered
+from rowtide.core.row_values import Said
 
 
 @numbered
@@ -42,7 +43,7 @@ class FileFailed(RowtideError):
         "what is read of changes is noted there."
     )
     path: str
-    reason: str
+    reason: Said
 
 
 @contextmanager

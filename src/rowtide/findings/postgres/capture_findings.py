@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from rowtide.cdc.capture.planning import find_misfit
 from rowtide.cdc.definitions import FEATURE as CAPTURE
@@ -28,6 +31,7 @@ from rowtide.findings.postgres.facts import (
     CapturedInstance,
     CaptureFacts,
     DatabaseFacts,
+    RoleFacts,
     RuleFacts,
     ServerFacts,
     SlotFacts,
@@ -38,6 +42,7 @@ from rowtide.findings.quantities import format_bytes, format_duration, format_na
 from rowtide.log.errors import (
     ChangeLeftOut,
     HistoryDiverged,
+    LogStoreNotWritable,
     ManifestMissing,
     PublicationAltered,
     SchemaTaken,
@@ -78,12 +83,12 @@ def find_in_capture(facts: DatabaseFacts) -> Iterator[Finding]:
         return
     yield from find_in_log(facts.capture, facts.server)
     if not facts.capture.has_triggers:
-        yield _miss_triggers(facts.capture)
+        yield _miss_triggers(facts.capture, facts.role)
     yield from find_in_instances(facts.capture, facts.tables)
     yield from find_in_members(facts.capture.members)
     yield from find_in_consumers(facts.capture)
     if facts.capture.rules is not None:
-        yield from find_in_rules(facts.capture.rules, facts.capture)
+        yield from find_in_rules(facts.capture.rules, facts.capture, facts.role)
 
 
 def find_in_log(capture: CaptureFacts, server: ServerFacts) -> Iterator[Finding]:
@@ -127,14 +132,31 @@ def _repeat(capture: CaptureFacts) -> Mend:
     return shell("rowtide", "cdc", "enable-db", "--lake", capture.source.lake)
 
 
-def _miss_triggers(capture: CaptureFacts) -> Finding:
+def _let_superuser(role: RoleFacts, command: Mend) -> Mend:
+    """Event triggers are made by a superuser: by any other the command has run in vain."""
+    if role.is_superuser or isinstance(command, Advice):
+        return command
+    return Advice(f"Let a superuser, or whom the service lets create event triggers, run `{command}`.")
+
+
+def without_forbidden(capture: CaptureFacts) -> CaptureFacts:
+    """Leave out that this user may not write the log store's folder, as others may: that says nothing about it."""
+    return replace(capture, blockers=tuple(one for one in capture.blockers if not is_forbidden(one)))
+
+
+def is_forbidden(blocker: RowtideError) -> bool:
+    """Return whether a log store was not read for a right that others may have."""
+    return isinstance(blocker, LogStoreNotWritable) and blocker.reason == os.strerror(errno.EACCES)
+
+
+def _miss_triggers(capture: CaptureFacts, role: RoleFacts) -> Finding:
     fact = (
         "the event triggers are missing, or of an earlier build, that tell the log what DDL does to captured and "
         "published tables: statements are inferred from the rows that follow, rewritten values and dropped partitions "
         "go unnoticed, and a dropped table ends with the next changes that are read; to make them takes a superuser, "
         "or who the service lets"
     )
-    return Finding(Severity.WARNS, "event triggers", fact, _repeat(capture))
+    return Finding(Severity.WARNS, "event triggers", fact, _let_superuser(role, _repeat(capture)))
 
 
 def _judge_blocker(blocker: RowtideError, capture: CaptureFacts) -> Finding:
@@ -205,7 +227,7 @@ def find_in_consumers(capture: CaptureFacts) -> Iterator[Finding]:
         yield Finding(Severity.WARNS, f"consumer {consumer.consumer}", fact, mend)
 
 
-def find_in_rules(rules: RuleFacts, capture: CaptureFacts) -> Iterator[Finding]:
+def find_in_rules(rules: RuleFacts, capture: CaptureFacts, role: RoleFacts) -> Iterator[Finding]:
     """Judge rules for new tables: whether these join as they are created, and which could not."""
     if not rules.has_triggers:
         fact = (
@@ -213,7 +235,9 @@ def find_in_rules(rules: RuleFacts, capture: CaptureFacts) -> Iterator[Finding]:
             "to them before is not captured: the event trigger is missing, or of an earlier build; to make it takes a "
             "superuser, or who the service lets, who owns what enabling made"
         )
-        yield Finding(Severity.WARNS, f"rule {format_names(rules.names)}", fact, run_reader(capture))
+        yield Finding(
+            Severity.WARNS, f"rule {format_names(rules.names)}", fact, _let_superuser(role, run_reader(capture))
+        )
     for table in rules.failed:
         subject = f"table {table.source_schema}.{table.source_table}"
         mend = Advice(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from rowtide.cdc.consumers.consumers import ListedConsumer
@@ -121,12 +121,17 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True)
 class RoleFacts:
-    """The role of the connection and its rights."""
+    """The role of the connection and its rights.
+
+    `may_replicate` unless a replication connection was refused for the lack of the right. `others` are the owners, that
+    the role is not, of what rowtide made here, by the first word of the commands that only these can run.
+    """
 
     name: str
     may_replicate: bool
     may_create: bool
     is_superuser: bool
+    others: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

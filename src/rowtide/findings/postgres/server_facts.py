@@ -8,8 +8,9 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Connection, inspect, text
 
 from rowtide.core.errors import RowtideError
+from rowtide.databases.postgres import clock
 from rowtide.databases.postgres.catalogue import read_server_identity
-from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.errors import NoReplicationRight, translated
 from rowtide.findings.postgres.facts import (
     ConnectedStandby,
     OpenTransaction,
@@ -22,16 +23,28 @@ from rowtide.findings.postgres.facts import (
 )
 from rowtide.log.postgres.stream.stream import ReplicationStream
 from rowtide.merge.definitions import SCHEMA as MERGE_SCHEMA
+from rowtide.replication.distributor.location import SCHEMA as DISTRIBUTION_SCHEMA
 from rowtide.replication.targets.postgres.calls.procedures import SCHEMA as SUBSCRIBER_SCHEMA
 
 SHORTEST_STATISTICS_S = 600
 """Averages over a shorter time say little."""
 _OUR_SCHEMAS = ("rowtide", "cdc")
+_MADE_BY = {
+    "cdc": ("cdc", "rowtide"),
+    "agent": ("cdc", "rowtide"),
+    "replication": (DISTRIBUTION_SCHEMA, "rowtide", SUBSCRIBER_SCHEMA),
+    "merge": (MERGE_SCHEMA,),
+    "tracking": (clock.SCHEMA,),
+}
+"""The schemas that commands made, by their first word: whose owner may run them."""
 _MEBIBYTE = 1 << 20
 
 
-def read_server(connection: Connection, url: str) -> ServerFacts:
-    """Return the server's facts; transactions of other roles are seen only with the rights of pg_read_all_stats."""
+def read_server(connection: Connection, url: str, *, tries_stream: bool = True) -> ServerFacts:
+    """Return the server's facts; transactions of other roles are seen only with the rights of pg_read_all_stats.
+
+    Without `tries_stream` no replication connection is tried.
+    """
     senders, rate = connection.execute(text(_ACTIVITY), {"shortest_s": SHORTEST_STATISTICS_S}).one()
     return ServerFacts(
         identity=read_server_identity(connection),
@@ -41,15 +54,34 @@ def read_server(connection: Connection, url: str) -> ServerFacts:
         wal_bytes_per_s=rate,
         transactions=tuple(OpenTransaction(*row) for row in connection.execute(text(_TRANSACTIONS))),
         prepared=tuple(PreparedTransaction(*row) for row in connection.execute(text(_PREPARED))),
-        refusal=_find_refusal(url),
+        refusal=_find_refusal(url) if tries_stream else None,
         standbys=tuple(ConnectedStandby(*row) for row in connection.execute(text(_STANDBYS))),
         syncs_slots=connection.execute(text(_SYNCS_SLOTS)).scalar_one(),
     )
 
 
-def read_role(connection: Connection) -> RoleFacts:
-    """Return the role of the connection."""
-    return RoleFacts(*connection.execute(text(_ROLE)).one())
+def read_role(connection: Connection, refusal: RowtideError | None) -> RoleFacts:
+    """Return the role of the connection; `refusal` is what its replication connection was refused with."""
+    name, may_create, is_superuser = connection.execute(text(_ROLE)).one()
+    schemas = sorted({schema for schemas in _MADE_BY.values() for schema in schemas})
+    rows = connection.execute(text(_OTHERS_SCHEMAS), {"schemas": schemas})
+    owners: dict[str, str] = {row.name: row.owner for row in rows}
+    return RoleFacts(
+        name,
+        may_replicate=not isinstance(refusal, NoReplicationRight),
+        may_create=may_create,
+        is_superuser=is_superuser,
+        others={
+            command: next(owners[schema] for schema in made if schema in owners)
+            for command, made in _MADE_BY.items()
+            if owners.keys() & set(made)
+        },
+    )
+
+
+def sees_others(connection: Connection) -> bool:
+    """Return whether the role sees what other roles' sessions do."""
+    return bool(connection.execute(text("select pg_has_role('pg_read_all_stats', 'usage')")).scalar_one())
 
 
 def read_taken_schemas(connection: Connection) -> tuple[str, ...]:
@@ -146,7 +178,13 @@ select gid, owner::text, database::text, extract(epoch from now() - prepared)::f
 order by prepared
 """
 
+_OTHERS_SCHEMAS = """
+select n.nspname::text as name, r.rolname::text as owner
+from pg_namespace n join pg_roles r on r.oid = n.nspowner
+where n.nspname = any(:schemas) and not pg_has_role(n.nspowner, 'usage')
+"""
+
 _ROLE = """
-select rolname::text, rolreplication or rolsuper, has_database_privilege(current_database(), 'create'), rolsuper
+select rolname::text, has_database_privilege(current_database(), 'create'), rolsuper
 from pg_roles where rolname = current_user
 """

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterator
-from dataclasses import replace
 
 from rowtide.cdc.definitions import FEATURE as CAPTURE
-from rowtide.core.errors import RowtideError
 from rowtide.databases.postgres.errors import ServerIsStandby
 from rowtide.findings.finding import AS_OWNER, Advice, Severity, Sql
-from rowtide.findings.postgres.capture_findings import find_in_consumers, find_in_instances, find_in_log, run_reader
+from rowtide.findings.postgres.capture_findings import (
+    find_in_consumers,
+    find_in_instances,
+    find_in_log,
+    is_forbidden,
+    run_reader,
+    without_forbidden,
+)
 from rowtide.findings.postgres.facts import CaptureFacts, ServerFacts, TrackingFacts
 from rowtide.findings.postgres.member_findings import find_in_members
 from rowtide.findings.postgres.tracking_findings import find_losses
@@ -41,7 +44,7 @@ from rowtide.health.merge_judgements import judge_merge
 from rowtide.health.postgres.facts import DatabaseHealthFacts, LogFacts
 from rowtide.health.postgres.reading import read_facts
 from rowtide.health.tracking_judgements import judge_tracking
-from rowtide.log.errors import DatabaseCopied, LogStoreNotWritable
+from rowtide.log.errors import DatabaseCopied
 from rowtide.replication.articles.articles import FEATURE as REPLICATION
 from rowtide.replication.errors.delivery import PublishedTableDropped
 from rowtide.replication.status import ArticlesStatus
@@ -79,9 +82,9 @@ def judge(facts: DatabaseHealthFacts) -> Iterator[Judgement]:
 
 def _judge_log(log: LogFacts, server: ServerFacts) -> Iterator[Judgement]:
     capture, area = log.capture, Area.LOG
-    for blocker in filter(_is_forbidden, capture.blockers):
+    for blocker in filter(is_forbidden, capture.blockers):
         yield not_looked_at(area, "log store", blocker)
-    found = tuple(find_in_log(_without_forbidden(capture), server))
+    found = tuple(find_in_log(without_forbidden(capture), server))
     of_slot = [finding for finding in found if finding.subject.startswith("slot")]
     of_publication = [finding for finding in found if finding.subject == "publication"]
     others = [finding for finding in found if finding not in of_slot + of_publication]
@@ -216,15 +219,6 @@ def _judge_tracking(tracking: TrackingFacts | Unread) -> Iterator[Judgement]:
 
 def _is_tracked(tracking: TrackingFacts | Unread) -> bool:
     return isinstance(tracking, Unread) or not tracking.is_readable or bool(tracking.tables or tracking.forms)
-
-
-def _is_forbidden(blocker: RowtideError) -> bool:
-    """This user may not write the log store's folder, as others may: that says nothing about it."""
-    return isinstance(blocker, LogStoreNotWritable) and blocker.reason == os.strerror(errno.EACCES)
-
-
-def _without_forbidden(capture: CaptureFacts) -> CaptureFacts:
-    return replace(capture, blockers=tuple(one for one in capture.blockers if not _is_forbidden(one)))
 
 
 def _describe_slot(capture: CaptureFacts) -> str:

@@ -14,7 +14,8 @@ from sqlalchemy import Connection, Engine, Executable, text
 
 from rowtide.core.lsn import format_log_position
 from rowtide.databases.postgres.catalogue import ServerIdentity
-from rowtide.databases.postgres.errors import NoFreeSlot, NoReplicationRight, ServerIsStandby, WalLevelNotLogical
+from rowtide.databases.postgres.connect import require_replication_right
+from rowtide.databases.postgres.errors import NoFreeSlot, ServerIsStandby, WalLevelNotLogical
 from rowtide.databases.postgres.quoting import quote, statement
 from rowtide.log.errors import PublicationAltered, SlotAdvanced, SlotInvalidated, SlotMissing
 from rowtide.log.postgres.waiting import reporting_blocker
@@ -51,9 +52,7 @@ def require_logical_decoding(connection: Connection, server: ServerIdentity) -> 
         raise ServerIsStandby
     if server.wal_level != "logical":
         raise WalLevelNotLogical(server.wal_level)
-    role, may_replicate = connection.execute(text(_ROLE)).one()
-    if not may_replicate:
-        raise NoReplicationRight(role, quote(role))
+    require_replication_right(connection)
 
 
 def require_free_slot(connection: Connection, name: str) -> None:
@@ -178,8 +177,6 @@ def verify_publication(connection: Connection, source: SourceDefinition) -> None
     if is_another:
         raise PublicationAltered(source.publication, "it was altered, and is again what it was")
 
-
-_ROLE = "select rolname, rolreplication or rolsuper from pg_roles where rolname = current_user"
 
 _PUBLICATION = "select oid::bigint from pg_publication where pubname = :name"
 

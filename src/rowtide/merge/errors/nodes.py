@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import DataLoss, Denied, Retryable, RowtideError, numbered
+from rowtide.core.row_values import Said
 
 
 @numbered
@@ -16,7 +17,7 @@ class NodeBusy(Retryable):
         "program that leaves a transaction open."
     )
     node: str
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -78,7 +79,7 @@ class HandlerFailed(RowtideError):
     handler: str
     method: str
     article: str
-    reason: str
+    reason: Said
 
 
 @numbered

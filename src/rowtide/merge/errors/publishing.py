@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, RowtideError, numbered
+from rowtide.core.row_values import Said
 
 
 @numbered
@@ -68,7 +69,7 @@ class ResolverRefused(Invalid):
     hint = "See `Resolvers` in docs/reference/merge-conflicts.md for what each one needs."
     resolver: str
     article: str
-    reason: str
+    reason: Said
 
 
 @numbered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import Invalid, RowtideError, numbered
+from rowtide.core.row_values import Said
 
 FOREIGN_KEY_CODES = ("23503", "23001", "SQLITE_CONSTRAINT_FOREIGNKEY")
 """Codes of refusals by a foreign key, PostgreSQL's and SQLite's."""
@@ -21,7 +22,7 @@ class RowsRefused(RowtideError):
     hint = "See `rowtide merge conflicts`; each synchronisation tries the row again."
     table: str
     code: str
-    reason: str
+    reason: Said
 
 
 @numbered

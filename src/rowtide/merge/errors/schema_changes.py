@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, DataLoss, Denied, Invalid, NotFound, RowtideError, numbered
+from rowtide.core.row_values import Said
 
 
 @numbered
@@ -72,7 +73,7 @@ class SchemaChangeRefused(RowtideError):
     )
     table: str
     statement: str
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -118,4 +119,4 @@ class TableNotAltered(Invalid):
     fact = "the database refused to alter table {table}: {reason}"
     hint = "Write what follows `alter table NAME` in the publisher's SQL; nothing was changed."
     table: str
-    reason: str
+    reason: Said

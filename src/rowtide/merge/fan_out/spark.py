@@ -10,6 +10,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from rowtide.core.row_values import hiding_alike
 from rowtide.databases.urls import parse_url
 from rowtide.lake.session import pinned, spark_watched
 from rowtide.lake.spark.failures import lack_named
@@ -35,7 +36,8 @@ def synchronise_in_tasks(
 
     if not targets:
         return []
-    task = udf(lambda place: pickle.dumps(synchronise_target(hub_url, targets[place])), "binary").asNondeterministic()
+    synchronise = hiding_alike(lambda place: synchronise_target(hub_url, targets[place]))
+    task = udf(lambda place: pickle.dumps(synchronise(place)), "binary").asNondeterministic()
     count = len(targets)
     with spark_watched(), lack_named():
         rows = pinned(spark).range(0, count, 1, count).select(task("id")).collect()

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
+from rowtide.core.errors import describe
 from rowtide.merge.definitions import article_history, sessions
 from rowtide.merge.nodes.node_tables import UnsentColumn
 from rowtide.merge.nodes.roles.transactions import Transactions
@@ -104,7 +105,7 @@ def recorded(hub: Transactions, subid: str, summary: Summary, began: datetime, c
         yield history
     except BaseException as error:
         with hub.transaction():
-            history.put(FAILED, str(error) or type(error).__name__)
+            history.put(FAILED, describe(error))
         raise
 
 

@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 
 from rowtide.agents.runs import PastError
-from rowtide.core.errors import RowtideError
+from rowtide.core.errors import RowtideError, describe
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.secrets import redact
 from rowtide.replication.distributor import definitions
@@ -153,7 +153,7 @@ def record(connection: Connection, session: Session, status: RunStatus, comments
 def record_error(connection: Connection, session: Session, status: RunStatus, error: Exception, now: datetime) -> None:
     """Record an error, after which an agent retries or has failed."""
     error_id = _insert_error(connection, session.subscriber, error, now)
-    _insert(connection, session, status, str(error), now, error_id)
+    _insert(connection, session, status, describe(error), now, error_id)
 
 
 def record_reader_error(connection: Connection, error: Exception, now: datetime) -> None:
@@ -249,7 +249,7 @@ def _insert_error(connection: Connection, source: str, error: Exception, now: da
         "time": now,
         "source_name": redact(source),
         "error_code": str(error.number) if isinstance(error, RowtideError) else type(error).__name__,
-        "error_text": redact(str(error)),
+        "error_text": describe(error),
         **_place(error),
     }
     return int(distributor(connection).execute(insert(errors).values(values).returning(errors.c.id)).scalar_one())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, Invalid, Retryable, RowtideError, numbered
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.row_values import RowKey
 
 
 @numbered
@@ -114,7 +115,7 @@ class ConflictFound(RowtideError):
     command_id: int
     kind: str
     table: str
-    key: str
+    key: RowKey
     subscriber: str
     publication: str
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rowtide.core.errors import DataLoss, Invalid, NotFound, RowtideError, numbered
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.row_values import RowKey, Said
 
 
 @numbered
@@ -19,7 +20,7 @@ class CustomScriptFailed(RowtideError):
     script: str
     table: str
     lsn: str
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -46,7 +47,7 @@ class RowNotFound(NotFound):
     lsn: CommitLsn
     command_id: int
     table: str
-    key: str
+    key: RowKey
     command: str
 
 
@@ -63,10 +64,10 @@ class CommandRefused(RowtideError):
     lsn: CommitLsn
     command_id: int
     table: str
-    key: str
+    key: RowKey
     command: str
     sqlstate: str
-    reason: str
+    reason: Said
 
 
 CommandError = RowNotFound | CommandRefused
@@ -81,7 +82,7 @@ class BatchRefused(RowtideError):
     fact = "the subscriber refused to commit a batch ({sqlstate}): {reason}"
     hint = "Fix the cause at the subscriber, such as a violated deferred constraint; delivery then repeats the batch."
     sqlstate: str
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -243,7 +244,7 @@ class CopyUnreadable(RowtideError):
         "and add them again."
     )
     table: str
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -258,7 +259,7 @@ class CopyRefused(RowtideError):
     )
     table: str
     sqlstate: str
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -269,4 +270,4 @@ class JoiningRefused(Invalid):
     fact = "table {table} is copied, but does not join its subscription, because the subscriber refuses it: {reason}"
     hint = "Remove the cause at the subscriber, then run `rowtide replication resume`."
     table: str
-    reason: str
+    reason: Said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, RowtideError, numbered
+from rowtide.core.row_values import Said
 from rowtide.log.errors import DatabaseNotEnabled
 
 
@@ -324,7 +325,7 @@ class ChangeRefused(Invalid):
     fact = "table {table} was changed in its publication, which the subscriber refuses: {reason}"
     hint = "Remove the cause and run `rowtide replication resume`, or change the article with `change-article`."
     table: str
-    reason: str
+    reason: Said
 
 
 @numbered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowtide.core.errors import AlreadyExists, Denied, Invalid, NotFound, Retryable, RowtideError, numbered
+from rowtide.core.row_values import Said
 
 
 @numbered
@@ -69,7 +70,7 @@ class SubscriberTableInUse(Retryable):
     fact = "a table at subscriber {subscriber} is in use and cannot be altered as at the publisher: {reason}"
     hint = "Delivery tries again by itself; end the subscriber's long transactions if it goes on."
     subscriber: str
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -158,7 +159,7 @@ class RestorationRefused(RowtideError):
     )
     statement: str
     sqlstate: str
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -268,7 +269,7 @@ class SubscriberFileFailed(Retryable):
     hint = "Free disk space, or let this user write to the file and its directory; delivery then repeats the batch."
     path: str
     code: str
-    reason: str
+    reason: Said
 
 
 @numbered
@@ -283,7 +284,7 @@ class SubscriberFileUnusable(RowtideError):
     )
     path: str
     code: str
-    reason: str
+    reason: Said
 
 
 @numbered

@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import Position
+from rowtide.core.row_values import hiding_alike
 from rowtide.databases.postgres.connect import open_engine
 from rowtide.databases.postgres.errors import translated
 from rowtide.databases.urls import parse_url
@@ -92,7 +93,8 @@ def _deliver_in_tasks(
     """Call `deliver` with each number below `count`, in a task of its own; return the results."""
     from pyspark.sql.functions import udf
 
-    task = udf(lambda place: pickle.dumps(deliver(place)), "binary").asNondeterministic()
+    deliver_alike = hiding_alike(deliver)
+    task = udf(lambda place: pickle.dumps(deliver_alike(place)), "binary").asNondeterministic()
     with spark_watched(), lack_named():
         rows = pinned(spark).range(0, count, 1, count).select(task("id")).collect()
     return tuple(pickle.loads(delivered) for (delivered,) in rows)  # noqa: S301 - our own task wrote it

@@ -29,7 +29,7 @@ _APPLICATION = "rowtide subscription"
 def find_promotion(connection: Connection, subscriber: str) -> int:
     """Return the log position at which a copy left the publisher's history.
 
-    Raises `NotAPromotedCopy`, and as connecting does; the role needs the REPLICATION attribute there.
+    Raises `NotAPromotedCopy`, and as connecting does; the role needs the right to replicate there.
     """
     if parse_url(subscriber).kind is not DatabaseKind.POSTGRESQL:
         raise NotAPromotedCopy(subscriber, "it is a file")

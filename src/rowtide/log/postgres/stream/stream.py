@@ -14,6 +14,7 @@ from psycopg.pq import abc
 
 from rowtide.core.errors import RowtideError
 from rowtide.core.lsn import format_log_position, parse_log_position
+from rowtide.core.row_values import shown
 from rowtide.core.selectable_event import SelectableEvent
 from rowtide.databases.postgres.connect import open_replication_connection, pin_settings, stream_settings
 from rowtide.databases.postgres.errors import NoFreeSender, UnexpectedSqlError, translated
@@ -200,7 +201,7 @@ class ReplicationStream:
             # Until 17 an error, from 18 on a warning.
             self._misses_publication |= report.sqlstate == _UNKNOWN_PUBLICATION
             if report.sqlstate.startswith(_UNSENDABLE):
-                raise ChangeRefused(f"the server says: {report.primary}") from ended
+                raise ChangeRefused(f"the server says: {shown(report.primary)}") from ended
             raise StreamEnded(report.text or "the server closed the stream") from ended
 
     def _read_notice(self, notice: Report) -> bool:

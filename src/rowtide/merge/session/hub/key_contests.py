@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rowtide.core.row_values import shown_key
 from rowtide.merge.articles import Article, ArticleReference
 from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identify, record
 from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, winner_of, withdrawal
@@ -309,4 +310,4 @@ def _values(article: Article, columns: Sequence[str], row: Row) -> Row:
 
 def reason_of_contest(key: str | None) -> str:
     """Return why a row lost its key; `key` is the one that it got instead, if it got one."""
-    return _REASON if key is None else f"{_REASON}: this one has {key} now"
+    return _REASON if key is None else f"{_REASON}: this one has {shown_key(key)} now"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -265,7 +266,16 @@ def _require(article: Article, result: pq.abc.PGresult | None) -> None:
         raise ConnectionFailed(reason)
     if sqlstate == _UNSUPPORTED and "row-level security" in reason:
         raise RowsHidden(f"{article.qualified_name} at the subscriber has policies")
-    raise find_outage(sqlstate, reason) or CopyRefused(article.qualified_name, sqlstate, reason)
+    said = " ".join((result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace").split())
+    context = (result.error_field(pq.DiagnosticField.CONTEXT) or b"").decode(errors="replace")
+    # The rest of it, and the detail, are values of the row.
+    place = _PLACE_OF_COPY.search(context)
+    raise find_outage(sqlstate, reason) or CopyRefused(
+        article.qualified_name, sqlstate, said if place is None else f"{said} ({place[0]})"
+    )
+
+
+_PLACE_OF_COPY = re.compile(r"COPY [^:]*, line \d+(?:, column [^:]*)?")
 
 
 def _table(article: Article) -> str:

@@ -11,6 +11,7 @@ import psycopg
 from psycopg import sql
 
 from rowtide.core.lsn import CommitLsn
+from rowtide.core.row_values import shown_key
 from rowtide.core.secrets import redact
 from rowtide.databases.postgres.errors import translated
 from rowtide.replication.conflicts import ConflictKind, PresentRow, Resolution
@@ -60,7 +61,7 @@ class Conflict:
 
 def keep(connection: psycopg.Connection, guid: str, conflict: Conflict) -> None:
     """Keep a conflict, in the connection's transaction; one that stops the agent again is kept once."""
-    rows = [row for row, _ in conflict.present]
+    rows = [_shown(row) for row, _ in conflict.present]
     versions = [present.version for _, present in conflict.present]
     times = [None if version is None else [version.committed_us, version.originator] for version in versions]
     values = (
@@ -101,7 +102,11 @@ def list_kept(subscription: Subscription) -> Sequence[KeptConflict]:
 
 
 def _json(row: Row | None) -> str | None:
-    return None if row is None else json.dumps(row, ensure_ascii=False)
+    return None if row is None else json.dumps(_shown(row), ensure_ascii=False)
+
+
+def _shown(row: Row) -> Row:
+    return {name: None if value is None else shown_key(value) for name, value in row.items()}
 
 
 _KEEP = sql.SQL(f"""

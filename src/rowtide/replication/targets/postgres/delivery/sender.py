@@ -11,6 +11,7 @@ from rowtide.core.errors import RowtideError
 from rowtide.core.failpoints import failpoint
 from rowtide.core.lsn import CommitLsn, Position
 from rowtide.core.operations import Operation
+from rowtide.core.row_values import shown
 from rowtide.databases.postgres.encodings import find_codec, holds
 from rowtide.databases.postgres.errors import find_outage
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
@@ -283,7 +284,7 @@ class Sender:
         lsn, command_id, article, operation, arguments = sent[place]
         table, key = article.qualified_name, procedures.key_of(article, operation, arguments)
         if refused.sqlstate in _TOO_LARGE and _size(arguments) >= _LARGE_BYTES:
-            self._refuse_size(sent[place], f"the server says: {refused.message}")
+            self._refuse_size(sent[place], f"the server says: {shown(refused.message)}")
         if refused.sqlstate == _ROW_NOT_FOUND:
             return RowNotFound(CommitLsn(lsn), command_id, table, key, operation.name.lower())
         command, reason = operation.name.lower(), refused.message
