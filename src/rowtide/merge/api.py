@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rowtide.core.earlier_names import earlier_name
 from rowtide.core.row_values import hiding
-from rowtide.merge.articles import ExchangeType, Partition, SubscriberType, Subscription
+from rowtide.merge.articles import ExchangeType, Partition, RunAs, SubscriberType, Subscription
 from rowtide.merge.catalogue import get_publication, list_merged
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.conflicts.resolving import get_conflict, resolve_conflict
@@ -81,6 +81,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         subscriber_type: SubscriberType = SubscriberType.CLIENT,
         priority: float = 0.0,
         partition: Partition | None = None,
+        run_as: RunAs = RunAs.OWNER,
         snapshot: Path | None = None,
         on_progress: SnapshotProgress = lambda _article, _rows: None,
         on_omission: Callable[[Omission], None] = lambda _omission: None,
@@ -89,10 +90,11 @@ class MergeReplication(MergePublishing, MergeInspection):
 
         A SQLite file that does not exist is created. `partition` gives the values of host_name() and suser_name() that
         the articles' filters use; `on_omission` is called with each part of the publisher's tables that the
-        subscriber's database does not have. With `snapshot`, a folder of `make_snapshot`, the rows come from its files;
-        a repeat continues where a call was interrupted. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`,
-        `SubscriberHasTable`, `PartitionValueMissing`, `PartitionValueUnfit`; of a snapshot `SnapshotUnfit`,
-        `SnapshotOutdated`, `SnapshotDamaged`.
+        subscriber's database does not have. `run_as` says with whose rights the code of tables of other roles runs
+        that a PostgreSQL subscriber's node writes. With `snapshot`, a folder of `make_snapshot`, the rows come from its
+        files; a repeat continues where a call was interrupted. Raises `MergePublicationUnknown`,
+        `MergeSubscriptionExists`, `SubscriberHasTable`, `PartitionValueMissing`, `PartitionValueUnfit`; of a snapshot
+        `SnapshotUnfit`, `SnapshotOutdated`, `SnapshotDamaged`.
         """
         add = add_subscription if snapshot is None else partial(subscribe_from_snapshot, folder=snapshot)
         with self._open_hub(publication) as hub, open_subscriber(subscriber) as node:
@@ -104,6 +106,7 @@ class MergeReplication(MergePublishing, MergeInspection):
                 subscriber_type=subscriber_type,
                 priority=priority,
                 partition=partition,
+                run_as=run_as,
                 on_progress=on_progress,
                 on_omission=on_omission,
             )
@@ -118,6 +121,7 @@ class MergeReplication(MergePublishing, MergeInspection):
         subscriber_type: SubscriberType = SubscriberType.CLIENT,
         priority: float = 0.0,
         partition: Partition | None = None,
+        run_as: RunAs = RunAs.OWNER,
         on_existing: Callable[[ExistingRows], None] = lambda _rows: None,
         on_progress: SnapshotProgress = lambda _article, _rows: None,
         on_omission: Callable[[Omission], None] = lambda _omission: None,
@@ -140,6 +144,7 @@ class MergeReplication(MergePublishing, MergeInspection):
                 subscriber_type=subscriber_type,
                 priority=priority,
                 partition=partition,
+                run_as=run_as,
                 existing=existing,
                 absent_is_delete=absent_is_delete,
                 on_existing=on_existing,

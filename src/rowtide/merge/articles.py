@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 from rowtide.merge.errors.publishing import DefinitionOfNewerBuild
@@ -361,11 +361,19 @@ def _reference(columns: Sequence[str], parent: int, parent_columns: Sequence[str
     return ArticleReference(tuple(columns), parent, tuple(parent_columns))
 
 
+class RunAs(StrEnum):
+    """With whose rights the code of a table of another owner runs that is written: triggers, defaults, checks."""
+
+    OWNER = "owner"
+    AGENT = "agent"
+    """Of the role that the agent connects as: the owners are trusted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Publication:
     """A publication; the publisher is the hub of all its subscriptions (SQL Server: sysmergepublications).
 
-    0 days of a retention are no limit.
+    0 days of a retention are no limit. `run_as` is each node's own.
     """
 
     pubid: str
@@ -375,6 +383,7 @@ class Publication:
     replicates_ddl: bool = True
     realigns: bool = True
     conflict_retention_days: int = 0
+    run_as: RunAs = RunAs.OWNER
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, insert, select, update
 
-from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Publication, SubscriberType
+from rowtide.merge.articles import PUBLISHER_PRIORITY, Article, Publication, RunAs, SubscriberType
 from rowtide.merge.definitions import (
     articles,
     conflicts_info,
@@ -78,14 +78,20 @@ def put_publication(connection: Connection, publication: Publication) -> None:
             replicate_ddl=int(publication.replicates_ddl),
             allow_partition_realignment=int(publication.realigns),
             conflict_retention=publication.conflict_retention_days,
+            run_as=publication.run_as.value,
         )
     )
 
 
 def set_publication(connection: Connection, publication: Publication) -> None:
-    """Replace a publication's options, in the caller's transaction."""
+    """Replace a publication's options but for a node's own, in the caller's transaction."""
     options = {"retention": publication.retention_days, "replicate_ddl": int(publication.replicates_ddl)}
     connection.execute(update(publications).where(publications.c.pubid == publication.pubid).values(options))
+
+
+def set_run_as(connection: Connection, pubid: str, run_as: RunAs) -> None:
+    """Store with whose rights the code of tables runs at this node, in the caller's transaction."""
+    connection.execute(update(publications).where(publications.c.pubid == pubid).values(run_as=run_as.value))
 
 
 def list_articles(connection: Connection, pubid: str) -> tuple[Article, ...]:
@@ -236,4 +242,5 @@ def read_publication(row: Mapping[Any, Any]) -> Publication:
         bool(row["replicate_ddl"]),
         bool(row["allow_partition_realignment"]),
         row["conflict_retention"],
+        RunAs(row["run_as"]),
     )

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rowtide.cli.options import lasting
+from rowtide.merge.articles import RunAs
 
 HubDb = Annotated[
     str,
@@ -42,3 +43,12 @@ HostName = Annotated[
     str | None, typer.Option("--host-name", help="What host_name() is in filters.", show_default=False)
 ]
 Login = Annotated[str | None, typer.Option("--login", help="What suser_name() is in filters.", show_default=False)]
+_RUN_AS = (
+    "With whose rights triggers, defaults, checks and other code of tables of other roles run that {node} writes on "
+    "PostgreSQL: owner, or agent, whose owners are trusted."
+)
+HubRunAs = Annotated[RunAs, typer.Option("--run-as", help=_RUN_AS.format(node="the publisher"))]
+NewHubRunAs = Annotated[
+    RunAs | None, typer.Option("--run-as", help=_RUN_AS.format(node="the publisher"), show_default="as it is")
+]
+SubscriberRunAs = Annotated[RunAs, typer.Option("--run-as", help=_RUN_AS.format(node="the subscriber"))]

@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowtide.cli.merge.options import ArticleName, HostName, HubDb, Login, Publication
+from rowtide.cli.merge.options import ArticleName, HostName, HubDb, HubRunAs, Login, NewHubRunAs, Publication
 from rowtide.cli.options import MOST_DAYS, DryRun
 from rowtide.cli.output.rows import notes
 from rowtide.cli.output.statements import printed, tell
 from rowtide.handle import connect
-from rowtide.merge.articles import DEFAULT_RETENTION_DAYS, FilterType, Partition, PartitionOptions, UploadOptions
+from rowtide.merge.articles import (
+    DEFAULT_RETENTION_DAYS,
+    FilterType,
+    Partition,
+    PartitionOptions,
+    RunAs,
+    UploadOptions,
+)
 
 if TYPE_CHECKING:
     from rowtide.merge.publishing.handle import MergePublishing
@@ -48,6 +55,7 @@ def add_publication(
             "--no-partition-realignment", help="Rows that leave a partition stay at its subscribers, as they were then."
         ),
     ] = False,
+    run_as: HubRunAs = RunAs.OWNER,
     dry_run: DryRun = False,
 ) -> None:
     """Create a publication without articles (SQL Server: sp_addmergepublication)."""
@@ -58,6 +66,7 @@ def add_publication(
             conflict_retention_days=conflict_retention,
             allow_partition_realignment=not no_partition_realignment,
             replicate_ddl=replicate_ddl,
+            run_as=run_as,
         )
     tell(f"Added: publication {publication}.", dry_run=dry_run)
 
@@ -85,13 +94,14 @@ def change_publication(
             show_default="as it is",
         ),
     ] = None,
+    run_as: NewHubRunAs = None,
     dry_run: DryRun = False,
 ) -> None:
     """Change a publication's options (SQL Server: sp_changemergepublication)."""
-    if retention_days is None and replicate_ddl is None:
-        raise typer.BadParameter("say what changes", param_hint="--retention-days, --replicate-ddl")
+    if retention_days is None and replicate_ddl is None and run_as is None:
+        raise typer.BadParameter("say what changes", param_hint="--retention-days, --replicate-ddl, --run-as")
     with altering(db, dry_run=dry_run) as merge:
-        merge.change_publication(publication, retention_days=retention_days, replicate_ddl=replicate_ddl)
+        merge.change_publication(publication, retention_days=retention_days, replicate_ddl=replicate_ddl, run_as=run_as)
     tell("Changed.", dry_run=dry_run)
 
 

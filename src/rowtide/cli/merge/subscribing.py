@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rowtide.cli.losses import Yes, confirm_loss
-from rowtide.cli.merge.options import HostName, HubDb, Login, Publication, Subscriber
+from rowtide.cli.merge.options import HostName, HubDb, Login, Publication, Subscriber, SubscriberRunAs
 from rowtide.cli.options import HideKeys, IgnoreSubscriber, ListingFormat, Wide
 from rowtide.cli.output.rows import Format, notes, print_listed
 from rowtide.databases.urls import parse_url
 from rowtide.handle import connect
-from rowtide.merge.articles import Partition
+from rowtide.merge.articles import Partition, RunAs
 from rowtide.merge.articles import SubscriberType as Kind
 from rowtide.merge.articles import Subscription as MergeSubscription
 
@@ -90,6 +90,7 @@ def add_subscription(
             "--absent-is-delete", help="--existing keep: rows that the subscriber lacks are deleted everywhere."
         ),
     ] = False,
+    run_as: SubscriberRunAs = RunAs.OWNER,
     yes: Yes = False,
     _hide_keys: HideKeys = False,
 ) -> None:
@@ -124,6 +125,7 @@ def add_subscription(
                 subscriber_type=Kind[kind.name],
                 priority=priority,
                 partition=partition,
+                run_as=run_as,
                 on_progress=on_progress,
                 on_omission=omissions.append,
             )
@@ -136,6 +138,7 @@ def add_subscription(
             subscriber_type=Kind[kind.name],
             priority=priority,
             partition=Partition(host_name, login),
+            run_as=run_as,
             snapshot=snapshot,
             on_progress=on_progress,
             on_omission=omissions.append,

@@ -6,7 +6,7 @@ A rehearsal runs the same actions and rolls them back; a dry run prints its stat
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar
@@ -21,9 +21,14 @@ from rowtide.databases.postgres.quoting import statement
 
 Result = TypeVar("Result")
 Action = Callable[[Connection], Result]
+Around = tuple[Sequence[str], Sequence[str]]
+"""Statements before and after one, in its transaction."""
+AROUND_NOTHING: Around = ((), ())
 
 _SAVEPOINT = re.compile(r"(savepoint|release savepoint|rollback to savepoint) (\w+)", re.IGNORECASE)
-_READS = re.compile(r"select\b|with\b(?!.*\b(insert into|update|delete from)\b)", re.IGNORECASE | re.DOTALL)
+_READS = re.compile(
+    r"select\b|set local search_path\b|with\b(?!.*\b(insert into|update|delete from)\b)", re.IGNORECASE | re.DOTALL
+)
 
 
 class Alterations(Protocol):
@@ -38,7 +43,7 @@ class Alterations(Protocol):
         Raises `LockNotObtained`.
         """
 
-    def run_alone(self, step: Executable) -> int:
+    def run_alone(self, step: Executable, around: Around = AROUND_NOTHING) -> int:
         """Run a statement in its own transaction, without lock timeout; return the number of rows written."""
 
     def tell(self, message: str) -> None:
@@ -62,7 +67,9 @@ class Committing:
         attempt = partial(self._commit, action)
         return attempt() if table is None else retry_locked(self._engine, table, attempt)
 
-    def run_alone(self, step: Executable) -> int:
+    def run_alone(self, step: Executable, around: Around = AROUND_NOTHING) -> int:
+        if around != AROUND_NOTHING:
+            return self._commit(partial(_run_between, step, around))
         with translated(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             return connection.execute(step).rowcount
 
@@ -96,7 +103,7 @@ class Rehearsing:
         attempt = partial(self._attempt, action)
         return attempt() if table is None else retry_locked(self.connection.engine, table, attempt)
 
-    def run_alone(self, step: Executable) -> int:
+    def run_alone(self, step: Executable, around: Around = AROUND_NOTHING) -> int:  # noqa: ARG002 - it is not run
         compiled = step.compile(self.connection)  # type: ignore[attr-defined]
         self._statements.append(_as_text(_session_of(self.connection), str(compiled), compiled.params))
         return 0
@@ -107,6 +114,14 @@ class Rehearsing:
     def _attempt(self, action: Action[Result]) -> Result:
         with translated(), self.connection.begin_nested():
             return action(self.connection)
+
+
+def _run_between(step: Executable, around: Around, connection: Connection) -> int:
+    before, after = around
+    execute_all(connection, before)
+    written = connection.execute(step).rowcount
+    execute_all(connection, after)
+    return written
 
 
 def execute_all(connection: Connection, statements: Iterable[str]) -> None:

@@ -143,7 +143,10 @@ class RowsHidden(Denied):
 
     number = 1040
     fact = "row-level security keeps this role from a table's rows: {reason}"
-    hint = "Run `alter role NAME bypassrls` for it as a superuser, or connect as a role that sees all rows."
+    hint = (
+        "Run `alter role NAME bypassrls` for it as a superuser, or connect as a role that sees all rows. If the table "
+        "keeps its own owner from rows, run `alter table NAME no force row level security`."
+    )
     reason: Said
 
 

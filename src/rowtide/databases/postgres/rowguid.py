@@ -6,16 +6,19 @@ built concurrently: no step locks the table for long.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection, text
 
-from rowtide.databases.postgres.alterations import Alterations
+from rowtide.databases.postgres.alterations import Alterations, Around
 from rowtide.databases.postgres.catalogue import read_table
 from rowtide.databases.postgres.indexes import build_index
+from rowtide.databases.postgres.owners import functions_path
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified, statement
+from rowtide.databases.postgres.search_path import OWN_PATH
 from rowtide.databases.source_table import Partition, SourceColumn, SourceTable, TableKind
 
 ROWGUID: Final = "rowguid"
@@ -69,7 +72,19 @@ def is_made_here(connection: Connection, table: SourceTable, maker: str) -> bool
     return connection.execute(text(comment), {"table": table.source_id, "name": ROWGUID}).scalar() == maker
 
 
-def make_rowguid(alterations: Alterations, made: SourceTable, maker: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """How the rows of a table are written: `statement` returns what executes one and counts rows, `around` it."""
+
+    around: Around
+    statement: Callable[[str], str] = str
+
+
+BY_ROLE: Final = Filling((functions_path(), [OWN_PATH]))
+"""As the session's role: the code of the table's owner is trusted."""
+
+
+def make_rowguid(alterations: Alterations, made: SourceTable, maker: str, filling: Filling = BY_ROLE) -> None:
     """Give a table the column, its values and its index; a repeat completes an interrupted call.
 
     `maker` is stored as the column's comment: the same maker drops the column.
@@ -79,7 +94,7 @@ def make_rowguid(alterations: Alterations, made: SourceTable, maker: str) -> Non
     holders: Sequence[SourceTable | Partition] = made.row_holders or (made,)
     for holder in holders:
         pages = alterations.run(name, partial(_count_pages, source_id=holder.source_id))
-        while _fill(alterations, quote_qualified(holder.schema, holder.name), pages):
+        while _fill(alterations, quote_qualified(holder.schema, holder.name), pages, filling):
             pass  # what was written meanwhile may be on pages that were done
     index = (made.schema, f"__sysRowguid_{made.source_id}")
     build_index(alterations, made, index, f"on {table} ({ROWGUID})", is_unique=made.kind is not TableKind.PARTITIONED)
@@ -103,16 +118,17 @@ def _count_pages(connection: Connection, *, source_id: int) -> int:
     return int(connection.execute(text(size), {"table": source_id}).scalar_one())
 
 
-def _fill(alterations: Alterations, table: str, pages: int) -> int:
+def _fill(alterations: Alterations, table: str, pages: int, filling: Filling) -> int:
     """Give values to rows without one, in batches of pages; return the number of rows."""
     filled = 0
     for first in range(0, pages + 1, _FILLED_PAGES):
         alterations.tell(f"Filling {ROWGUID} of {table}, page {first:,} of {pages:,} ...")
         sql = (
             f"update {table} set {ROWGUID} = {NEW_ROWGUID} "
-            f"where ctid >= '({first},0)' and ctid < '({first + _FILLED_PAGES},0)' and {ROWGUID} is null"
+            f"where ctid operator(pg_catalog.>=) '({first},0)'::pg_catalog.tid "
+            f"and ctid operator(pg_catalog.<) '({first + _FILLED_PAGES},0)'::pg_catalog.tid and {ROWGUID} is null"
         )
-        filled += alterations.run_alone(statement(sql))
+        filled += alterations.run_alone(statement(filling.statement(sql)), filling.around)
     return filled
 
 

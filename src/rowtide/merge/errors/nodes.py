@@ -130,12 +130,11 @@ class DeferredCodeOfOwner(Denied):
     """Up to PostgreSQL 17, a deferred trigger of another role would run with the agent's rights at the commit."""
 
     number = 8142
-    fact = '{table} belongs to "{owner}", and code would run with more rights at the commit: {deferred}'
+    fact = "{table} is not written: with the agent's rights would run at the commit {deferred}"
     hint = (
         "Run `alter function ... security definer` for the trigger's function, upgrade the server to PostgreSQL 18, or "
         "trust its code with --run-as agent of `rowtide merge add-publication`, `change-publication` or "
         "`add-subscription`."
     )
     table: str
-    owner: str
     deferred: str

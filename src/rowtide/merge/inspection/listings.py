@@ -13,13 +13,17 @@ from rowtide.merge.progress import list_subscriptions
 
 @dataclass(frozen=True, slots=True)
 class MergePublication:
-    """A publication as a node has it (SQL Server: sp_helpmergepublication)."""
+    """A publication as a node has it (SQL Server: sp_helpmergepublication).
+
+    `run_as`: with whose rights the code of tables of other roles runs that this node writes.
+    """
 
     publication: str
     role: str
     articles: int
     subscriptions: int
     retention_days: int
+    run_as: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ def list_merge_publications(node: Transactions) -> Sequence[MergePublication]:
             articles=len(list_articles(node.connection, publication.pubid)),
             subscriptions=len(list_subscriptions(node.connection, publication.pubid)),
             retention_days=publication.retention_days,
+            run_as=publication.run_as.value,
         )
         for publication in list_publications(node.connection)
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rowtide.databases.kinds import DatabaseKind
-from rowtide.merge.articles import Article, ArticleColumn, JoinFilter
+from rowtide.merge.articles import Article, ArticleColumn, JoinFilter, RunAs
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission, Part
 from rowtide.merge.versions.apply import Logged
@@ -148,10 +148,11 @@ class NodeTables(Protocol):
     def examine(self, articles: Sequence[Article]) -> Examination:
         """Return what `find_original` and `find_damage` say, and what the catalogue has, in one round trip."""
 
-    def require_owners(self, articles: Sequence[Article]) -> None:
+    def require_owners(self, articles: Sequence[Article], run_as: RunAs | None = None) -> None:
         """Raise unless articles' tables may be written without handing their owners the rights of this node's role.
 
-        Raises `OwnersDiffer`, `OwnerNotHeld`, `DeferredCodeOfOwner`.
+        `run_as` is that of a publication which does not have them yet. Raises `OwnersDiffer`, `OwnerNotHeld`,
+        `DeferredCodeOfOwner`.
         """
 
     def lock(self, article: Article) -> None:

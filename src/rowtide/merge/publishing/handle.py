@@ -13,6 +13,7 @@ from rowtide.merge.articles import (
     JoinFilter,
     Partition,
     Publication,
+    RunAs,
     UploadOptions,
 )
 from rowtide.merge.handle import MergeHandle
@@ -56,11 +57,13 @@ class MergePublishing(MergeHandle):
         conflict_retention_days: int = 0,
         allow_partition_realignment: bool = True,
         replicate_ddl: bool = True,
+        run_as: RunAs = RunAs.OWNER,
     ) -> Publication:
         """Create a publication (SQL Server: sp_addmergepublication). 0 days of a retention mean no limit.
 
-        Without partition realignment, rows that leave a partition stay at its subscribers; without `replicate_ddl`, new
-        columns, types and defaults of published tables are not sent. Raises `MergePublicationExists`.
+        `run_as` says with whose rights the code of tables of other roles runs that the hub writes. Without partition
+        realignment, rows that leave a partition stay at its subscribers; without `replicate_ddl`, new columns, types
+        and defaults of published tables are not sent. Raises `MergePublicationExists`.
         """
         with self._altering() as hub:
             return add_publication(
@@ -70,17 +73,25 @@ class MergePublishing(MergeHandle):
                 conflict_retention_days=conflict_retention_days,
                 realigns=allow_partition_realignment,
                 replicates_ddl=replicate_ddl,
+                run_as=run_as,
             )
 
     def change_publication(
-        self, name: str, *, retention_days: int | None = None, replicate_ddl: bool | None = None
+        self,
+        name: str,
+        *,
+        retention_days: int | None = None,
+        replicate_ddl: bool | None = None,
+        run_as: RunAs | None = None,
     ) -> Publication:
         """Change a publication; None leaves an option as it is (SQL Server: sp_changemergepublication).
 
         Raises `MergePublicationUnknown`.
         """
         with self._altering(name) as hub:
-            return change_publication(hub, name, retention_days=retention_days, replicates_ddl=replicate_ddl)
+            return change_publication(
+                hub, name, retention_days=retention_days, replicates_ddl=replicate_ddl, run_as=run_as
+            )
 
     def add_article(
         self,

@@ -7,13 +7,7 @@ from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from rowtide.core.names import require_name
-from rowtide.merge.articles import (
-    Article,
-    JoinFilter,
-    Partition,
-    Publication,
-    UploadOptions,
-)
+from rowtide.merge.articles import Article, JoinFilter, Partition, Publication, RunAs, UploadOptions
 from rowtide.merge.catalogue import (
     find_article,
     find_publication,
@@ -30,6 +24,7 @@ from rowtide.merge.catalogue import (
     remove_publication,
     set_definition,
     set_publication,
+    set_run_as,
     was_rowguid_there,
 )
 from rowtide.merge.conflicts.resolvers import require_resolver
@@ -83,6 +78,7 @@ def add_publication(
     conflict_retention_days: int = 0,
     realigns: bool = True,
     replicates_ddl: bool = True,
+    run_as: RunAs = RunAs.OWNER,
 ) -> Publication:
     """Create a publication (SQL Server: sp_addmergepublication). Raises `NameUnfit`, `MergePublicationExists`."""
     require_name("publication", name)
@@ -98,13 +94,19 @@ def add_publication(
             replicates_ddl=replicates_ddl,
             realigns=realigns,
             conflict_retention_days=conflict_retention_days,
+            run_as=run_as,
         )
         put_publication(hub.connection, publication)
     return publication
 
 
 def change_publication(
-    hub: Node, name: str, *, retention_days: int | None = None, replicates_ddl: bool | None = None
+    hub: Node,
+    name: str,
+    *,
+    retention_days: int | None = None,
+    replicates_ddl: bool | None = None,
+    run_as: RunAs | None = None,
 ) -> Publication:
     """Change a publication's options; None leaves one as it is (SQL Server: sp_changemergepublication).
 
@@ -116,9 +118,11 @@ def change_publication(
         publication,
         retention_days=publication.retention_days if retention_days is None else retention_days,
         replicates_ddl=publication.replicates_ddl if replicates_ddl is None else replicates_ddl,
+        run_as=publication.run_as if run_as is None else run_as,
     )
     with hub.transaction():
         set_publication(hub.connection, publication)
+        set_run_as(hub.connection, publication.pubid, publication.run_as)
         for article in list_articles(hub.connection, publication.pubid) if replicates_ddl else ():
             # Whatever its table is now, it is to be looked at.
             set_definition(hub.connection, publication.pubid, replace(article, fingerprint=""))
@@ -153,6 +157,7 @@ def add_article(hub: Node, publication_name: str, table: str, request: ArticleRe
     check_filter(hub, article)
     if request.renumber or request.identity_range:
         require_numbered(described, is_growing=bool(request.identity_range))
+    hub.tables.require_owners([article], publication.run_as)
     had_rowguid = is_preserved(hub, article, is_merged=merged is not None)
     hub.tables.add_rowguid(article)
     with hub.transaction():

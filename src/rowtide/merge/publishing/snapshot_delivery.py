@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from sqlalchemy import delete, insert, select
 
-from rowtide.merge.articles import Article, Partition, Publication, SubscriberType, Subscription
+from rowtide.merge.articles import Article, Partition, Publication, RunAs, SubscriberType, Subscription
 from rowtide.merge.catalogue import (
     find_publication,
     get_publication,
@@ -86,6 +86,7 @@ def subscribe_from_snapshot(
     subscriber_type: SubscriberType = SubscriberType.CLIENT,
     priority: float = 0.0,
     partition: Partition | None = None,
+    run_as: RunAs = RunAs.OWNER,
     on_progress: SnapshotProgress = lambda _article, _rows: None,
     on_omission: Callable[[Omission], None] = lambda _omission: None,
 ) -> Subscription:
@@ -95,7 +96,7 @@ def subscribe_from_snapshot(
     `SubscriberHasTable`, `SnapshotUnfit`, `SnapshotOutdated`, `SnapshotDamaged`, `IdentityRangeUnfit`, `AddressTaken`,
     `CopiedRowRefused`.
     """
-    publication = get_publication(hub.connection, publication_name)
+    publication = replace(get_publication(hub.connection, publication_name), run_as=run_as)
     notice(hub, publication)
     articles, schema = list_articles(hub.connection, publication.pubid), read_version(hub.connection, publication)
     snapshot = read_snapshot(folder)

@@ -14,6 +14,7 @@ from rowtide.merge.articles import (
     Partition,
     PartitionOptions,
     Publication,
+    RunAs,
     SubscriberType,
     Subscription,
 )
@@ -73,6 +74,7 @@ def add_subscription(
     subscriber_type: SubscriberType = SubscriberType.CLIENT,
     priority: float = 0.0,
     partition: Partition | None = None,
+    run_as: RunAs = RunAs.OWNER,
     existing: Existing | None = None,
     absent_is_delete: bool = False,
     on_existing: Callable[[ExistingRows], None] = lambda _rows: None,
@@ -84,12 +86,13 @@ def add_subscription(
     `partition` gives the values that filters use; `on_omission` is called with each part of the publisher's tables that
     the subscriber's database does not have. With `existing`, tables that are there are taken over, `on_existing` is
     called with what each has, and with `absent_is_delete` rows that they lack are deleted everywhere. The subscriber is
-    filled in one transaction; a repeat completes an interrupted call. With partition option 3, the partition's earlier
+    filled in one transaction; a repeat completes an interrupted call. `run_as` says with whose rights the code of
+    tables of other roles runs that the subscriber's node writes. With partition option 3, the partition's earlier
     subscriber loses its subscription. Raises `MergePublicationUnknown`, `MergeSubscriptionExists`,
     `SubscriberHasTable`, `PartitionValueMissing`, `IdentityRangeUnfit`, `PriorityRefused`, and with `existing`
     `NodeRestored`, `TablesUnfit`, `RowguidUnfit`; also `AddressTaken`, `CopiedRowRefused`.
     """
-    publication = get_publication(hub.connection, publication_name)
+    publication = replace(get_publication(hub.connection, publication_name), run_as=run_as)
     notice(hub, publication)
     subscriber.tables.prepare()
     _require_new(hub, subscriber, publication, subscriber_name)
@@ -102,6 +105,7 @@ def add_subscription(
     if subscriber_type is SubscriberType.SERVER and not 0 <= priority < hub_priority:
         raise PriorityRefused(subscriber_name, priority, publication_name, hub_priority)
     chosen = choose_partition(publication, articles, partition or Partition())
+    subscriber.tables.require_owners([*shared, *prepared], run_as)
     nickname = read_nickname(subscriber.connection)
     subscription = Subscription(
         subid=str(uuid4()),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import psycopg
 
 from rowtide.databases.postgres.errors import describe, translate
+from rowtide.databases.postgres.owners import DEFERRED
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 from rowtide.merge.articles import Subscription
 from rowtide.merge.definitions import SCHEMA, subscriptions
-from rowtide.merge.errors.nodes import NodeBusy, SessionReplaced
+from rowtide.merge.errors.nodes import DeferredCodeOfOwner, NodeBusy, SessionReplaced
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.postgres.sending import UNKNOWN_LINES
 from rowtide.merge.nodes.postgres.writing.refused_rows import NO_RIGHT, OF_ROWS, OUTSIDE
@@ -36,6 +37,8 @@ def failure(error: Exception, subject: str, node: str) -> Exception:
         return SessionReplaced(error.diag.message_primary or "")
     if state == UNKNOWN_LINES:
         return UnexpectedLines()
+    if state == DEFERRED:
+        return DeferredCodeOfOwner(subject, error.diag.message_primary or reason)
     if state == OUTSIDE:
         return RowOutsidePartition.of(subject)
     if state in _BUSY or error.diag.schema_name == SCHEMA:

@@ -15,9 +15,9 @@ from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote, quote_literal, quote_qualified
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA, publications, replinfo
+from rowtide.merge.nodes.postgres.execution import Execution
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG
-from rowtide.merge.nodes.postgres.writing.execution import Execution
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.versions.apply import Logged
 

@@ -29,6 +29,7 @@ from rowtide.merge.errors.nodes import NodeBusy
 from rowtide.merge.nodes.postgres import links, rows
 from rowtide.merge.nodes.postgres.compiled import compile_query
 from rowtide.merge.nodes.postgres.enumeration import PostgresEnumeration
+from rowtide.merge.nodes.postgres.execution import AGENT_SETTING, SETTINGS, Executions
 from rowtide.merge.nodes.postgres.failures import UnexpectedLines, failure, require_session
 from rowtide.merge.nodes.postgres.key_moves import read_referrers, referrers_request, renumbering
 from rowtide.merge.nodes.postgres.metadata import row_metadata
@@ -61,8 +62,6 @@ from rowtide.merge.nodes.postgres.tables.filling import fill
 from rowtide.merge.nodes.postgres.tables.identity import bounding, numbering_request
 from rowtide.merge.nodes.postgres.tables.rebuilt import PostgresRebuiltTables
 from rowtide.merge.nodes.postgres.tables.tables import PostgresTables
-from rowtide.merge.nodes.postgres.tables.triggers import AGENT_SETTING
-from rowtide.merge.nodes.postgres.writing.execution import SETTINGS, Executions
 from rowtide.merge.nodes.postgres.writing.stored_tables import REQUESTS, StoredTables, table_requests
 from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
 from rowtide.merge.nodes.retry import retry_busy

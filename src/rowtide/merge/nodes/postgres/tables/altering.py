@@ -11,9 +11,9 @@ from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ArticleColumn
 from rowtide.merge.errors.schema_changes import ColumnsCollide, SchemaChangeRefused
+from rowtide.merge.nodes.postgres.execution import Execution
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 from rowtide.merge.nodes.postgres.tables.parts import part_statement
-from rowtide.merge.nodes.postgres.writing.execution import Execution
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission, Part, PartKind
 from rowtide.merge.nodes.untyped_values import server_type
@@ -163,7 +163,8 @@ class TableAlteration:
         """Run a statement; return why the database refuses it, None if it does not."""
         try:
             with self._session.transaction():
-                self._session.execute(sql.SQL(self._execution.alone(each)))
+                for statement in self._execution.statements(each):
+                    self._session.execute(sql.SQL(statement))
         except psycopg.Error as error:
             return error.diag.message_primary or str(error)
         return None

@@ -16,9 +16,9 @@ from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.databases.postgres.search_path import OWN_PATH
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
+from rowtide.merge.nodes.postgres.execution import Execution
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of, uuid_array
 from rowtide.merge.nodes.postgres.writing.array_texts import array_of
-from rowtide.merge.nodes.postgres.writing.execution import Execution
 from rowtide.merge.nodes.postgres.writing.refused_rows import NO_RIGHT, OF_ROWS
 from rowtide.merge.nodes.postgres.writing.stored_tables import StoredColumn, read_table, table_requests
 from rowtide.merge.nodes.untyped_values import rows_as_stored_by_server
@@ -40,9 +40,10 @@ def fill(session: BatchingConnection, article: Article, rows: Sequence[tuple[str
         f"{quote_literal(array_of(row[place] for row in stored))}::pg_catalog.text[]" for place in range(len(names))
     ]
     guids = f"{quote_literal(uuid_array([rowguid for rowguid, _ in rows]))}::pg_catalog.uuid[]"
+    arrays = ", ".join(f"pg_catalog.unnest({array})" for array in (guids, *texts))
     statement = (
         f"update {table_of(article)} t set {settings} "
-        f"from pg_catalog.unnest({', '.join([guids, *texts])}) n (guid, {', '.join(names)}) "
+        f"from rows from ({arrays}) n (guid, {', '.join(names)}) "
         f"where t.{ROWGUID} {EQUALS} n.guid"
     )
     session.execute(sql.SQL(execution.alone(statement)))

@@ -18,11 +18,11 @@ from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_
 from rowtide.databases.source_table import SourceTable, TableKind
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.publishing import ArticleTableNotFound, RowguidUnfit
+from rowtide.merge.nodes.postgres.execution import Executions
 from rowtide.merge.nodes.postgres.metadata.row_metadata import sent, table_of, uuid_array
 from rowtide.merge.nodes.postgres.metadata.system_tables import LOG
 from rowtide.merge.nodes.postgres.places import Places, here
 from rowtide.merge.nodes.postgres.tables.triggers import removal_statements
-from rowtide.merge.nodes.postgres.writing.execution import Executions
 from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.versions.apply import Logged, changed_columns
 from rowtide.merge.versions.changes import Row
@@ -131,7 +131,8 @@ class PostgresRebuiltTables:
         )
         statement = (
             f"update {table_of(article)} t set {ROWGUID} = n.later "
-            f"from pg_catalog.unnest({earlier}, {later}) n (earlier, later) where t.{ROWGUID} {EQUALS} n.earlier"
+            f"from rows from (pg_catalog.unnest({earlier}), pg_catalog.unnest({later})) n (earlier, later) "
+            f"where t.{ROWGUID} {EQUALS} n.earlier"
         )
         self._session.put(self._executions.of(article).alone(statement))
 
@@ -159,7 +160,9 @@ class PostgresRebuiltTables:
             raise ArticleTableNotFound(article.qualified_name) from error
 
     def _run_on(self, article: Article, *statements: str) -> None:
-        self._run(*map(self._executions.of(article).alone, statements))
+        execution = self._executions.of(article)
+        for each in statements:
+            self._run(*execution.statements(each))
 
     def _run(self, *statements: str) -> None:
         for each in statements:

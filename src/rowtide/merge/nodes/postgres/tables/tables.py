@@ -19,13 +19,14 @@ from rowtide.databases.postgres.locks import LOCK_TIMEOUT_S
 from rowtide.databases.postgres.quoting import quote, quote_qualified, statement
 from rowtide.databases.postgres.rowguid import NEW_ROWGUID, identifies_rows, is_made_here, is_uuid, make_rowguid
 from rowtide.databases.source_table import SourceTable
-from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
+from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter, RunAs
 from rowtide.merge.catalogue import select_articles
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors.nodes import NodeOutdated
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, RowguidUnfit, UnsupportedColumnType
 from rowtide.merge.errors.schema_changes import TableNotAltered
 from rowtide.merge.nodes.node_tables import NOT_THERE, Examination, Original, Reference, TableDescription, say_damage
+from rowtide.merge.nodes.postgres.execution import Executions
 from rowtide.merge.nodes.postgres.metadata import completing, place, system_tables
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
 from rowtide.merge.nodes.postgres.places import Places, here
@@ -50,7 +51,6 @@ from rowtide.merge.nodes.postgres.tables.triggers import (
     trigger_names,
     trigger_statements,
 )
-from rowtide.merge.nodes.postgres.writing.execution import Executions
 from rowtide.merge.nodes.table_changes import TableChange
 from rowtide.merge.nodes.table_parts import Omission
 from rowtide.merge.nodes.untyped_values import server_type
@@ -188,9 +188,9 @@ class PostgresTables:
         )
 
     @here
-    def require_owners(self, articles: Sequence[Article]) -> None:
+    def require_owners(self, articles: Sequence[Article], run_as: RunAs | None = None) -> None:
         for article in articles:
-            self._executions.of(article)
+            self._executions.require(article, run_as)
 
     @here
     def lock(self, article: Article) -> None:
@@ -209,7 +209,8 @@ class PostgresTables:
         try:
             with self._session.transaction():
                 execution = self._executions.of(article)
-                self._session.execute(sql.SQL(execution.alone(f"alter table {table_of(article)} {clause}")))
+                for each in execution.statements(f"alter table {table_of(article)} {clause}"):
+                    self._session.execute(sql.SQL(each))
         except psycopg.Error as error:
             raise TableNotAltered(article.qualified_name, error.diag.message_primary or str(error)) from error
 
@@ -272,7 +273,8 @@ class PostgresTables:
 
     @here
     def clear(self, article: Article) -> None:
-        self._run(self._executions.of(article).alone(f"delete from {table_of(article)}"))
+        for each in self._executions.of(article).statements(f"delete from {table_of(article)}"):
+            self._run(each)
 
     @here
     def check_filter(self, article: Article, condition: str) -> None:
@@ -314,7 +316,7 @@ class PostgresTables:
         if unfit is not None:
             raise RowguidUnfit(article.qualified_name, f"of type {unfit.type_text} where a UUID belongs")
         if not identifies_rows(table):
-            make_rowguid(self.alterations, table, MAKER)
+            make_rowguid(self.alterations, table, MAKER, self._executions.of(article).filling)
 
     @here
     def drop_rowguid(self, article: Article) -> None:
@@ -323,7 +325,8 @@ class PostgresTables:
         try:
             with self._session.transaction():
                 execution = self._executions.of(article)
-                self._run(execution.alone(f"alter table {table_of(article)} drop column {ROWGUID}"))
+                for each in execution.statements(f"alter table {table_of(article)} drop column {ROWGUID}"):
+                    self._run(each)
                 self._session.flush()
         except (DBAPIError, psycopg.Error) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error

@@ -17,12 +17,11 @@ from rowtide.databases.source_table import Partition, SourceTable, TableKind
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.definitions import SCHEMA
 from rowtide.merge.errors.nodes import ChangeProhibited
+from rowtide.merge.nodes.postgres.execution import AGENT_SETTING
 from rowtide.merge.nodes.postgres.metadata.system_tables import LOG, LOG_ORDER
 from rowtide.merge.nodes.postgres.tables import identity
 from rowtide.merge.versions.apply import Logged
 
-AGENT_SETTING = "rowtide.merge_agent"
-"""The setting that is on in the agent's transactions."""
 _IS_NOT_AGENT = f"pg_catalog.current_setting('{AGENT_SETTING}', true) is distinct from 'on'"
 _IS_OF_USER = f"{_IS_NOT_AGENT} or pg_catalog.pg_trigger_depth() > 0"
 _OLD, _NEW = "referencing old table as old_rows", "referencing new table as new_rows"

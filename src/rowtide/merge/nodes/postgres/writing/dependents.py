@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote_literal
 from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.nodes.postgres.execution import TRUSTED, Execution
 from rowtide.merge.nodes.postgres.key_moves import IS_PUBLISHER, Referrer
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
-from rowtide.merge.nodes.postgres.writing.execution import TRUSTED, Execution
 
 
 def sparing(

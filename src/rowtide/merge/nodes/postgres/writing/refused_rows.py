@@ -14,20 +14,6 @@ REFUSED = "pg_temp.rowtide_refused"
 """The temporary table of the rows that the database refused, by their place."""
 INVALID = "pg_temp.rowtide_invalid"
 """The temporary table of the rows with values that their columns' types do not take."""
-LOW, HIGH, ONLY = "rowtide_low", "rowtide_high", "rowtide_only"
-"""The variables of the block that say which rows a try is of."""
-
-
-def within(low: str, high: str, only: str) -> str:
-    """Return the condition of the rows of a try, which means the same under every search_path."""
-    return (
-        f"(rowtide_place operator(pg_catalog.>=) {low} and rowtide_place operator(pg_catalog.<=) {high} "
-        f"and ({only} is null or rowtide_place operator(pg_catalog.=) any ({only})))"
-    )
-
-
-WITHIN = within(LOW, HIGH, ONLY)
-"""The condition of the rows of a try, in the block."""
 OF_ROWS = ("22", "23", "42", "44", "0A", "P0", "38")
 """SQLSTATE classes of errors about a row: its values, constraints, a user's trigger."""
 NO_RIGHT = "42501"

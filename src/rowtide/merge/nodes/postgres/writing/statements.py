@@ -13,16 +13,15 @@ from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote, quote_body, quote_literal
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import OUTSIDE_REASON
+from rowtide.merge.nodes.postgres.execution import WITHIN, as_block, strictest
 from rowtide.merge.nodes.postgres.key_moves import StagedKeys, moves_of_staged
 from rowtide.merge.nodes.postgres.metadata.row_metadata import FILTERING, table_of
 from rowtide.merge.nodes.postgres.metadata.system_tables import CONTENTS, LOG, LOG_ORDER, TOMBSTONE
 from rowtide.merge.nodes.postgres.sequences import advances
 from rowtide.merge.nodes.postgres.writing.dependents import sparing
-from rowtide.merge.nodes.postgres.writing.execution import as_block, strictest
 from rowtide.merge.nodes.postgres.writing.refused_rows import (
     OUTSIDE,
     REFUSED,
-    WITHIN,
     finding_refused,
     in_retry,
     retrying,

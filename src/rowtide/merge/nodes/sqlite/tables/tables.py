@@ -14,7 +14,7 @@ from rowtide.databases.kinds import DatabaseKind
 from rowtide.databases.sqlite.catalogue import Column, Table, find_table
 from rowtide.databases.sqlite.quoting import quote
 from rowtide.databases.sqlite.texts import type_of_declaration
-from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter
+from rowtide.merge.articles import ROWGUID, Article, ArticleColumn, JoinFilter, RunAs
 from rowtide.merge.definitions import replinfo
 from rowtide.merge.errors.publishing import ArticleTableNotFound, FilterRefused, ResolverRefused
 from rowtide.merge.errors.schema_changes import TableNotAltered
@@ -145,7 +145,7 @@ class SqliteTables:
             },
         )
 
-    def require_owners(self, articles: Sequence[Article]) -> None:
+    def require_owners(self, articles: Sequence[Article], run_as: RunAs | None = None) -> None:
         pass
 
     def lock(self, article: Article) -> None:

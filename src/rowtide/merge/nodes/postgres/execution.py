@@ -32,14 +32,13 @@ from rowtide.databases.postgres.owners import (
     owners_query,
 )
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
+from rowtide.databases.postgres.rowguid import BY_ROLE, Filling
 from rowtide.databases.postgres.search_path import OWN_PATH
 from rowtide.databases.postgres.text_queries import running
-from rowtide.merge.articles import Article
+from rowtide.merge.articles import Article, RunAs
 from rowtide.merge.definitions import SCHEMA, articles, publications
 from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of
-from rowtide.merge.nodes.postgres.tables.triggers import AGENT_SETTING
-from rowtide.merge.nodes.postgres.writing.refused_rows import HIGH, LOW, ONLY, WITHIN, within
 
 _ARTICLES, _PUBLICATIONS = (quote_qualified(SCHEMA, table.name) for table in (articles, publications))
 _MAKING = int.from_bytes(b"rtowner")
@@ -47,6 +46,22 @@ _MAKING = int.from_bytes(b"rtowner")
 SETTINGS = PINNED_SETTINGS | WHOLE_TABLES | {"jit": "off"}
 """Of a node's sessions. Conditions over several joins are expected to cost much and cost little: compiling them takes
 seconds."""
+AGENT_SETTING = "rowtide.merge_agent"
+"""The setting that is on in the agent's transactions."""
+LOW, HIGH, ONLY = "rowtide_low", "rowtide_high", "rowtide_only"
+"""The variables of the block that say which rows a try is of."""
+
+
+def within(low: str, high: str, only: str) -> str:
+    """Return the condition of the rows of a try, which means the same under every search_path."""
+    return (
+        f"(rowtide_place operator(pg_catalog.>=) {low} and rowtide_place operator(pg_catalog.<=) {high} "
+        f"and ({only} is null or rowtide_place operator(pg_catalog.=) any ({only})))"
+    )
+
+
+WITHIN = within(LOW, HIGH, ONLY)
+"""The condition of the rows of a try, in the block."""
 _OURS = "rowtide_"
 """What the names of the agent's temporary tables begin with."""
 
@@ -86,6 +101,24 @@ class Execution:
         checks = [f"perform {deferred_check(SCHEMA).removeprefix('select ')}"] if self.checks_deferred else []
         ended = [OWN_PATH] if self.owner is None else AFTER
         return [*checks, *_BLOCK_USERS_PATH, "set constraints all immediate", *ended]
+
+    def statements(self, statement: str) -> Sequence[str]:
+        """Return the statements that execute one without parameters, in the caller's transaction."""
+        return [*functions_path(), statement, OWN_PATH] if self.owner is None else [self.alone(statement)]
+
+    @property
+    def filling(self) -> Filling:
+        """How rows of the table are written in sessions that are closed then."""
+        owner = self.owner
+        if owner is None:
+            return BY_ROLE
+        return Filling(
+            ((), [deferred_check(SCHEMA)] if self.checks_deferred else ()),
+            lambda statement: (
+                f"select written from (select {owner.executing}({quote_literal(statement)}) as written) x "
+                "where written > 0"
+            ),
+        )
 
     def alone(self, statement: str) -> str:
         """Return the block that executes a statement without parameters."""
@@ -159,10 +192,7 @@ class Executions:
 
         Raises `OwnersDiffer`, `OwnerNotHeld`, `DeferredCodeOfOwner`.
         """
-        table = table_of(article)
-        if table not in self._owners:
-            self.take(article, self._session.read(self.request(article))[0])
-        owner, runs_as_agent = self._owners[table]
+        owner, runs_as_agent = self._find(article)
         if owner is None or runs_as_agent:
             return TRUSTED
         if owner.others:
@@ -175,6 +205,19 @@ class Executions:
             self._ready[owner.role_id] = self._make_ready(article, owner)
         return self._ready[owner.role_id]
 
+    def require(self, article: Article, run_as: RunAs | None = None) -> None:
+        """Raise what `of` raises; `run_as` is that of a publication which does not have the article yet."""
+        if run_as is RunAs.AGENT:
+            owner, _ = self._find(article)
+            self._owners[table_of(article)] = owner, True
+        self.of(article)
+
+    def _find(self, article: Article) -> tuple[Owner | None, bool]:
+        table = table_of(article)
+        if table not in self._owners:
+            self.take(article, self._session.read(self.request(article))[0])
+        return self._owners[table]
+
     def forget(self) -> None:
         """Let owners be read again."""
         self._owners.clear()
@@ -186,7 +229,7 @@ class Executions:
         with translated(), self._engine.connect() as connection, connection.begin():
             session = session_of(connection)
             if checks_deferred and (found := find_deferred(running(session))):
-                raise DeferredCodeOfOwner(article.qualified_name, owner.name, found[0])
+                raise DeferredCodeOfOwner(article.qualified_name, found[0])
             statements = [] if owner.is_ready else list(creations(owner))
             if checks_deferred:
                 statements.append(deferred_check_creation(SCHEMA))
