@@ -34,6 +34,8 @@ class ConflictType(IntEnum):
     RECORD_DELETE_WINS_CONFLICT = 12
     RECORD_UPDATE_CONFLICT = 13
     RECORD_UPDATE_WINS_CONFLICT = 14
+    UPLOAD_ROW_NOT_HELD = 20
+    """SQL Server has no such type."""
 
 
 _REASONS = {
@@ -47,7 +49,11 @@ _REASONS = {
 }
 
 _INVALID = re.compile("[\ud800-\udfff]")
-_FAILURES = tuple(int(conflict_type) for conflict_type in ConflictType if conflict_type not in _REASONS)
+_FAILURES = tuple(
+    int(conflict_type)
+    for conflict_type in ConflictType
+    if conflict_type not in _REASONS and conflict_type is not ConflictType.UPLOAD_ROW_NOT_HELD
+)
 
 
 @dataclass(frozen=True, slots=True)

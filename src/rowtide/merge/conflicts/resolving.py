@@ -24,7 +24,7 @@ from rowtide.merge.versions.comparison import Presence
 from rowtide.merge.versions.lineage import Lineage, encode_columns
 from rowtide.merge.versions.references import with_key
 
-_CONCURRENT = (
+_SETTLED = (
     ConflictType.UPDATE_CONFLICT,
     ConflictType.COLUMN_UPDATE_CONFLICT,
     ConflictType.UPDATE_DELETE_WINS_CONFLICT,
@@ -32,7 +32,9 @@ _CONCURRENT = (
     ConflictType.RECORD_DELETE_WINS_CONFLICT,
     ConflictType.RECORD_UPDATE_CONFLICT,
     ConflictType.RECORD_UPDATE_WINS_CONFLICT,
+    ConflictType.UPLOAD_ROW_NOT_HELD,
 )
+"""Types of conflicts whose winner all nodes have, or get, anyway."""
 
 _NOT_TAKEN_THERE = (
     ConflictType.DOWNLOAD_INSERT_FAILED,
@@ -114,7 +116,7 @@ def _settle(hub: Node, publication: Publication, conflict: KeptConflict, winner:
     listed = list_articles(hub.connection, publication.pubid)
     article = find_article(publication, listed, conflict.article)
     loser = Winner.PUBLISHER if conflict.origin == publication.publisher else Winner.SUBSCRIBER
-    is_written = winner is loser or conflict.conflict_type not in _CONCURRENT
+    is_written = winner is loser or conflict.conflict_type not in _SETTLED
     if winner is loser and conflict.losing_row is not None:
         _restore(hub, publication, listed, conflict)
     elif is_written:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         IdentityRangeMissing,
         ParentNotThere,
         PartitionMoved,
+        RowNotHeld,
         RowOutsidePartition,
         RowsRefused,
     )
@@ -139,6 +140,7 @@ __all__ = [
     "RepublisherNotServer",
     "ResolverRefused",
     "ResolverUnknown",
+    "RowNotHeld",
     "RowOutsidePartition",
     "RowguidUnfit",
     "RowsRefused",

@@ -70,6 +70,24 @@ class PartitionMoved(RowsRefused):
 
 
 @numbered
+class RowNotHeld(RowsRefused):
+    """A subscriber wrote to a row that the publisher did not send to it, or that had left it."""
+
+    number = 8140
+    fact = "{table} refused a row ({code}): {reason}"
+    hint = (
+        "The row stays as it is at the publisher, and is put right at the subscriber; what the subscriber had is in "
+        "the conflict. If that is right, as after a file was restored whose row had moved meanwhile, run "
+        "`rowtide merge resolve` with --winner subscriber."
+    )
+
+    @classmethod
+    def of(cls, table: str) -> RowNotHeld:
+        """Return the error of a table's row."""
+        return cls(table, "RT-8140", "the subscriber does not have the row: it was not sent there, or had left")
+
+
+@numbered
 class ParentNotThere(RowsRefused):
     """The publisher does not have the row that an uploaded one references."""
 

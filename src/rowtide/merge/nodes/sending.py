@@ -17,7 +17,8 @@ class Request:
     """What a node is to send to another, which has everything up to generation `since`.
 
     `again` are rows that it requests once more, `filters` those of its partition, both by the article's nickname. With
-    `names_parents`, each row comes with the rows that its foreign keys reference.
+    `names_parents`, each row comes with the rows that its foreign keys reference. `source` is the sender, which has
+    everything of the destination up to generation `received`.
     """
 
     articles: Sequence[Article]
@@ -26,6 +27,8 @@ class Request:
     again: Mapping[int, Sequence[str]]
     filters: Mapping[int, RowFilter]
     names_parents: bool = field(default=False, kw_only=True)
+    source: int = field(default=0, kw_only=True)
+    received: int = field(default=0, kw_only=True)
 
     @property
     def parents(self) -> dict[int, Article]:

@@ -13,7 +13,10 @@ from enum import Enum, auto
 from typing import Self
 
 from rowtide.merge.partitions.belonging import read_parents
+from rowtide.merge.versions.apply import OF_OTHERS
 
+STAYED = -2
+"""The generation of rows that have left a subscriber's partition, and stay there without realignment."""
 SqlValue = str | int | float | bytes | None
 
 
@@ -46,6 +49,11 @@ class Candidate:
     membership: Membership | None
     is_asked: bool
 
+    @property
+    def is_of_others(self) -> bool:
+        """Whether the subscriber does not have the row, and wrote to it."""
+        return self.membership is not None and self.membership.generation == OF_OTHERS
+
     @classmethod
     def read(cls, row: Sequence[SqlValue]) -> Self:
         """Read a row of the query `candidates`; booleans may be bool or int, as the database returns them."""
@@ -59,7 +67,7 @@ class Candidate:
             belongs=_is(row[4]),
             parents=read_parents(_text(row[5])),
             membership=None
-            if generation is None
+            if generation is None or int(generation) == STAYED
             else Membership(int(generation), _text(member_parent), _is(is_leaving)),
             is_asked=_is(row[9]),
         )
@@ -99,6 +107,8 @@ def judge(candidate: Candidate, since: int, *, realigns: bool = True) -> Move:
     `realigns`: rows that leave the partition are removed from the subscriber.
     """
     membership = candidate.membership
+    if candidate.is_of_others:
+        return Move.SEND if candidate.is_live and candidate.belongs else Move.LEAVE
     if not candidate.is_live:
         is_news = candidate.is_asked or (candidate.is_changed and not candidate.is_own)
         return Move.BURY if membership is not None and is_news else Move.NOTHING
@@ -115,7 +125,8 @@ class Marks:
     """Partition membership to store for an article's candidates; `entering` and `relinked` have the parents' rowguids.
 
     Rows in `leaving` and `buried` remain members until the subscriber has confirmed them. `following` are rows whose
-    parents are known once all candidates are: those that follow rows of the same circle of articles.
+    parents are known once all candidates are: those that follow rows of the same circle of articles. Rows in `staying`
+    are those that the subscriber keeps.
     """
 
     is_circular: bool = False
@@ -123,6 +134,7 @@ class Marks:
     relinked: list[tuple[str, str | None]] = field(default_factory=list)
     leaving: list[str] = field(default_factory=list)
     buried: list[str] = field(default_factory=list)
+    staying: list[str] = field(default_factory=list)
     following: dict[str, Candidate] = field(default_factory=dict)
 
     @property
@@ -133,10 +145,13 @@ class Marks:
     def add(self, candidate: Candidate, move: Move) -> None:
         """Add a candidate with what is sent for it."""
         membership = candidate.membership
-        if move in (Move.BURY, Move.STAY) or (membership is not None and not candidate.is_live and candidate.is_own):
-            self.buried.append(candidate.rowguid)
+        if move is Move.STAY:
+            if membership is not None:
+                self.staying.append(candidate.rowguid)
         elif move is Move.LEAVE:
             self.leaving.append(candidate.rowguid)
+        elif move is Move.BURY or (membership is not None and not candidate.is_live and candidate.is_own):
+            self.buried.append(candidate.rowguid)
         elif candidate.is_live and candidate.belongs:
             if self.is_circular and candidate.parents:
                 self.following[candidate.rowguid] = candidate

@@ -11,6 +11,7 @@ from rowtide.merge.documented.names import CONTENTS_VIEW
 from rowtide.merge.errors.publishing import StoredFilterRefused
 from rowtide.merge.partitions.belonging import ROW, FilterDialect, belongs
 from rowtide.merge.partitions.filters import RowFilter, bind_articles
+from rowtide.merge.partitions.partition_membership import FROM_THERE
 
 NOBODY = (
     "select null as pubid, null as partition_id, null as tablenick, null as rowguid, null as parent, 0 as is_in, "
@@ -42,7 +43,7 @@ class MappedRows:
             f"from {self.name(CONTENTS_VIEW)} c where c.tablenick = {article.nickname} union all "
             f"select m.rowguid, m.parent, 1, 0 from {mappings} m join {subscribed} s "
             f"on s.replnickname = m.replnickname and s.partition_id = {partition_id} "
-            f"where m.tablenick = {article.nickname}"
+            f"where m.tablenick = {article.nickname} and m.generation >= {FROM_THERE}"
         )
         # A uuid has no greatest: one of its texts does.
         known = (

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, insert, select, update
 
 from rowtide.merge.articles import Article, Partition
 from rowtide.merge.definitions import partition_groups, partition_mappings, subscriptions
-from rowtide.merge.partitions.candidates import Marks
+from rowtide.merge.partitions.candidates import STAYED, Marks
+from rowtide.merge.versions.apply import OF_OTHERS
 
 FROM_THERE = 0
 """The generation of rows that came from the subscriber itself."""
@@ -21,10 +22,17 @@ Item = TypeVar("Item")
 def add_members(
     connection: Connection, subscriber: int, article: Article, rows: Iterable[tuple[str, str | None]], generation: int
 ) -> None:
-    """Add rows to a subscriber's membership, each with its parent's rowguid. Rows already there stay as they are."""
+    """Add rows to a subscriber's membership, each with its parent's rowguid. Rows already there stay as they are.
+
+    Those that had stayed are members again.
+    """
     for chunk in _chunks(rows):
-        known = select(partition_mappings.c.rowguid).where(_of(subscriber, article, [rowguid for rowguid, _ in chunk]))
-        noted = set(connection.execute(known).scalars())
+        of_rows = _of(subscriber, article, [rowguid for rowguid, _ in chunk])
+        known = select(partition_mappings.c.rowguid, partition_mappings.c.generation).where(of_rows)
+        noted = {row.rowguid: row.generation for row in connection.execute(known)}
+        stayed = [rowguid for rowguid, since in noted.items() if since == STAYED]
+        if stayed:
+            remove_members(connection, subscriber, article, stayed)
         values = [
             {
                 "replnickname": subscriber,
@@ -35,7 +43,7 @@ def add_members(
                 "is_leaving": False,
             }
             for rowguid, parent in chunk
-            if rowguid not in noted
+            if noted.get(rowguid, STAYED) == STAYED
         ]
         if values:
             connection.execute(insert(partition_mappings), values)
@@ -57,10 +65,26 @@ def mark(connection: Connection, subscriber: int, article: Article, marks: Marks
         connection.execute(update(partition_mappings).where(_of(subscriber, article, leaving)).values(is_leaving=True))
 
 
-def confirm_members(connection: Connection, subscriber: int, article: Article, rowguids: Iterable[str]) -> None:
-    """Store that the subscriber has received rows that were marked as leaving."""
+def put_others_rows(connection: Connection, subscriber: int, article: Article, rowguids: Sequence[str]) -> None:
+    """Store that a subscriber wrote to rows that it does not have: it is sent them, or that they are not there."""
+    remove_members(connection, subscriber, article, rowguids)
+    add_members(connection, subscriber, article, ((rowguid, None) for rowguid in rowguids), OF_OTHERS)
+    mark(connection, subscriber, article, Marks(leaving=list(rowguids)), OF_OTHERS)
+
+
+def keep_stayed(connection: Connection, subscriber: int, article: Article, rowguids: Iterable[str]) -> None:
+    """Store that a subscriber keeps rows which have left its partition."""
     for chunk in _chunks(rowguids):
-        connection.execute(update(partition_mappings).where(_of(subscriber, article, chunk)).values(is_leaving=False))
+        stayed = update(partition_mappings).where(_of(subscriber, article, chunk))
+        connection.execute(stayed.values(generation=STAYED, is_leaving=False))
+
+
+def confirm_members(connection: Connection, subscriber: int, article: Article, rowguids: Iterable[str]) -> None:
+    """Store that the subscriber has received rows that were marked as leaving, or that it had written to before."""
+    since = case((partition_mappings.c.generation == OF_OTHERS, FROM_THERE), else_=partition_mappings.c.generation)
+    for chunk in _chunks(rowguids):
+        received = update(partition_mappings).where(_of(subscriber, article, chunk))
+        connection.execute(received.values(is_leaving=False, generation=since))
 
 
 def remove_members(connection: Connection, subscriber: int, article: Article, rowguids: Iterable[str]) -> None:

@@ -83,7 +83,6 @@ class PreparedTable:
     own: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
     _outside: dict[str, frozenset[int]] = field(default_factory=dict)
-    """Rows outside the partition that the subscriber has in another version."""
     _alike: set[str] = field(default_factory=set)
     _hashes: HashBatch = field(init=False)
 
@@ -100,6 +99,11 @@ class PreparedTable:
             len(self.own) + len(self.foreign) + len(self._outside),
             len(self.missing),
         )
+
+    @property
+    def outside(self) -> Collection[str]:
+        """Rows outside the partition that the subscriber has in another version."""
+        return self._outside.keys()
 
     def adopt(self) -> None:
         """Compare all rows, and give those that the hub has its rowguids."""

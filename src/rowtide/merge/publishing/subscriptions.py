@@ -134,6 +134,9 @@ def add_subscription(
             tables = _adopt(subscriber, snapshot)
             if existing is not None:
                 _take_over(tables, publication, existing, absent_is_delete=absent_is_delete)
+            for table in tables if existing is Existing.KEEP else ():
+                # Its versions of rows outside of the partition are to be uploaded, too.
+                members.setdefault(table.article, []).extend((rowguid, None) for rowguid in table.outside)
         hold(hub, nickname, members, generation)
     with hub.transaction():
         set_subscription(hub.connection, subscription.subid, sentgen=generation)

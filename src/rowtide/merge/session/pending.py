@@ -29,7 +29,8 @@ class PendingRow:
     """A row that is to be sent; `conflict` is the kind of conflict that it would meet at the hub, if any.
 
     The kind's first word is what the subscriber did: update-update, update-delete, delete-update, insert-insert; that
-    of a logical record that conflicts as a whole is record. `refusal` is why the hub would refuse the row.
+    of a logical record that conflicts as a whole is record, and that of a row which the subscriber does not have is
+    not-held. `refusal` is why the hub would refuse the row.
     """
 
     article: str
@@ -162,6 +163,8 @@ def _kind_of(conflict_type: ConflictType, *, is_delete: bool) -> str:
     if conflict_type is ConflictType.UPLOAD_INSERT_FAILED:
         # In records it is not among the refusals.
         return "insert-insert"
+    if conflict_type is ConflictType.UPLOAD_ROW_NOT_HELD:
+        return "not-held"
     if conflict_type in (ConflictType.UPDATE_CONFLICT, ConflictType.COLUMN_UPDATE_CONFLICT):
         return "update-update"
     return "delete-update" if is_delete else "update-delete"

@@ -19,6 +19,7 @@ from rowtide.merge.conflicts.records import (
     settle_failures,
 )
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.roles.metadata import Holder
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.progress import drop_retries, put_retry
@@ -58,6 +59,11 @@ class NodeReceiver:
         return {}
 
     @property
+    def holder(self) -> Holder | None:
+        """The sender, if it has some of the rows only."""
+        return None
+
+    @property
     def has_refused(self) -> bool:
         """Whether rows are to be requested again in the next synchronisation."""
         return bool(self.asking)
@@ -79,7 +85,7 @@ class NodeReceiver:
             for article, rowguids in asked
         ]
         unread = [each for each in missing if each[1]]
-        known, read = self.node.read_known_and_rows(unread, rows)
+        known, read = self.node.read_known_and_rows(unread, rows, self.holder)
         for (article, rowguids), found in zip(unread, known, strict=True):
             seen = self.seen.setdefault(article.nickname, {})
             seen.update((rowguid, self.weighed(found.get(rowguid))) for rowguid in rowguids)

@@ -87,6 +87,9 @@ LAST_ATTEMPT = 2
 class RecordReceiver(Protocol):
     """Decides what to do with received records, in the caller's transaction; see `Receiver`."""
 
+    def screen(self, article: Article, changes: Sequence[RowChange], /) -> tuple[Sequence[RowChange], Counts]:
+        """Refuse changes that are to be in no record; return the others, and what was counted."""
+
     def decide(self, kind: RecordType, records: Sequence[LogicalRecord]) -> list[Outcome]:
         """Return what to write of records of one kind."""
 
@@ -138,7 +141,7 @@ class RecordTransfer:
                 self._bring(kind)
 
     def _bring(self, kind: RecordType) -> None:
-        changes = {article.nickname: self._collected[article.nickname] for article in kind.articles}
+        changes = {article.nickname: self._screened(article) for article in kind.articles}
         self._collected.update((nickname, []) for nickname in changes)
         now: list[LogicalRecord] = []
         for record in group(self.receiver.node, kind, changes):
@@ -149,6 +152,14 @@ class RecordTransfer:
                 now.append(record)
         for batch in _batches(now):
             self._waiting += self._write(batch)
+
+    def _screened(self, article: Article) -> Sequence[RowChange]:
+        collected = self._collected[article.nickname]
+        if not collected:
+            return collected
+        left, counts = self.handling.screen(article, collected)
+        self.count(article, counts)
+        return left
 
     def retry(self) -> None:
         """Write what waits: as before, then each with deferred constraints, then all together."""

@@ -19,7 +19,7 @@ from rowtide.merge.partitions.chains import choose_parents
 from rowtide.merge.session.bridging import Bridge
 from rowtide.merge.versions.bases import append
 from rowtide.merge.versions.changes import RowChange, TombstoneType, make_changes
-from rowtide.merge.versions.lineage import Change
+from rowtide.merge.versions.lineage import Change, Lineage
 
 _BATCH_ROWS = 2000
 
@@ -179,11 +179,12 @@ class Outgoing:
         buried: list[RowChange] = []
         for batch in self.sending.entering(article):
             sent: list[RowChange] = []
-            for candidate, change in batch:
+            for candidate, known in batch:
                 move = judge(candidate, self.request.since, realigns=row_filter.realigns)
                 marks.add(candidate, move)
-                if change is None:
+                if known is None:
                     continue
+                change = self._overruling(known) if candidate.is_of_others else known
                 if move is Move.SEND:
                     sent.append(change)
                 elif move is Move.LEAVE:
@@ -192,6 +193,18 @@ class Outgoing:
                     buried.append(change)
             yield sent
         self._deleted[article.nickname] = leaving + buried
+
+    def _overruling(self, change: RowChange) -> RowChange:
+        """Return a row that the destination wrote to, though it did not have it, as newer than what it wrote.
+
+        The sender's own version stays as it is: nothing that the destination says of the row becomes part of it.
+        """
+        last, refused = (
+            Change(self.request.source, self.sending.generation),
+            Change(self.request.destination, self.request.received),
+        )
+        lineage = Lineage.decode(change.lineage).with_change(last).with_change(refused)
+        return change._replace(lineage=lineage.encode(), last=last.encode())
 
 
 def _collected(pieces: Iterator[Sequence[RowChange]]) -> Iterator[Sequence[RowChange]]:

@@ -38,6 +38,9 @@ class SubscriberRecords:
     receiver: SubscriberReceiver
     sent: int
 
+    def screen(self, _article: Article, changes: Sequence[RowChange], /) -> tuple[Sequence[RowChange], Counts]:
+        return changes, Counts()
+
     def decide(self, kind: RecordType, records: Sequence[LogicalRecord]) -> list[Outcome]:
         known = self._read_known(kind, records)
         touched = self._touched(kind, records) if kind.detects else set()

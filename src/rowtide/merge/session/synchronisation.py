@@ -24,7 +24,7 @@ from rowtide.merge.nodes.roles.transactions import Sessions
 from rowtide.merge.nodes.sending import Request
 from rowtide.merge.partitions.candidates import Marks
 from rowtide.merge.partitions.links import find_record_types
-from rowtide.merge.partitions.partition_membership import confirm_members, mark, remove_members
+from rowtide.merge.partitions.partition_membership import confirm_members, keep_stayed, mark, remove_members
 from rowtide.merge.progress import (
     SELECT_NODE,
     SELECT_RETRIES,
@@ -132,22 +132,28 @@ class HubState:
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """The subscriber's generation that the hub now has, and whether it has refused rows of the subscriber."""
+    """The subscriber's generation that the hub now has, and whether it has refused rows of the subscriber.
+
+    `is_current`: something was uploaded in this synchronisation.
+    """
 
     generation: int
     has_refused: bool
+    is_current: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Downloaded:
     """The hub's generation that the subscriber now has, and rows by article.
 
-    It no longer has those of `gone`; those of `returned` were leaving it, and it has them again.
+    It no longer has those of `gone`; those of `returned` were leaving it, and it has them again; those of `stayed` left
+    its partition, and it keeps them.
     """
 
     generation: int
     gone: dict[int, list[str]]
     returned: dict[int, list[str]]
+    stayed: dict[int, list[str]]
     receiver: SubscriberReceiver
 
 
@@ -219,7 +225,7 @@ def _upload(
         with _in_session(subscriber, pairing.at_subscriber):
             set_subscription(subscriber.connection, pairing.at_hub.subid, sentgen=generation)
             hashes.put(subscriber, phase.refusals)
-    return Uploaded(generation, receiver.has_refused)
+    return Uploaded(generation, receiver.has_refused, is_current=True)
 
 
 def receive_at_hub(hub: Node, pairing: Pairing, again: dict[int, list[str]]) -> HubReceiver:
@@ -301,7 +307,10 @@ def _download(
         hub_priority=pairing.hub_priority,
     )
     destination = pairing.at_hub.nickname
-    request = Request(pairing.going_down, since, destination, again, pairing.filters)
+    received = max(uploaded.generation, pairing.at_hub.received) if uploaded.is_current else pairing.at_hub.received
+    request = Request(
+        pairing.going_down, since, destination, again, pairing.filters, source=pairing.hub, received=received
+    )
     with _read(hub, request) as (generation, outgoing, spool):
         marks = outgoing.marks
         _mark(hub, pairing, marks, generation)
@@ -311,7 +320,8 @@ def _download(
     if not is_concluded and (generation != pairing.at_subscriber.received or spool.changes):
         _advance(receiver, store)
     returned = {nickname: [rowguid for rowguid, _ in each.relinked] for nickname, each in marks.items()}
-    return Downloaded(generation, _gone(marks, receiver, phase.refusals), returned, receiver)
+    stayed = {nickname: each.staying for nickname, each in marks.items()}
+    return Downloaded(generation, _gone(marks, receiver, phase.refusals), returned, stayed, receiver)
 
 
 def _tell_hub(hub: Node, receiver: SubscriberReceiver, articles: Sequence[Article]) -> None:
@@ -501,6 +511,9 @@ def _part(
             returned = downloaded.returned.get(article.nickname)
             if returned:
                 confirm_members(hub.connection, pairing.at_hub.nickname, article, returned)
+            stayed = downloaded.stayed.get(article.nickname)
+            if stayed:
+                keep_stayed(hub.connection, pairing.at_hub.nickname, article, stayed)
         _tell_hub(hub, downloaded.receiver, pairing.articles)
         history.put()
 

@@ -8,7 +8,7 @@ temporary table, whose rows replace those of the two tables for the reader.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Protocol
 
@@ -22,6 +22,10 @@ APPLIED: Final = "rowtide_applied"
 
 `has_contents` and `has_tombstone` say whether it has an entry in those tables now.
 """
+
+
+OF_OTHERS: Final = -1
+"""The generation, in a subscriber's partition membership, of a row that it wrote to and does not have."""
 
 
 class Logged(IntEnum):
@@ -68,6 +72,8 @@ class Tables:
     """The aggregate that joins texts by commas."""
     replaces: bool = True
     """Whether an insert can take the place of a row, for less than deleting that first."""
+    mappings: str = field(kw_only=True)
+    """The partition membership of subscribers."""
 
     def join(self, table: str, alias: str, condition: str) -> str:
         """Return the join that looks up, for each row on the left, the rows that satisfy a condition on an index."""
@@ -196,14 +202,22 @@ def select_rows(
     return f"select {source.row}.rowguid, {_metadata(is_beside=is_beside)}{values} from {joined}"
 
 
-def select_known(article: Article, table: str, tables: Tables, source: Source, listing: str) -> str:
-    """Return the query of rows' metadata, grouped: the rowguids that share it, and the metadata itself.
+def select_known(
+    article: Article, table: str, tables: Tables, source: Source, listing: str, subscriber: int | None
+) -> str:
+    """Return the query of rows' metadata, grouped: the rowguids that share it, the metadata itself, and at the end
+    whether a subscriber has them, if one is given.
 
     `listing` is the database's aggregate that makes a JSON array.
     """
     rowguids, metadata = listing.format(f"{source.row}.rowguid"), _metadata(is_beside=False)
-    places = ", ".join(str(place) for place in range(2, 3 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS)))
-    joined = source.joined(article, table, tables, is_beside=False)
+    width, held = 1 + len(CONTENTS_COLUMNS) + len(TOMBSTONE_COLUMNS), ""
+    if subscriber is not None:
+        of_row = f"m.tablenick = {article.nickname} and m.rowguid = {source.row}.rowguid"
+        held = tables.join(tables.mappings, "m", f"m.replnickname = {subscriber} and {of_row}")
+        metadata, width = f"{metadata}, case when m.generation <> {OF_OTHERS} then 1 end", width + 1
+    places = ", ".join(str(place) for place in range(2, 2 + width))
+    joined = f"{source.joined(article, table, tables, is_beside=False)}{held}"
     is_known = " or ".join(f"{alias}.rowguid is not null" for alias in "tcd")
     return f"select {rowguids}, {metadata} from {joined} where {is_known} group by {places}"
 

@@ -57,7 +57,8 @@ class Known:
     """A node's metadata of a row; `origin` is the node from which its version was received, None for its own change.
 
     `generation` is this node's generation of the version, None without metadata. `has_left`: the row is absent because
-    it left this node's partition, and exists elsewhere.
+    it left this node's partition, and exists elsewhere. `is_held`: the subscriber that was asked about has it, as every
+    subscriber has all rows of an unfiltered article.
     """
 
     version: RowVersion
@@ -65,6 +66,7 @@ class Known:
     priority: float | None
     generation: int | None
     has_left: bool = False
+    is_held: bool = True
 
 
 class Write(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from rowtide.merge.articles import Article, ArticleReference
@@ -67,6 +67,7 @@ class MetadataReader:
     """Reads an article's rows with their metadata; `is_beside` is set if the log is applied to a temporary table.
 
     `parents` are the articles, by nickname, whose rows foreign keys are resolved to; without any, changes name none.
+    `known` says whether `subscriber` has the rows, if one is given.
     Rows changed between the same synchronisations, often thousands, share metadata, which is decoded once.
     """
 
@@ -75,6 +76,7 @@ class MetadataReader:
     reader: MetadataDialect
     is_beside: bool = field(default=False, kw_only=True)
     parents: Mapping[int, Article] = field(default_factory=dict, kw_only=True)
+    subscriber: int | None = field(default=None, kw_only=True)
     _changes: dict[tuple[Any, ...], RowChange | None] = field(default_factory=dict, init=False)
 
     def select_window(self, metadata: str, *, is_live: bool, order: Sequence[str] = ("rowguid",)) -> str:
@@ -103,10 +105,10 @@ class MetadataReader:
         """
         return self._select(Source(query, rest="order by k.rowguid"), columns)
 
-    def select_known(self) -> str:
-        """Return the query of listed rows without their values; `known` reads its result."""
-        table, source = self.reader.table_of(self.article), Source(self.reader.asked)
-        return select_known(self.article, table, self.reader.tables, source, self.reader.listing)
+    def select_known(self, asked: str | None = None) -> str:
+        """Return the query of rows, the listed ones or those of another query, without their values; see `known`."""
+        table, source = self.reader.table_of(self.article), Source(asked or self.reader.asked)
+        return select_known(self.article, table, self.reader.tables, source, self.reader.listing, self.subscriber)
 
     def _select(self, source: Source, extra: Sequence[str] = ()) -> str:
         table, columns = self.reader.table_of(self.article), self.reader.columns_of(self.article)
@@ -156,8 +158,10 @@ class MetadataReader:
         """Return the query's rows as metadata; a row that this node never had is left out."""
         found: dict[str, Known] = {}
         for rowguids, *metadata in groups:
+            is_held = self.subscriber is None or metadata.pop() is not None
             known = self._recall(metadata)
             if known is not None:
+                known = known if is_held else replace(known, is_held=False)
                 found.update(dict.fromkeys(json.loads(rowguids), known))
         return found
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
@@ -65,6 +66,7 @@ from rowtide.merge.nodes.postgres.tables.tables import PostgresTables
 from rowtide.merge.nodes.postgres.writing.stored_tables import REQUESTS, StoredTables, table_requests
 from rowtide.merge.nodes.postgres.writing.writer import PostgresWriter
 from rowtide.merge.nodes.retry import retry_busy
+from rowtide.merge.nodes.roles.metadata import Holder
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import Request
 from rowtide.merge.partitions.filters import RowFilter
@@ -383,31 +385,46 @@ class PostgresNode:
 
     @here
     def read_known_and_rows(
-        self, asked: Sequence[tuple[Article, Sequence[str]]], others: Sequence[tuple[Article, Sequence[str]]]
+        self,
+        asked: Sequence[tuple[Article, Sequence[str]]],
+        others: Sequence[tuple[Article, Sequence[str]]],
+        holder: Holder | None = None,
     ) -> tuple[list[Mapping[str, Known]], list[Mapping[str, Row]]]:
         if not asked:
             return [], [self.read_rows(article, rowguids) for article, rowguids in others]
-        logged, found, read = self._ask_known(asked, others)
+        logged, found, read = self._ask_known(asked, others, holder)
         if logged:
             self._apply()
-            _, found, read = self._ask_known(asked, others)
+            _, found, read = self._ask_known(asked, others, holder)
         return found, read
 
     def _ask_known(
-        self, asked: Sequence[tuple[Article, Sequence[str]]], others: Sequence[tuple[Article, Sequence[str]]]
+        self,
+        asked: Sequence[tuple[Article, Sequence[str]]],
+        others: Sequence[tuple[Article, Sequence[str]]],
+        holder: Holder | None,
     ) -> tuple[bool, list[Mapping[str, Known]], list[Mapping[str, Row]]]:
         """Return whether the log has entries of these rows, the metadata of rows, and other rows, with all that writing
         will need.
         """
         unread = [article for article, _ in asked if article not in self._stored]
         unused = Composer(asked[0][0], 0, b"")
+        readers = [
+            MetadataReader(
+                article,
+                unused,
+                PostgresReader(self._generations),
+                subscriber=None if holder is None else holder.of(article),
+            )
+            for article, _ in asked
+        ]
         answers = self._session.read(
             ("select pg_current_xact_id()", None),
             (f"select nickname from {REPLINFO}", None),
             (f"select nickname, purged_lineage from {ARTICLES}", None),
             (newer_generations(self._generations), None),
             *(request for article in unread for request in table_requests(article)),
-            *(rows.known_request(article, unused, self._generations, rowguids) for article, rowguids in asked),
+            *(rows.known_request(each, rowguids) for each, (_, rowguids) in zip(readers, asked, strict=True)),
             *(rows.rows_request(article, rowguids) for article, rowguids in others),
             texts=True,
         )
@@ -420,11 +437,11 @@ class PostgresNode:
         found, is_logged = [], False
         answers = rest[REQUESTS * len(unread) :]
         self._look_up(metadata for groups in answers[: len(asked)] for _, _, *metadata in groups)
-        for (article, _), groups in zip(asked, answers, strict=False):
-            composer = Composer(article, self._own, purged[article.nickname])
+        for reader, groups in zip(readers, answers, strict=False):
+            composer = Composer(reader.article, self._own, purged[reader.article.nickname])
             is_logged |= groups[0][0] == "t"
             known = (group[1:] for group in groups if group[1] is not None)
-            found.append(MetadataReader(article, composer, PostgresReader(self._generations)).known(known))
+            found.append(replace(reader, composer=composer).known(known))
         read = [rows.rows_of(article, each) for (article, _), each in zip(others, answers[len(asked) :], strict=True)]
         return is_logged, found, read
 
@@ -465,6 +482,10 @@ class PostgresNode:
             self._session.execute(f"set local {AGENT_SETTING} = 'off'")
             self._session.execute(sql.SQL(execution.alone(renumbering(article, referrers, keys))))
             self._session.execute(f"set local {AGENT_SETTING} = 'on'")
+
+    @here
+    def find_belonging(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Set[str]:
+        return rows.find_belonging(self._session, row_filter, rowguids)
 
     @here
     def find_key_holder(self, article: Article, row: Row) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import psycopg
@@ -10,10 +10,9 @@ import psycopg
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
-from rowtide.merge.nodes.postgres.metadata.generations import Generations
 from rowtide.merge.nodes.postgres.metadata.row_metadata import (
+    FILTERING,
     ROWGUIDS,
-    PostgresReader,
     escaped,
     sent,
     table_of,
@@ -27,8 +26,9 @@ from rowtide.merge.nodes.postgres.sequences import (
     next_values,
 )
 from rowtide.merge.nodes.untyped_values import as_stored_by_server, server_type
+from rowtide.merge.partitions.belonging import ROW, belongs
+from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.versions.changes import Row
-from rowtide.merge.versions.composition import Composer
 from rowtide.merge.versions.row_metadata import MetadataReader
 
 _ASKED = "rowtide_asked"
@@ -81,6 +81,13 @@ def _next_free(session: BatchingConnection, article: Article, sequences: dict[st
     return [row[0] for row in _read(session, query, [count])]
 
 
+def find_belonging(session: BatchingConnection, row_filter: RowFilter, rowguids: Sequence[str]) -> Set[str]:
+    """See `Node.find_belonging`."""
+    belonging = escaped(f"from {table_of(row_filter.article)} as {ROW} where {belongs(row_filter, FILTERING)}")
+    query = f"select {ROW}.{ROWGUID} {belonging} and {ROW}.{ROWGUID} = any(%s::uuid[])"
+    return {rowguid for (rowguid,) in _read(session, query, [uuid_array(rowguids)])}
+
+
 def find_key_holder(session: BatchingConnection, article: Article, row: Row) -> str | None:
     """See `Node.find_key_holder`."""
     stored = as_stored_by_server(article, row)
@@ -99,15 +106,12 @@ def of_rowguids(sql_text: str) -> str:
     return ROWGUIDS.join(map(escaped, sql_text.split(ROWGUIDS)))
 
 
-def known_request(
-    article: Article, composer: Composer, generations: Generations, rowguids: Sequence[str]
-) -> tuple[str, Sequence[object]]:
-    """Return the query of the metadata of rows, for `MetadataReader.known`.
+def known_request(reader: MetadataReader, rowguids: Sequence[str]) -> tuple[str, Sequence[object]]:
+    """Return the query of the metadata of rows, for `MetadataReader.known`; the reader's composer is not used.
 
     Before each group it has whether the log has lines of any of the rows; there is at least one row, if only for that.
     """
-    reader = PostgresReader(generations, asked=f"select rowguid from {_ASKED}")
-    known = escaped(MetadataReader(article, composer, reader).select_known())
+    known = escaped(reader.select_known(f"select rowguid from {_ASKED}"))
     return (
         f"with {_ASKED} as materialized (select {ROWGUIDS} as rowguid) "
         f"select exists (select from {LOG} where rowguid in (select rowguid from {_ASKED})), known.* "

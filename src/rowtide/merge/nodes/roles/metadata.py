@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from rowtide.merge.articles import Article
 from rowtide.merge.nodes.roles.transactions import Transactions
 from rowtide.merge.versions.changes import Known, Row
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A subscriber that has some of the rows of the articles with some nicknames, and all of others."""
+
+    subscriber: int
+    filtered: Collection[int]
+
+    def of(self, article: Article) -> int | None:
+        """Return the subscriber if it has some rows only of an article."""
+        return self.subscriber if article.nickname in self.filtered else None
 
 
 class RowMetadata(Transactions, Protocol):
@@ -23,9 +36,15 @@ class RowMetadata(Transactions, Protocol):
         """Return what `read_known` does for rows of several articles, in one round trip."""
 
     def read_known_and_rows(
-        self, asked: Sequence[tuple[Article, Sequence[str]]], rows: Sequence[tuple[Article, Sequence[str]]]
+        self,
+        asked: Sequence[tuple[Article, Sequence[str]]],
+        rows: Sequence[tuple[Article, Sequence[str]]],
+        holder: Holder | None = None,
     ) -> tuple[list[Mapping[str, Known]], list[Mapping[str, Row]]]:
-        """Return what `read_known_of` does, and of other articles' rows what `read_rows` does, in one round trip."""
+        """Return what `read_known_of` does, and of other articles' rows what `read_rows` does, in one round trip.
+
+        With a holder, the metadata say whether it has the rows.
+        """
 
     def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
         """Return the rowguids of tombstones after a generation that came not from a node.

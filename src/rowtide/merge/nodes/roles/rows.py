@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Protocol
 
 from rowtide.merge.articles import Article
+from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import Link
 from rowtide.merge.versions.changes import Row
 
@@ -18,6 +19,9 @@ class RowReader(Protocol):
 
     def read_referencing(self, article: Article, columns: Sequence[str], keys: Sequence[Row]) -> Mapping[str, Row]:
         """Return an article's rows that have one of some keys, none of them with NULL, in these columns."""
+
+    def find_belonging(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Set[str]:
+        """Return those of an article's rows that are in a partition."""
 
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         """Return the rowguid of the local row with the same primary key as a received row."""

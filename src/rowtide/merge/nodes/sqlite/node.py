@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from types import MappingProxyType
@@ -27,6 +27,7 @@ from rowtide.merge.catalogue import list_merged, list_publications, list_purged,
 from rowtide.merge.errors.nodes import HandlerFailed, NodeBusy, NodeOutdated
 from rowtide.merge.errors.rows import NOT_UTF_8, RowOutsidePartition, RowsRefused
 from rowtide.merge.nodes.enumerated_sending import EnumeratedSending
+from rowtide.merge.nodes.roles.metadata import Holder
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import Request
 from rowtide.merge.nodes.sqlite import links
@@ -235,19 +236,28 @@ class SqliteNode:
         if is_logged(self._session):
             apply_log(self._session, list_merged(self.connection))
 
-    def read_known(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Known]:
+    def read_known(
+        self, article: Article, rowguids: Sequence[str], subscriber: int | None = None
+    ) -> Mapping[str, Known]:
         self._apply()
         composer = Composer(article, read_nickname(self.connection), read_purged(self.connection, article.nickname))
-        reading = MetadataReader(article, composer, READER)
+        reading = MetadataReader(article, composer, READER, subscriber=subscriber)
         return reading.known(read_asked(self._session, reading.select_known(), rowguids))
 
     def read_known_of(self, asked: Sequence[tuple[Article, Sequence[str]]]) -> list[Mapping[str, Known]]:
         return [self.read_known(article, rowguids) for article, rowguids in asked]
 
     def read_known_and_rows(
-        self, asked: Sequence[tuple[Article, Sequence[str]]], rows: Sequence[tuple[Article, Sequence[str]]]
+        self,
+        asked: Sequence[tuple[Article, Sequence[str]]],
+        rows: Sequence[tuple[Article, Sequence[str]]],
+        holder: Holder | None = None,
     ) -> tuple[list[Mapping[str, Known]], list[Mapping[str, Row]]]:
-        return self.read_known_of(asked), [self.read_rows(article, rowguids) for article, rowguids in rows]
+        known = [
+            self.read_known(article, rowguids, None if holder is None else holder.of(article))
+            for article, rowguids in asked
+        ]
+        return known, [self.read_rows(article, rowguids) for article, rowguids in rows]
 
     def read_rows(self, article: Article, rowguids: Sequence[str]) -> Mapping[str, Row]:
         return read_rows(self._session, article, rowguids)
@@ -271,6 +281,11 @@ class SqliteNode:
 
     def ask_procedure(self, article: Article, subscriber: str, pairs: Sequence[tuple[str, Row]]) -> list[Row | None]:
         raise HandlerFailed(article.resolver, subscriber, f"{len(pairs)} rows of {article.name}", NO_FUNCTIONS)
+
+    def find_belonging(self, row_filter: RowFilter, rowguids: Sequence[str]) -> Set[str]:
+        listed = f"{ROWGUID} in (select value from json_each(?)) and {belongs(row_filter, FILTERING)}"
+        query = f"select {ROWGUID} from {table_of(row_filter.article)} as {ROW} where {listed}"
+        return {rowguid for (rowguid,) in read_asked(self._session, query, rowguids)}
 
     def find_key_holder(self, article: Article, row: Row) -> str | None:
         return find_key_holder(self._session, article, row)

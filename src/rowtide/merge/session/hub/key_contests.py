@@ -14,8 +14,11 @@ from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identi
 from rowtide.merge.conflicts.resolution import Contest, Resolver, Winner, winner_of, withdrawal
 from rowtide.merge.errors.rows import ParentNotThere, RowsRefused
 from rowtide.merge.nodes.node import Node
+from rowtide.merge.nodes.roles.metadata import Holder
+from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.session.exchange import Counts, Refused, taken
 from rowtide.merge.session.hub.directions import instead
+from rowtide.merge.session.hub.rows_of_others import are_any_of_others
 from rowtide.merge.versions.changes import Known, Row, Write
 
 _REASON = "two nodes inserted a row with the same primary key"
@@ -51,7 +54,7 @@ class KeyContests:
     """Settles contests over keys at the hub, in its transaction.
 
     `articles` are the publication's, by nickname; `source` and `source_name` are the subscriber, `priority` is the
-    weight of its changes.
+    weight of its changes. `holder` is the subscriber if it has some rows only, `filters` are those of its partition.
     """
 
     node: Node
@@ -63,6 +66,8 @@ class KeyContests:
     priority: float
     version_priority: float | None
     resolver: Callable[[Article], Resolver]
+    holder: Holder | None
+    filters: Mapping[int, RowFilter]
 
     def settle(self, article: Article, contests: Sequence[KeyContest]) -> dict[int, Counts]:
         """Settle contests over an article's keys; return the result of each, by its place."""
@@ -101,9 +106,19 @@ class KeyContests:
         if contest.held.version.last is None:
             return Winner.PUBLISHER
         sent = contest.refused.change
-        return winner_of(
+        winner = winner_of(
             self.resolver(article)(Contest(article, sent, contest.held, row, self.priority, is_of_keys=True))
         )
+        is_of_others = winner is Winner.SUBSCRIBER and self._is_of_others(article, contest, row)
+        return Winner.PUBLISHER if is_of_others else winner
+
+    def _is_of_others(self, article: Article, contest: KeyContest, row: Row) -> bool:
+        """Whether the subscriber's row would displace a row that is no concern of the subscriber."""
+        if self.holder is None:
+            return False
+        below = self._descendants(article, {contest.holder: row})
+        displaced = [(article, contest.holder), *((each.article, each.rowguid) for each in below)]
+        return are_any_of_others(self.node, self.holder, self.filters, displaced)
 
     def _take_keys(self, article: Article, contests: Sequence[KeyContest], rows: Mapping[str, Row]) -> frozenset[int]:
         """Give the keys of the hub's rows to the subscriber's; return those contests where the hub takes that."""

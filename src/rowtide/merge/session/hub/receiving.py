@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from rowtide.merge.articles import Article, PartitionOptions
 from rowtide.merge.conflicts.record_contests import is_live
-from rowtide.merge.conflicts.records import failure_type, record
-from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ParentNotThere, PartitionMoved
+from rowtide.merge.conflicts.records import ConflictType, failure_type, record
+from rowtide.merge.errors.rows import FOREIGN_KEY_CODES, ParentNotThere, PartitionMoved, RowNotHeld
+from rowtide.merge.nodes.roles.metadata import Holder
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.filters import RowFilter
-from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, remove_members
+from rowtide.merge.partitions.partition_membership import FROM_THERE, add_members, put_others_rows, remove_members
 from rowtide.merge.partitions.promises import find_moved
 from rowtide.merge.session.exchange import Attempt, Counts, Part, Received, Refused, count_writes
 from rowtide.merge.session.hub.decisions import Decided, HubDecisions
@@ -28,6 +29,7 @@ from rowtide.merge.session.hub.parents import (
     layers_of,
     require_parents,
 )
+from rowtide.merge.session.hub.rows_of_others import find_others
 from rowtide.merge.session.receiving import by_article, rowguids_of, split
 from rowtide.merge.versions.changes import Known, RowChange, Write
 
@@ -41,6 +43,10 @@ class HubReceiver(HubDecisions):
 
     filters: Mapping[int, RowFilter] = field(default_factory=dict)
     articles: Mapping[int, Article] = field(default_factory=dict)
+
+    @property
+    def holder(self) -> Holder | None:
+        return Holder(self.source, self.filters) if self.filters else None
 
     @property
     def bounds(self) -> Mapping[int, RowFilter]:
@@ -87,6 +93,7 @@ class HubReceiver(HubDecisions):
 
     def _receive(self, parts: Sequence[Part], attempt: Attempt, late: Set[str] = frozenset()) -> list[Received]:
         known, keys = self.read(parts)
+        parts, refused_writes = self.refuse_others(parts, known)
         coming = {
             (article.nickname, change.rowguid)
             for article, changes in (parts if any(article.references for article, _ in parts) else ())
@@ -118,7 +125,7 @@ class HubReceiver(HubDecisions):
         ]
         require_parents(families, writes, refused_of, self.articles)
         received = []
-        for part, each, refusals in zip(parts, decided, refused_of, strict=True):
+        for part, each, refusals, others in zip(parts, decided, refused_of, refused_writes, strict=True):
             article = part[0]
             accepted, refused = split(part, refusals)
             for change in accepted:
@@ -131,8 +138,37 @@ class HubReceiver(HubDecisions):
             self.forget_retries(article, accepted)
             counts = count_writes([write for write in each.taken if write.rowguid not in refusals])
             counts.conflicts = each.rejected + sum(one.rowguid not in refusals for one in each.conflicts)
+            counts.add(others)
             received.append(Received(counts, refused))
         return received
+
+    def refuse_others(
+        self, parts: Sequence[Part], known: Sequence[Mapping[str, Known]]
+    ) -> tuple[list[Part], list[Counts]]:
+        """Refuse changes of rows that the subscriber does not have; return the others, and the counts of each part."""
+        left: list[Part] = []
+        counts: list[Counts] = []
+        for (article, changes), found in zip(parts, known, strict=True):
+            others = find_others(changes, found, self.source) if article.nickname in self.filters else []
+            if others:
+                self._refuse_others(article, others)
+            refused = {change.rowguid for change in others}
+            left.append((article, [each for each in changes if each.rowguid not in refused] if refused else changes))
+            counts.append(Counts(conflicts=len(others)))
+        return left, counts
+
+    def _refuse_others(self, article: Article, changes: Sequence[RowChange]) -> None:
+        """Record changes as conflicts, and let the subscriber's rows be put right; the hub's versions stay as they are.
+
+        Nothing of the change becomes part of a version here: what its lineage says is not to be trusted.
+        """
+        error, rowguids = RowNotHeld.of(article.name), [change.rowguid for change in changes]
+        rows = self.node.read_rows(article, rowguids)
+        for change in changes:
+            winning = rows.get(change.rowguid)
+            self.keep(article, change, ConflictType.UPLOAD_ROW_NOT_HELD, error.code, error.reason, winning_row=winning)
+        put_others_rows(self.node.connection, self.source, article, rowguids)
+        self.forget_retries(article, changes)
 
     def _may_follow(self, parts: Sequence[Part], decided: Sequence[Decided], families: Sequence[Families]) -> bool:
         """Whether what the hub refuses decides what else is written in the transaction, or whether it is undone."""
@@ -268,6 +304,8 @@ class HubReceiver(HubDecisions):
             self.priority,
             self.priority or None,
             self._resolver,
+            self.holder,
+            self.filters,
         )
 
     def _read_known(self, refused: Sequence[Refused]) -> dict[int, Mapping[str, Known]]:

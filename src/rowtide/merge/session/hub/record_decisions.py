@@ -15,11 +15,12 @@ from rowtide.merge.conflicts.records import ConflictRecord, ConflictType, identi
 from rowtide.merge.conflicts.resolution import Winner
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.partitions.links import RecordType
-from rowtide.merge.session.exchange import Counts, Part, count_writes
+from rowtide.merge.session.exchange import Counts, Part, count_writes, transact
 from rowtide.merge.session.hub.directions import instead
 from rowtide.merge.session.hub.parents import Families, find_families, hold_orphans
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.logical_records import LogicalRecord, find_members
+from rowtide.merge.session.receiving import rowguids_of
 from rowtide.merge.session.record_transfer import Outcome, RowRefused
 from rowtide.merge.versions.changes import Known, Row, RowChange, Write
 from rowtide.merge.versions.lineage import Change
@@ -56,6 +57,18 @@ class HubRecordDecisions:
     buried: dict[str, list[Place]] = field(default_factory=dict)
     wanted: set[Place] = field(default_factory=set)
     requested: set[Place] = field(default_factory=set)
+
+    def screen(self, article: Article, changes: Sequence[RowChange], /) -> tuple[Sequence[RowChange], Counts]:
+        """See `RecordReceiver.screen`: the rows of others, in a transaction of its own."""
+        if article.nickname not in self.receiver.filters:
+            return changes, Counts()
+        part: Part = (article, changes)
+
+        def work() -> tuple[list[Part], list[Counts]]:
+            return self.receiver.refuse_others([part], self.receiver.read_known(rowguids_of([part])))
+
+        ((_, left),), (counts,) = transact(self.receiver, work)
+        return left, counts
 
     def decide(self, kind: RecordType, records: Sequence[LogicalRecord]) -> list[Outcome]:
         """See `RecordReceiver.decide`."""

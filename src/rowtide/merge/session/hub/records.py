@@ -19,6 +19,7 @@ from rowtide.merge.session.hub.key_contests import reason_of_contest
 from rowtide.merge.session.hub.parents import parents_of
 from rowtide.merge.session.hub.receiving import HubReceiver
 from rowtide.merge.session.hub.record_decisions import HubRecordDecisions, Place
+from rowtide.merge.session.hub.rows_of_others import are_any_of_others
 from rowtide.merge.session.logical_records import LogicalRecord, find_below, find_tops, is_child_of
 from rowtide.merge.session.pairing import Pairing
 from rowtide.merge.session.record_transfer import (
@@ -127,6 +128,8 @@ class HubRecords(HubRecordDecisions):
         winner = Winner.PUBLISHER
         if is_contested and any(row.is_behind for row in holding):
             winner = choose(kind.top, [*others, *holding], self.receiver.priority)
+        if winner is Winner.SUBSCRIBER and self._are_any_of_others([*holding, *displaced]):
+            winner = Winner.PUBLISHER
         outcome = Outcome()
         keys: dict[str, str] = {}
         if winner is Winner.PUBLISHER:
@@ -151,6 +154,13 @@ class HubRecords(HubRecordDecisions):
         contests = [(row, holders[row.article.nickname, row.rowguid]) for row in holding]
         _record_keys(outcome, contests, {row.rowguid: row for row in rows}, winner, keys)
         return outcome
+
+    def _are_any_of_others(self, rows: Sequence[ContestedRow]) -> bool:
+        receiver = self.receiver
+        places = [(row.article, row.rowguid) for row in rows]
+        return receiver.holder is not None and are_any_of_others(
+            receiver.node, receiver.holder, receiver.filters, places
+        )
 
     def _find_renumbered(
         self, record: LogicalRecord, rows: Sequence[ContestedRow], said: Mapping[str, RowRefused]

@@ -34,7 +34,16 @@ _REMOVAL = (
 # Here a recursive query may be named once in itself.
 _STEPS = ("select rowtide_step.* from {name} {row} cross join lateral ({steps}) rowtide_step", " union all ")
 TABLES = Tables(
-    CONTENTS, TOMBSTONE, LOG, _LOOKUP, _REMOVAL, "(select) rowtide_one", _STEPS, "string_agg({}, ',')", replaces=False
+    CONTENTS,
+    TOMBSTONE,
+    LOG,
+    _LOOKUP,
+    _REMOVAL,
+    "(select) rowtide_one",
+    _STEPS,
+    "string_agg({}, ',')",
+    replaces=False,
+    mappings=quote_qualified(SCHEMA, definitions.partition_mappings.name),
 )
 
 GENHISTORY = quote_qualified(SCHEMA, genhistory.name)

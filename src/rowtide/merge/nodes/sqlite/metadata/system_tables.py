@@ -29,7 +29,7 @@ It is also what opens the guards of our tables.
 
 INDEXES = {CONTENTS: "MSmerge_contents_stamp", TOMBSTONE: "MSmerge_tombstone_stamp"}
 
-TABLES = Tables(CONTENTS, TOMBSTONE, LOG)
+TABLES = Tables(CONTENTS, TOMBSTONE, LOG, mappings=definitions.partition_mappings.name)
 
 # `origin` is the node that a version came from, null for a change of this one's.
 _COLUMNS = {
