@@ -26,7 +26,7 @@ export UV_SYSTEM_CERTS := 1
 demo test test-all soak: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: export SPARK_CONF_DIR := $(CURDIR)/tests/spark
 
-.PHONY: help install demo check test test-all soak bench lock bench-lock java go lint error-reference type-reference python-reference
+.PHONY: help install demo check test test-all soak bench lock bench-lock java go lint error-reference type-reference object-reference python-reference
 
 .DEFAULT_GOAL := help
 
@@ -123,6 +123,9 @@ error-reference: install ## Write docs/reference/errors.md from the error classe
 
 type-reference: install ## Write docs/reference/types.md from the tests' catalogue of types
 	$(BIN)/python scripts/type_reference.py > docs/reference/types.md
+
+object-reference: install ## Write docs/reference/objects.md from the catalogues of databases that are set up
+	$(BIN)/python scripts/object_reference.py > docs/reference/objects.md
 
 python-reference: install ## Write docs/reference/python.md from the docstrings of the public API
 	$(BIN)/python scripts/python_reference.py > docs/reference/python.md

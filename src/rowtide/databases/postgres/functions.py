@@ -30,10 +30,8 @@ def close_all(schema: str) -> str:
     """Return the statement that takes from the public the right to execute a schema's functions and procedures, but for
     trigger functions: those that belong to other roles stay as they are.
     """
-    routines = (
-        "select p.oid::regprocedure as signature from pg_proc p join pg_namespace n on n.oid = p.pronamespace "
-        f"where n.nspname = {quote_literal(schema)} and p.prorettype <> 'trigger'::regtype "
-        "and pg_has_role(p.proowner, 'usage') and has_function_privilege('public', p.oid, 'execute')"
-    )
+    routines = f"""select p.oid::regprocedure as signature from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+        where n.nspname = {quote_literal(schema)} and p.prorettype <> 'trigger'::regtype
+        and pg_has_role(p.proowner, 'usage') and has_function_privilege('public', p.oid, 'execute')"""  # noqa: S608
     revoking = "execute format('revoke all on routine %s from public', f.signature)"
     return f"do {quote_body(f'declare f record; begin for f in {routines} loop {revoking}; end loop; end')}"
