@@ -14,8 +14,10 @@ import pytest
 from builders.merge.merged_databases import PUBLICATION, FileMember, open_file_member
 from fixtures.servers import fresh_database
 from rowtide.databases.postgres.embedded import EmbeddedServer
+from rowtide.databases.postgres.errors import RowsHidden
 from rowtide.merge.api import MergeReplication
 from rowtide.merge.articles import RunAs
+from rowtide.merge.errors.nodes import DeferredCodeOfOwner, OwnerNotHeld, OwnersDiffer
 from rowtide.merge.publishing.prepared import Existing
 
 pytestmark = pytest.mark.live
@@ -138,7 +140,7 @@ CODE = {
         "create table app.item (id integer primary key, v app.kind, n integer)",
     ],
     "a domain in the key": [
-        "create function app.holds(int) returns bool immutable language plpgsql as $$begin perform app.value(); return true; end$$",
+        "create function app.holds(int) returns bool immutable language sql as $$select app.holds('x'::text)$$",
         "create domain app.number as integer check (app.holds(value))",
         "create table app.item (id app.number primary key, v text, n integer)",
     ],
@@ -213,3 +215,216 @@ def test_code_of_an_owner_at_a_subscriber_runs_with_its_rights(
     ]
     assert owned.rights_gained() == []
     assert device.rows("item", "id, v, n") == sorted([(1, ODD, 7), (2, ODD, 7), (5, "x", 9), (10, "x", 4)], key=repr)
+
+
+DEFERRED = (
+    "create constraint trigger later after insert or update or delete on app.{table} deferrable initially deferred "
+    "for each row execute function app.spring()"
+)
+
+
+def test_a_deferred_trigger_is_refused_where_it_would_run_as_the_agent(owned: Owned, device: FileMember) -> None:
+    """From PostgreSQL 18 on it runs as its table's owner, and nothing is refused."""
+    owned.as_owner(ITEM, DEFERRED.format(table="item"))
+    if owned.session.info.server_version < 180000:
+        with pytest.raises(DeferredCodeOfOwner, match="RT-8152.*trigger later"):
+            publish(owned, device)
+        columns = "select attname from pg_attribute where attrelid = 'app.item'::regclass and attnum > 0"
+        assert owned.run(columns) == [("id",), ("v",), ("n",)]
+        return
+    work(device, publish(owned, device))
+
+    assert owned.rights_gained() == []
+    assert owned.count_calls()
+
+
+def test_a_deferred_trigger_that_comes_later_stops_the_transaction(owned: Owned, device: FileMember) -> None:
+    """An immediate one makes it, on another table, which it feeds."""
+    owned.as_owner(
+        ITEM,
+        "create table app.fed (id integer)",
+        f"create function app.feed() returns trigger language plpgsql as $$begin execute "
+        f"'{DEFERRED.format(table='fed')}'; insert into app.fed values (1); return new; end$$",
+    )
+    merge = publish(owned, device)
+    owned.as_owner("create trigger feed after insert on app.item for each row execute function app.feed()")
+    device.execute("insert into item (id, v) values (1, 'x')")
+    if owned.session.info.server_version < 180000:
+        with pytest.raises(DeferredCodeOfOwner):
+            merge.sync(PUBLICATION, device.url)
+        assert owned.run("select count(*) from app.item") == [(0,)]
+    else:
+        merge.sync(PUBLICATION, device.url)
+        assert owned.count_calls()
+
+    assert owned.rights_gained() == []
+
+
+def test_who_trusts_the_owners_lets_their_code_run_as_the_agent(owned: Owned, device: FileMember) -> None:
+    owned.as_owner(ITEM, *CODE["row triggers"][1:], DEFERRED.format(table="item"))
+    work(device, publish(owned, device, run_as=RunAs.AGENT))
+
+    assert owned.run("select distinct who from app.trap") == [("postgres",)]
+    assert [each.run_as for each in MergeReplication(owned.url).list_publications()] == ["agent"]
+
+
+def test_a_table_that_hides_rows_from_its_owner_is_refused(owned: Owned, device: FileMember) -> None:
+    owned.as_owner(ITEM, "alter table app.item enable row level security")
+    merge = publish(owned, device)
+    device.execute("insert into item (id, v) values (1, 'x')")
+    merge.sync(PUBLICATION, device.url)
+    assert owned.run("select id from app.item") == [(1,)]
+
+    owned.as_owner("alter table app.item force row level security", "create policy p on app.item using (id > 1)")
+    device.execute("update item set v = 'y'")
+    with pytest.raises(RowsHidden, match="no force row level security"):
+        merge.sync(PUBLICATION, device.url)
+    owned.as_owner("alter table app.item no force row level security")
+    merge.sync(PUBLICATION, device.url)
+
+    assert owned.run("select v from app.item") == [("y",)]
+
+
+def test_a_partition_of_another_owner_is_refused(owned: Owned, device: FileMember) -> None:
+    other = f"{owned.role}_other"
+    owned.run(f"create role {other}", f"grant create, usage on schema app to {other}")
+    owned.as_owner(
+        "create table app.item (id integer primary key, v text, n integer) partition by range (id)",
+        "create table app.few partition of app.item for values from (0) to (100)",
+    )
+    owned.run(f"alter table app.few owner to {other}")
+    try:
+        with pytest.raises(OwnersDiffer, match=other):
+            publish(owned, device)
+        owned.run(f"alter table app.few owner to {owned.role}")
+        MergeReplication(owned.url).add_article(PUBLICATION, "app.item")
+    finally:
+        owned.run(f"drop owned by {other}", f"drop role {other}")
+
+
+def test_an_agent_that_may_not_act_as_the_owner_is_refused(owned: Owned) -> None:
+    agent = f"{owned.role}_agent"
+    name = psycopg.conninfo.conninfo_to_dict(owned.url)["dbname"]
+    owned.run(
+        f"create role {agent} login", f"grant create on database {name} to {agent}", f"grant {owned.role} to {agent}"
+    )
+    owned.as_owner(*CODE["row triggers"])
+    url = owned.url.replace("postgres@", f"{agent}@")
+    merge = MergeReplication(url)
+    try:
+        merge.add_publication(PUBLICATION)
+        owned.run(f"revoke {owned.role} from {agent}", f"grant usage on schema app to {agent}")
+        with pytest.raises(OwnerNotHeld, match=f'grant "{owned.role}" to "{agent}"'):
+            merge.add_article(PUBLICATION, "app.item")
+        owned.run(f"grant {owned.role} to {agent}")
+        merge.add_article(PUBLICATION, "app.item")
+    finally:
+        owned.run(f"drop owned by {agent}", f"drop role {agent}")
+
+
+def test_an_agent_that_is_only_a_member_writes_as_the_owner(owned: Owned, device: FileMember) -> None:
+    """The owner is a group that cannot log in."""
+    agent = f"{owned.role}_agent"
+    name = psycopg.conninfo.conninfo_to_dict(owned.url)["dbname"]
+    owned.as_owner(*CODE["row triggers"])
+    owned.run(
+        f"create role {agent} login bypassrls",
+        f"grant create on database {name} to {agent}",
+        f"grant {owned.role} to {agent}",
+        f"alter role {owned.role} nologin",
+    )
+    try:
+        hub = Owned(owned.url.replace("postgres@", f"{agent}@"), owned.role, owned.session)
+        work(device, publish(hub, device))
+        assert owned.rights_gained() == []
+        assert owned.count_calls()
+        assert owned.run("select count(*) from app.item where v is distinct from 'refused'") == [(5,)]
+    finally:
+        owned.run(f"drop owned by {agent} cascade", f"drop role {agent}")
+
+
+def test_a_temporary_table_with_a_name_of_ours_is_not_used(owned: Owned, device: FileMember) -> None:
+    owned.as_owner(
+        ITEM,
+        "create function app.make() returns trigger language plpgsql as $$begin "
+        "create temporary table rowtide_applied (tablenick int, rowguid uuid); return new; end$$",
+        "create trigger a before insert on app.item for each row execute function app.make()",
+    )
+    merge = publish(owned, device)
+    device.execute("insert into item (id, v) values (1, 'x')")
+    summary = merge.sync(PUBLICATION, device.url)
+
+    assert summary.upload.total.inserts == 0
+    (kept,) = merge.list_conflicts(PUBLICATION)
+    assert "temporary table of another role" in kept.reason_text
+
+
+def test_keys_move_with_the_rows_that_reference_them(owned: Owned, device: FileMember) -> None:
+    owned.as_owner(
+        *CODE["row triggers"],
+        "create table app.line (id integer primary key, item integer references app.item, v text)",
+        "create trigger a before insert or update or delete on app.line for each row execute function app.spring()",
+    )
+    merge = MergeReplication(owned.url)
+    merge.add_publication(PUBLICATION)
+    for table in ("app.item", "app.line"):
+        merge.add_article(PUBLICATION, table)
+    merge.add_subscription(PUBLICATION, device.url)
+    device.execute(
+        "insert into item (id, v) values (1, 'a'), (2, 'b')", "insert into line (id, item, v) values (1, 1, 'x')"
+    )
+    merge.sync(PUBLICATION, device.url)
+    device.execute("pragma foreign_keys = off", "update item set id = id + 10", "update line set item = 11")
+    merge.sync(PUBLICATION, device.url)
+
+    assert owned.run("select i.id, l.v from app.item i left join app.line l on l.item = i.id order by 1") == [
+        (11, "x"),
+        (12, None),
+    ]
+    assert owned.rights_gained() == []
+
+
+def test_a_new_column_gets_the_owners_default_with_its_rights(owned: Owned, device: FileMember) -> None:
+    """At a subscriber, whose table's owner is another one than the role that follows."""
+    device.execute(
+        "create table item (id integer primary key, v text, n integer)", "insert into item values (1, 'a', 1)"
+    )
+    merge = MergeReplication(device.url)
+    merge.add_publication(PUBLICATION)
+    merge.add_article(PUBLICATION, "item")
+    merge.add_subscription(PUBLICATION, owned.url)
+    owned.run(f"grant create, usage on schema public to {owned.role}", f"alter table item owner to {owned.role}")
+    owned.as_owner(
+        "create trigger a before insert or update on public.item for each row execute function app.spring()",
+        "alter table public.item add check (app.holds(v))",
+    )
+    device.execute("alter table item add column m integer default 5")
+    merge.sync(PUBLICATION, owned.url)
+
+    assert owned.run("select id, v, n, m from item") == [(1, "a", 1, 5)]
+    assert owned.rights_gained() == []
+
+
+def test_two_owners_have_the_rights_of_each(owned: Owned, device: FileMember) -> None:
+    other = f"{owned.role}_other"
+    owned.run(f"create role {other}", f"create schema his authorization {other}")
+    owned.as_owner(*CODE["row triggers"], f"grant usage on schema app to {other}")
+    owned.run(
+        "create table his.thing (id integer primary key, who text)",
+        "create function his.note() returns trigger language plpgsql as "
+        "$$begin new.who := current_user; set search_path = evil; return new; end$$",
+        "create trigger a before insert on his.thing for each row execute function his.note()",
+        f"alter table his.thing owner to {other}",
+    )
+    try:
+        merge = publish(owned, device)
+        merge.add_article(PUBLICATION, "his.thing")
+        merge.sync(PUBLICATION, device.url)
+        device.execute("insert into item (id, v) values (1, 'x')", "insert into thing (id) values (1)")
+        merge.sync(PUBLICATION, device.url)
+        assert owned.run("select * from (select id, who from his.thing) t") == [(1, other)]
+        assert owned.rights_gained() == []
+    finally:
+        merge.drop_subscription(PUBLICATION, device.url)
+        merge.drop_publication(PUBLICATION)
+        owned.run(f"drop owned by {other} cascade", f"drop role {other}")

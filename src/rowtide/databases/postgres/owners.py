@@ -220,15 +220,16 @@ select given.name, o.oid::bigint as role_id, o.rolname::text as role,
        o.rolname = current_user or o.rolsuper as is_trusted,
        pg_has_role(current_user, o.oid, case when current_setting('server_version_num')::int < 160000 then 'member'
                                              else 'set' end) as is_held,
-       (select count(*) = 2 from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+       not (o.rolname = current_user or o.rolsuper)
+       and (select count(*) = 2 from pg_proc p join pg_namespace n on n.oid = p.pronamespace
         where n.nspname = '{schema}' and p.proname in (concat('execute_', o.oid), concat('query_', o.oid))
           and p.proowner = o.oid and p.prosecdef and has_schema_privilege(n.oid, 'usage')
           and has_function_privilege(p.oid, 'execute')) as is_ready,
        array(with recursive part (oid) as (select c.oid union select i.inhrelid from part p
                                            join pg_inherits i on i.inhparent = p.oid)
-             select distinct r.rolname::text from part p join pg_class k on k.oid = p.oid
-             join pg_roles r on r.oid = k.relowner
-             where k.relowner <> c.relowner and r.rolname <> current_user and not r.rolsuper order by 1) as others
+             select distinct pg_get_userbyid(k.relowner)::text from part p join pg_class k on k.oid = p.oid
+             where k.relowner <> c.relowner and pg_get_userbyid(k.relowner) <> current_user
+               and not (select r.rolsuper from pg_roles r where r.oid = k.relowner) order by 1) as others
 from unnest({names}) given (name)
 join pg_class c on c.oid = to_regclass(given.name)
 join pg_roles o on o.oid = c.relowner

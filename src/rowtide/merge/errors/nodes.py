@@ -99,7 +99,7 @@ class NodeOutdated(RowtideError):
 class OwnerNotHeld(Denied):
     """A table belongs to a role that the agent's role may not act as."""
 
-    number = 8140
+    number = 8150
     fact = '{table} belongs to "{owner}", and "{agent}" may not run its triggers and defaults with that role\'s rights'
     hint = (
         'Run `grant "{owner}" to "{agent}"`, connect as the owner, or trust its code with --run-as agent of `rowtide '
@@ -114,7 +114,7 @@ class OwnerNotHeld(Denied):
 class OwnersDiffer(Denied):
     """Partitions of a table belong to other roles, whose code would run with rights that are not theirs."""
 
-    number = 8141
+    number = 8151
     fact = '{table} belongs to "{owner}", but partitions or descendants of it to {others}'
     hint = (
         "Run `alter table ... owner to` for these, or trust their code with --run-as agent of `rowtide merge "
@@ -129,7 +129,7 @@ class OwnersDiffer(Denied):
 class DeferredCodeOfOwner(Denied):
     """Up to PostgreSQL 17, a deferred trigger of another role would run with the agent's rights at the commit."""
 
-    number = 8142
+    number = 8152
     fact = "{table} is not written: with the agent's rights would run at the commit {deferred}"
     hint = (
         "Run `alter function ... security definer` for the trigger's function, upgrade the server to PostgreSQL 18, or "

@@ -30,7 +30,9 @@ from rowtide.databases.postgres.owners import (
     find_deferred,
     functions_path,
     owners_query,
+    schema_creation,
 )
+from rowtide.databases.postgres.owners import SCHEMA as OWNERS
 from rowtide.databases.postgres.quoting import quote_body, quote_literal, quote_qualified
 from rowtide.databases.postgres.rowguid import BY_ROLE, Filling
 from rowtide.databases.postgres.search_path import OWN_PATH
@@ -98,7 +100,7 @@ class Execution:
     @property
     def checking(self) -> Sequence[str]:
         """The statements of a block that check all constraints, and run deferred triggers."""
-        checks = [f"perform {deferred_check(SCHEMA).removeprefix('select ')}"] if self.checks_deferred else []
+        checks = [f"perform {deferred_check(OWNERS).removeprefix('select ')}"] if self.checks_deferred else []
         ended = [OWN_PATH] if self.owner is None else AFTER
         return [*checks, *_BLOCK_USERS_PATH, "set constraints all immediate", *ended]
 
@@ -113,7 +115,7 @@ class Execution:
         if owner is None:
             return BY_ROLE
         return Filling(
-            ((), [deferred_check(SCHEMA)] if self.checks_deferred else ()),
+            ((), [deferred_check(OWNERS)] if self.checks_deferred else ()),
             lambda statement: (
                 f"select written from (select {owner.executing}({quote_literal(statement)}) as written) x "
                 "where written > 0"
@@ -139,6 +141,12 @@ class Execution:
 
 
 TRUSTED = Execution()
+
+
+def _read_owner(encoded: str) -> Owner:
+    found = json.loads(encoded)
+    flags = (found["is_trusted"], found["is_held"], found["is_ready"])
+    return Owner(found["role_id"], found["role"], *flags, tuple(found["others"]))
 
 
 def as_block(statements: Iterable[str]) -> str:
@@ -169,23 +177,21 @@ class Executions:
         self._owners: dict[str, tuple[Owner | None, bool]] = {}
         self._ready: dict[int, Execution] = {}
 
-    def request(self, article: Article) -> tuple[str, Sequence[object]]:
-        """Return the query of the owner of an article's table, for `take`."""
-        table = table_of(article)
-        listed = f"select pubid from {_ARTICLES} where nickname = {article.nickname}"
-        is_said = f"exists (select from {_PUBLICATIONS} where run_as = 'agent' and pubid in ({listed}))"
-        query = f"select row_to_json(o)::text, ({is_said})::text from ({owners_query('array[%s]::text[]')}) o"
-        return query, [table]
+    def request(self, listed: Sequence[Article]) -> tuple[str, Sequence[object]]:
+        """Return the query of the owners of articles' tables, for `take`."""
+        of_article = f"select pubid from {_ARTICLES} where nickname = given.nickname"
+        is_said = f"exists (select from {_PUBLICATIONS} where run_as = 'agent' and pubid in ({of_article}))"
+        query = (
+            f"select given.name, row_to_json(o)::text, {is_said} from unnest(%s::text[], %s::integer[]) "
+            f"given (name, nickname) left join ({owners_query('%s::text[]')}) o on o.name = given.name"
+        )
+        names = [table_of(article) for article in listed]
+        return query, [names, [article.nickname for article in listed], names]
 
-    def take(self, article: Article, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Read the owner of an article's table from the rows of its request."""
-        owner, runs_as_agent = None, False
-        for encoded, said in rows:
-            found = json.loads(encoded)
-            flags = (found["is_trusted"], found["is_held"], found["is_ready"])
-            owner = Owner(found["role_id"], found["role"], *flags, tuple(found["others"]))
-            runs_as_agent = said == "true"
-        self._owners[table_of(article)] = owner, runs_as_agent
+    def take(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Read the owners of tables from the rows of a request."""
+        for table, encoded, runs_as_agent in rows:
+            self._owners[table] = None if encoded is None else _read_owner(encoded), runs_as_agent
 
     def of(self, article: Article) -> Execution:
         """Return how statements on an article's table are executed.
@@ -215,7 +221,7 @@ class Executions:
     def _find(self, article: Article) -> tuple[Owner | None, bool]:
         table = table_of(article)
         if table not in self._owners:
-            self.take(article, self._session.read(self.request(article))[0])
+            self.take(self._session.read(self.request([article]))[0])
         return self._owners[table]
 
     def forget(self) -> None:
@@ -232,13 +238,13 @@ class Executions:
                 raise DeferredCodeOfOwner(article.qualified_name, found[0])
             statements = [] if owner.is_ready else list(creations(owner))
             if checks_deferred:
-                statements.append(deferred_check_creation(SCHEMA))
+                statements += [*schema_creation(), deferred_check_creation(OWNERS)]
             if statements:
                 # Otherwise two sessions could alter the same object of the catalogue.
                 statements.insert(0, f"select pg_advisory_xact_lock({_MAKING})")
             for each in statements:
                 session.execute(sql.SQL(each))
-        self._session.distrust([deferred_check(SCHEMA)] if checks_deferred else [], self._repairs)
+        self._session.distrust([deferred_check(OWNERS)] if checks_deferred else [], self._repairs)
         return Execution(owner, checks_deferred)
 
 

@@ -21,6 +21,7 @@ from rowtide.databases.postgres.clock import taking_anchors
 from rowtide.databases.postgres.connect import SCHEMAS_FOUND, load_texts
 from rowtide.databases.postgres.encodings import lacks_characters
 from rowtide.databases.postgres.errors import translated
+from rowtide.databases.postgres.operators import EQUALS
 from rowtide.databases.postgres.quoting import quote_qualified
 from rowtide.databases.urls import DatabaseUrl, parse_url
 from rowtide.merge.articles import Article, Subscription
@@ -69,6 +70,7 @@ from rowtide.merge.nodes.retry import retry_busy
 from rowtide.merge.nodes.roles.metadata import Holder
 from rowtide.merge.nodes.roles.writing import Refusal
 from rowtide.merge.nodes.sending import Request
+from rowtide.merge.nodes.untyped_values import server_type
 from rowtide.merge.partitions.filters import RowFilter
 from rowtide.merge.partitions.links import Link
 from rowtide.merge.progress import SELECT_NODE
@@ -455,7 +457,7 @@ class PostgresNode:
 
     @here
     def read_referencing(self, article: Article, columns: Sequence[str], keys: Sequence[Row]) -> Mapping[str, Row]:
-        return rows.read_referencing(self._session, article, columns, keys)
+        return rows.read_referencing(self._session, article, columns, keys, self._equal_of(article))
 
     @here
     def next_keys(self, article: Article, count: int) -> Sequence[str]:
@@ -489,7 +491,7 @@ class PostgresNode:
 
     @here
     def find_key_holder(self, article: Article, row: Row) -> str | None:
-        return rows.find_key_holder(self._session, article, row)
+        return rows.find_key_holder(self._session, article, row, self._equal_of(article))
 
     @here
     def write(self, article: Article, writes: Sequence[Write]) -> None:
@@ -525,15 +527,15 @@ class PostgresNode:
 
     @here
     def read_parents(self, link: Link, children: Sequence[str]) -> Mapping[str, str]:
-        return links.read_parents(self._session, link, children)
+        return links.read_parents(self._session, link, children, self._equal_of(link.parent))
 
     @here
     def read_children(self, link: Link, parents: Sequence[str]) -> Mapping[str, str]:
-        return links.read_children(self._session, link, parents)
+        return links.read_children(self._session, link, parents, self._equal_of(link.parent))
 
     @here
     def find_parents(self, link: Link, rows: Sequence[Row]) -> Sequence[str | None]:
-        return links.find_parents(self._session, link, rows)
+        return links.find_parents(self._session, link, rows, self._equal_of(link.parent))
 
     def read_buried(self, article: Article, since: int, source: int) -> Sequence[str]:
         self._know_generation(since)
@@ -587,6 +589,15 @@ class PostgresNode:
 
     def defer_constraints(self) -> None:
         self._session.put("set constraints all deferred")
+
+    def _equal_of(self, article: Article) -> Callable[[str], str]:
+        """Return the operators by which columns of an article are compared; what is not the server's own is read."""
+        if all("." not in server_type(column) for column in article.columns):
+            return lambda _name: EQUALS
+        if article not in self._stored:
+            self._stored.take(article, *self._session.read(*table_requests(article), texts=True))
+        known = {column.name: column.equal for column in self._stored.of(article).columns}
+        return lambda name: known.get(name, EQUALS)
 
     def _know_generation(self, generation: int) -> None:
         """Read all generations if it is not among those that are known."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any, TypeAlias
 
 import psycopg
 
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.quoting import quote
 from rowtide.merge.articles import ROWGUID, Article
+from rowtide.merge.nodes.postgres.array_texts import array_of
 from rowtide.merge.nodes.postgres.metadata.row_metadata import (
     FILTERING,
     ROWGUIDS,
@@ -32,6 +33,8 @@ from rowtide.merge.versions.changes import Row
 from rowtide.merge.versions.row_metadata import MetadataReader
 
 _ASKED = "rowtide_asked"
+Equal: TypeAlias = Callable[[str], str]
+"""Returns the operator by which a column of a table is compared."""
 
 
 def rows_request(article: Article, rowguids: Sequence[str]) -> tuple[str, Sequence[object]]:
@@ -50,16 +53,17 @@ def read_rows(session: BatchingConnection, article: Article, rowguids: Sequence[
 
 
 def read_referencing(
-    session: BatchingConnection, article: Article, columns: Sequence[str], keys: Sequence[Row]
+    session: BatchingConnection, article: Article, columns: Sequence[str], keys: Sequence[Row], equal: Equal
 ) -> Mapping[str, Row]:
     """See `Node.read_referencing`."""
     types = {column.name: server_type(column) for column in article.columns}
     names = ", ".join(f"k{place}" for place in range(len(columns)))
-    listed = ", ".join("%s::text[]" for _ in columns)
-    same = " and ".join(f"t.{_named(name)} = k{place}::{types[name]}" for place, name in enumerate(columns))
+    # As arrays of their types: a text would become some types by a function that their owner defines.
+    listed = ", ".join(f"%s::{escaped(types[name])}[]" for name in columns)
+    same = " and ".join(f"t.{_named(name)} {escaped(equal(name))} k{place}" for place, name in enumerate(columns))
     query = f"{_select(article)} t where exists (select from unnest({listed}) k ({names}) where {same})"
     values = zip(*(as_stored_by_server(article.only(columns), key) for key in keys), strict=True)
-    return rows_of(article, _read(session, query, [list(each) for each in values]))
+    return rows_of(article, _read(session, query, [array_of(each) for each in values]))
 
 
 def next_keys(session: BatchingConnection, article: Article, count: int) -> Sequence[str]:
@@ -88,11 +92,14 @@ def find_belonging(session: BatchingConnection, row_filter: RowFilter, rowguids:
     return {rowguid for (rowguid,) in _read(session, query, [uuid_array(rowguids)])}
 
 
-def find_key_holder(session: BatchingConnection, article: Article, row: Row) -> str | None:
+def find_key_holder(session: BatchingConnection, article: Article, row: Row, equal: Equal) -> str | None:
     """See `Node.find_key_holder`."""
     stored = as_stored_by_server(article, row)
     values = {column.name: value for column, value in zip(article.columns, stored, strict=True)}
-    same = " and ".join(f"{_named(column.name)} = %s::{server_type(column)}" for column in article.key_columns)
+    same = " and ".join(
+        f"{_named(column.name)} {escaped(equal(column.name))} %s::{escaped(server_type(column))}"
+        for column in article.key_columns
+    )
     query = f"select {ROWGUID} from {escaped(table_of(article))} where {same}"
     try:
         found = _read(session, query, [values[column.name] for column in article.key_columns])

@@ -16,9 +16,9 @@ from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.databases.postgres.search_path import OWN_PATH
 from rowtide.merge.articles import ROWGUID, Article
 from rowtide.merge.errors.rows import NOT_UTF_8, RowsRefused
+from rowtide.merge.nodes.postgres.array_texts import array_of
 from rowtide.merge.nodes.postgres.execution import Execution
 from rowtide.merge.nodes.postgres.metadata.row_metadata import table_of, uuid_array
-from rowtide.merge.nodes.postgres.writing.array_texts import array_of
 from rowtide.merge.nodes.postgres.writing.refused_rows import NO_RIGHT, OF_ROWS
 from rowtide.merge.nodes.postgres.writing.stored_tables import StoredColumn, read_table, table_requests
 from rowtide.merge.nodes.untyped_values import rows_as_stored_by_server

@@ -26,7 +26,7 @@ def take_in_partitions(alterations: Alterations, article: Article) -> bool:
 
 
 def _take_in(connection: Connection, *, article: Article) -> bool:
-    table = find_table(connection, article.qualified_name)
+    table = find_table(connection, f"{article.schema or article.place}.{article.table}")
     new = [part for part in table.row_holders if not _is_tracked(connection, article, part)]
     for part in new:
         name = quote_qualified(part.schema, part.name)

@@ -155,7 +155,7 @@ class PostgresRebuiltTables:
 
     def _find(self, article: Article) -> SourceTable:
         try:
-            return find_table(self._connection, article.qualified_name)
+            return find_table(self._connection, f"{article.schema or article.place}.{article.table}")
         except TableNotFound as error:
             raise ArticleTableNotFound(article.qualified_name) from error
 

@@ -163,17 +163,13 @@ class PostgresTables:
     @here
     def examine(self, articles: Sequence[Article]) -> Examination:
         try:
-            (found,), *answers = self._session.read(
-                (place.REQUEST, None),
-                *map(_parts_request, articles),
-                *map(self._executions.request, articles),
+            (found,), owners, *parts = self._session.read(
+                (place.REQUEST, None), self._executions.request(articles), *map(_parts_request, articles)
             )
         except psycopg.errors.InsufficientPrivilege:
             # The role may not read which server this is.
             return Examination(None, self._find_damages(articles), is_recorded=True)
-        parts, owners = answers[: len(articles)], answers[len(articles) :]
-        for article, rows in zip(articles, owners, strict=True):
-            self._executions.take(article, rows)
+        self._executions.take(owners)
         original, is_recorded = place.judge(*found)
         found_columns = {article.nickname: answer[0] for article, answer in zip(articles, parts, strict=True)}
         return Examination(
@@ -307,11 +303,11 @@ class PostgresTables:
 
     @here
     def has_rowguid(self, article: Article) -> bool:
-        return identifies_rows(self._find(article.qualified_name))
+        return identifies_rows(self._find(article))
 
     @here
     def add_rowguid(self, article: Article) -> None:
-        table = self._find(article.qualified_name)
+        table = self._find(article)
         unfit = next((column for column in table.columns if column.name == ROWGUID and not is_uuid(column)), None)
         if unfit is not None:
             raise RowguidUnfit(article.qualified_name, f"of type {unfit.type_text} where a UUID belongs")
@@ -320,7 +316,7 @@ class PostgresTables:
 
     @here
     def drop_rowguid(self, article: Article) -> None:
-        if not is_made_here(self._connection, self._find(article.qualified_name), MAKER):
+        if not is_made_here(self._connection, self._find(article), MAKER):
             return
         try:
             with self._session.transaction():
@@ -336,7 +332,7 @@ class PostgresTables:
     @here
     def track(self, article: Article) -> None:
         # A table with checks to come cannot be altered.
-        table = self._find(article.qualified_name)
+        table = self._find(article)
         waiting = ("set constraints all immediate", *removal_statements(article), *trigger_statements(article, table))
         for each in waiting:
             self._connection.execute(statement(each), execution_options=WAITS)
@@ -356,11 +352,11 @@ class PostgresTables:
             if not self._connection.execute(found, {"type": server_type(column)}).scalar():
                 raise UnsupportedColumnType(article.qualified_name, column.name, column.type_text)
 
-    def _find(self, name: str) -> SourceTable:
-        (table_id,) = find_table_ids(self._connection, [name])
+    def _find(self, article: Article) -> SourceTable:
+        (table_id,) = find_table_ids(self._connection, [f"{article.schema or article.place}.{article.table}"])
         found = () if table_id is None else read_tables(self._connection, [table_id], execute_together)
         if not found:
-            raise ArticleTableNotFound(name)
+            raise ArticleTableNotFound(article.qualified_name)
         return found[0]
 
     def _run(self, each: str) -> None:

@@ -13,10 +13,10 @@ from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.databases.postgres.owners import Owner
 from rowtide.databases.postgres.quoting import quote, quote_literal
 from rowtide.merge.articles import Article
+from rowtide.merge.nodes.postgres.array_texts import array_of
 from rowtide.merge.nodes.postgres.execution import Execution
 from rowtide.merge.nodes.postgres.key_moves import MOVE_TABLES, MOVED, OWN
 from rowtide.merge.nodes.postgres.metadata.row_metadata import escaped, table_of, uuid_array
-from rowtide.merge.nodes.postgres.writing.array_texts import array_of
 from rowtide.merge.nodes.postgres.writing.refused_rows import INVALID, REFUSED
 from rowtide.merge.nodes.postgres.writing.stored_tables import StoredColumn, StoredTable
 from rowtide.merge.nodes.untyped_values import rows_as_stored_by_server

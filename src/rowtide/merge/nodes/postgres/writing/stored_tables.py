@@ -21,7 +21,7 @@ class StoredColumn:
 
     `is_cast`: a text becomes the type by a function of its own, which does not take all that the type's input takes.
 
-    `equal` is the operator of its unique index, if it is in one.
+    `equal` is the operator of its unique index, or else its type's own.
     """
 
     name: str
@@ -59,11 +59,21 @@ def _columns_request(article: Article) -> tuple[str, Sequence[object]]:
     listed = (
         "select attname::text, format_type(atttypid, -1), format_type(atttypid, atttypmod), attidentity = 'a', "
         "exists (select from pg_cast "
-        "where castsource = 'text'::regtype and casttarget = atttypid and castmethod = 'f'), operators[3] "
+        "where castsource = 'text'::regtype and casttarget = atttypid and castmethod = 'f'), "
+        f"coalesce(operators[3], {_OF_TYPE}) "
         f"from pg_attribute left join ({operators_query('%s')}) o on o.column_name = attname "
         "where attrelid = %s::regclass and attnum > 0 and not attisdropped"
     )
     return listed, [table_of(article)] * 2
+
+
+_OF_TYPE = """(
+    select concat('operator(', quote_ident(n.nspname), '.', o.oprname, ')') from pg_opclass d
+    join pg_am method on method.oid = d.opcmethod and method.amname = 'btree'
+    join pg_amop m on m.amopfamily = d.opcfamily and m.amopstrategy = 3 and m.amoplefttype = d.opcintype
+      and m.amoprighttype = d.opcintype
+    join pg_operator o on o.oid = m.amopopr join pg_namespace n on n.oid = o.oprnamespace
+    where d.opcdefault and d.opcintype = atttypid)"""
 
 
 def read_table(article: Article, columns: Answer, *others: Answer, merged: Sequence[Article] = ()) -> StoredTable:

@@ -12,8 +12,8 @@ from rowtide.core.failpoints import failpoint
 from rowtide.databases.postgres.batching import BatchingConnection
 from rowtide.merge.articles import Article
 from rowtide.merge.errors.rows import RowOutsidePartition, RowsRefused
+from rowtide.merge.nodes.postgres.array_texts import are_sendable, require_sendable
 from rowtide.merge.nodes.postgres.execution import Execution, Executions
-from rowtide.merge.nodes.postgres.writing.array_texts import are_sendable, require_sendable
 from rowtide.merge.nodes.postgres.writing.refused_rows import INVALID, LOCKED, OUTSIDE, REFUSED
 from rowtide.merge.nodes.postgres.writing.staging import Staged, make_lists, make_staging, share_lists, stage
 from rowtide.merge.nodes.postgres.writing.statements import put_holders, require_inside, write, write_each
